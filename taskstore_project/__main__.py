@@ -1,0 +1,53 @@
+"""The commands: `python3 manage.py X` in a checkout, `taskstore X` where the wheel is installed."""
+
+import os
+import sys
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import execute_from_command_line
+from environs.exceptions import EnvError
+
+USERS_MISTAKE = 2
+
+
+def main() -> None:
+    """Run the management command that the command line names.
+
+    `--data DIR` works with every command, Django's own too. A malformed setting is one line
+    on standard error and exit code 2.
+    """
+    arguments = take_data_folder(sys.argv)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "taskstore_project.settings")
+    try:
+        settings.INSTALLED_APPS  # noqa: B018 - reads the settings now, where a mistake in them can be told.
+    except (EnvError, ImproperlyConfigured) as mistake:
+        print(f"taskstore: {mistake}", file=sys.stderr)
+        sys.exit(USERS_MISTAKE)
+    execute_from_command_line(arguments)
+
+
+def take_data_folder(arguments: list[str]) -> list[str]:
+    """Move `--data DIR` to TASKSTORE_DATA and return the other arguments.
+
+    The settings depend on it and are read before Django looks at a command's options.
+    """
+    others = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            return [*others, argument, *remaining]
+        if name != "--data":
+            others.append(argument)
+            continue
+        folder = value if equals else next(remaining, "")
+        if not folder:
+            print("taskstore: --data needs a folder", file=sys.stderr)
+            sys.exit(USERS_MISTAKE)
+        os.environ["TASKSTORE_DATA"] = folder
+    return others
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""The application that daphne and uvicorn serve: pages and API over HTTP, live counts over a websocket."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "taskstore_project.settings")
+http = get_asgi_application()
+
+# After Django is set up, as they import models.
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+
+try:
+    from tasks_app.live.routing import websocket_urlpatterns
+except ModuleNotFoundError:
+    websocket_urlpatterns = []
+
+application = ProtocolTypeRouter(
+    {
+        "http": http,
+        # No page of another site may open our socket with the visitor's cookie.
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+    }
+)

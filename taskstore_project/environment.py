@@ -1,0 +1,87 @@
+"""Typed readers of environment variables, which stop on nonsense and name the variable.
+
+environs checks the simple types; the rest raises ImproperlyConfigured.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from environs import Env, validate
+
+env = Env()
+
+POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
+# One connection for the writer, one to fall back to, the rest for pages and lookups.
+POOL = {"min_size": 2, "max_size": 16, "timeout": 5}
+
+
+def folder(name: str, default: Path) -> Path:
+    return Path(env.str(name, "") or default).expanduser().absolute()
+
+
+def choice(name: str, *choices: str) -> str:
+    """One of `choices`; the first is the default."""
+    return env.str(name, choices[0], validate=validate.OneOf(choices))
+
+
+def number(name: str, default: int, *, least: int = 1) -> int:
+    return env.int(name, default, validate=validate.Range(min=least))
+
+
+def public_url(name: str) -> str:
+    """The address under which browsers reach the server, without a slash at its end; empty when not set."""
+    url = env.str(name, "").rstrip("/")
+    if url and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-f:]+\])(:\d{1,5})?", url, re.ASCII | re.IGNORECASE):
+        raise ImproperlyConfigured(f'{name} is "{url}"; it has to look like https://tasks.example.org')
+    return url
+
+
+def database(name: str, *, sqlite: Path, durable: bool) -> dict[str, Any]:
+    """Django's description of the database: the PostgreSQL that the variable names, else the SQLite file."""
+    url = env.str(name, "")
+    if not url:
+        return sqlite_database(sqlite, durable=durable)
+    if url.startswith(POSTGRESQL_SCHEMES):
+        return postgresql_database(name, url)
+    # The rest of the address may hold a password.
+    scheme = url.partition(":")[0]
+    raise ImproperlyConfigured(f'{name} starts with "{scheme}"; it has to be postgresql://..., or empty for SQLite')
+
+
+def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
+    synchronous = "FULL" if durable else "NORMAL"
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": file,
+        "OPTIONS": {
+            # A transaction that turns into a writer half-way fails at once instead of waiting.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}",
+        },
+    }
+
+
+def postgresql_database(name: str, url: str) -> dict[str, Any]:
+    # libpq's own parser: sockets, several hosts and TLS options mean what they mean everywhere else.
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parameters = conninfo_to_dict(url)
+    except ProgrammingError as problem:
+        raise ImproperlyConfigured(f"{name} is no PostgreSQL address: {str(problem).strip()}") from None
+    if not parameters.get("dbname"):
+        raise ImproperlyConfigured(f"{name} has to name a database: postgresql://user:password@host/database")
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parameters.pop("dbname"),
+        "USER": parameters.pop("user", ""),
+        "PASSWORD": parameters.pop("password", ""),
+        "HOST": parameters.pop("host", ""),
+        "PORT": parameters.pop("port", ""),
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"pool": POOL, **parameters},
+    }

@@ -1,0 +1,40 @@
+"""The key that signs sessions: made at the first start, kept in the data folder."""
+
+import os
+import secrets
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def read_or_make(folder: Path) -> str:
+    """Return the key in `folder`, which is made too (both for this user alone).
+
+    Raises ImproperlyConfigured when the folder can't be used: choose another one.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = folder / "secret_key"
+        if not file.exists():
+            make(file)
+        key = file.read_text().strip()
+    except (OSError, ValueError) as problem:
+        raise ImproperlyConfigured(f"TASKSTORE_DATA or --data: can't keep data in {folder}: {problem}") from None
+    if len(key) < 50:
+        raise ImproperlyConfigured(f"{file} holds no usable key; delete it, and everybody logs in anew")
+    return key
+
+
+def make(file: Path) -> None:
+    # Written whole before it gets its name, and a name is given once: of two commands
+    # that start together both read the same key.
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w") as opened:
+        opened.write(secrets.token_urlsafe(64))
+    try:
+        os.link(draft, file)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()

@@ -1,0 +1,180 @@
+"""Django's settings. What a user can choose comes first, all of it from the environment."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from csp.constants import NONE, SELF
+
+from . import environment, secret_key
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+IS_CHECKOUT = (BASE_DIR / "manage.py").exists()
+
+# ---- What a user can choose. A setting has the name of its variable.
+
+USERS_DATA_HOME = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share")
+TASKSTORE_DATA = environment.folder(
+    "TASKSTORE_DATA",
+    BASE_DIR / "var" if IS_CHECKOUT else USERS_DATA_HOME / "taskstore",
+)
+# strict: what was answered is on the disk. opportunistic: a crash may cost the newest commits.
+TASKSTORE_DURABILITY = environment.choice("TASKSTORE_DURABILITY", "strict", "opportunistic")
+# Without it the server listens on the loopback only.
+TASKSTORE_PUBLIC_URL = environment.public_url("TASKSTORE_PUBLIC_URL")
+TASKSTORE_MAX_DATA_BYTES = environment.number("TASKSTORE_MAX_DATA_BYTES", 10 * 2**20)
+TASKSTORE_MAX_REQUEST_BYTES = environment.number("TASKSTORE_MAX_REQUEST_BYTES", 64 * 2**20)
+TASKSTORE_MAX_CHANGES = environment.number("TASKSTORE_MAX_CHANGES", 10_000)
+TASKSTORE_MAX_LABELS = environment.number("TASKSTORE_MAX_LABELS", 64)
+TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
+
+DATABASES = {
+    "default": environment.database(
+        "DATABASE_URL",
+        sqlite=TASKSTORE_DATA / "taskstore.sqlite3",
+        durable=TASKSTORE_DURABILITY == "strict",
+    )
+}
+
+# ---- Django
+
+SECRET_KEY = secret_key.read_or_make(TASKSTORE_DATA)
+DEBUG = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ROOT_URLCONF = "taskstore_project.urls"
+ASGI_APPLICATION = "taskstore_project.asgi.application"
+# A path with a slash at its end is another path, and there is none (contract.md section 3).
+APPEND_SLASH = False
+LOGIN_URL = "console:login"
+LOGIN_REDIRECT_URL = "/console/"
+DATA_UPLOAD_MAX_MEMORY_SIZE = TASKSTORE_MAX_REQUEST_BYTES
+
+INSTALLED_APPS = [
+    # Ours first: their templates go before the admin's.
+    "tasks_app",
+    "taskstore_project",
+    "daphne",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "axes",
+    "csp",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        # An installed wheel has them inside tasks_app.
+        "DIRS": [BASE_DIR / "templates"] if IS_CHECKOUT else [],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"] if IS_CHECKOUT else []
+# Served from where they are: there is no collecting step that one could forget.
+WHITENOISE_USE_FINDERS = True
+
+# One event loop serves everything, so messages need not leave the process.
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+# ---- Who may come in
+
+PUBLIC_HOST = urlsplit(TASKSTORE_PUBLIC_URL).hostname
+IS_PUBLIC_HTTPS = TASKSTORE_PUBLIC_URL.startswith("https:")
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *([PUBLIC_HOST] if PUBLIC_HOST else [])]
+# Behind a proxy that ends TLS the request itself says http.
+CSRF_TRUSTED_ORIGINS = [TASKSTORE_PUBLIC_URL] if TASKSTORE_PUBLIC_URL else []
+
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{validator}"}
+    for validator in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+# Ten wrong passwords for one name from one address: a quarter of an hour of rest.
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+# The audit trail is the application's; here a row is written for failures only.
+AXES_DISABLE_ACCESS_LOG = True
+AXES_VERBOSE = False
+
+# In the cookie, not in a table: on SQLite sessions would compete with the writer.
+SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_PUBLIC_HTTPS
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+
+# ---- What a browser may do
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if IS_PUBLIC_HTTPS else 0
+
+# ---- What is written to standard error: a line per warning and error
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
+    },
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "level": "WARNING", "formatter": "line"},
+    },
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    # Django would mail errors to administrators and print requests in colour.
+    "loggers": {"django": {"handlers": [], "propagate": True}},
+}
