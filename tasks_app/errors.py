@@ -1,0 +1,97 @@
+"""What can go wrong, as a tree with stable codes.
+
+TaskStoreError
+  InvalidInput         the caller's values make no sense: correct them
+    LimitExceeded      more than the store takes: ask for less
+  CommitRefused        something that the commit names is gone or leased: drop the work, claim again
+  Immutable            a task row was about to be changed in place: use the verb that is named
+  StoreBusy            somebody else's transaction holds the rows for too long: try again later
+  StoreUnavailable     the database can't be reached: try again later
+    CommitUnknown      the connection died during COMMIT: look whether it happened before trying again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from .operations import Refusal
+
+
+class TaskStoreError(Exception):
+    """The root: catch it to catch everything the store raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidInput(TaskStoreError):
+    """A value is not one that the store takes. Nothing was changed.
+
+    `fields` says which and why: `{"adds[0].group": ["..."]}`. The caller corrects it.
+    """
+
+    code = "invalid"
+
+    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
+        self.fields = {name: list(texts) for name, texts in fields.items()}
+        super().__init__(
+            "; ".join(
+                f"{name}: {' '.join(texts)}" for name, texts in self.fields.items()
+            )
+        )
+
+
+class LimitExceeded(InvalidInput):
+    """More than the store takes at once. Nothing was changed. Ask for less; each limit is a setting."""
+
+    code = "limit"
+
+
+class CommitRefused(TaskStoreError):
+    """Something the operation names is gone, or leased to another client. Nothing was changed.
+
+    Usually: drop the work and claim again. `refusal` says which ids, and why.
+    """
+
+    code = "refused"
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(_sentence(refusal))
+
+
+class Immutable(TaskStoreError):
+    """Task rows are never changed in place. The message names the verb to use instead."""
+
+    code = "immutable"
+
+
+class StoreBusy(TaskStoreError):
+    """Rows were locked by somebody else's transaction for too long. Nothing was changed. Try again later."""
+
+    code = "busy"
+
+
+class StoreUnavailable(TaskStoreError):
+    """The database can't be reached. Nothing was changed. Try again later."""
+
+    code = "unavailable"
+
+
+class CommitUnknown(StoreUnavailable):
+    """The connection died during COMMIT: it may have happened or not. Look before trying again."""
+
+    code = "commit_unknown"
+
+
+def _sentence(refusal: Refusal) -> str:
+    parts = [
+        ("not there to be updated", refusal.changes),
+        ("not there to be deleted", refusal.deletes),
+        ("not there to depend on", refusal.depends),
+        ("leased to another client", refusal.owned),
+        ("makes no sense", refusal.bugs),
+    ]
+    return "; ".join(
+        f"{what}: {', '.join(map(str, which))}" for what, which in parts if which
+    )

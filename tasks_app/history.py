@@ -1,0 +1,51 @@
+"""What became of every id that was ever given out (contract.md section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .models import EndedTask, Task
+from .operations import EVERY_GROUP, GroupScope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """A task under all the ids it ever had: the ended ones, oldest first, and the living one, or None."""
+
+    origin: int
+    ended: list[EndedTask]
+    living: Task | None
+
+    @property
+    def group(self) -> str:
+        """The group that it lies in, or lay in at its end."""
+        return self.living.group if self.living else self.ended[-1].group
+
+
+def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> Chain | None:
+    """The chain that the id belongs to, or None when no such id is known (or its group is out of the scope)."""
+    entry = (
+        Task.objects.filter(id=task_id).first()
+        or EndedTask.objects.filter(id=task_id).first()
+    )
+    if entry is None or not scope.allows(entry.group):
+        return None
+    ended = [
+        step
+        for step in EndedTask.objects.filter(origin=entry.origin).order_by("id")
+        if scope.allows(step.group)
+    ]
+    living = Task.objects.filter(origin=entry.origin).within(scope).first()
+    return Chain(origin=entry.origin, ended=ended, living=living)
+
+
+def epitaph_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> str | None:
+    """What became of an id that is no longer there, in a sentence; None when it is not known."""
+    ended = EndedTask.objects.filter(id=task_id).first()
+    if ended is None or not scope.allows(ended.group):
+        return None
+    if ended.successor is not None:
+        return f"task {task_id} was {ended.ending}: its successor is {ended.successor}"
+    return f"task {task_id} was {ended.ending}" + (
+        f" by {ended.operator}" if ended.operator else ""
+    )

@@ -1,0 +1,253 @@
+"""The words of Python callers: the verbs (`TaskManager`) and an operator's words (`TaskQuerySet`).
+
+Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, `agroup`, `agroups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from . import database
+from .errors import CommitRefused, Immutable
+from .operations import (
+    EVERY_GROUP,
+    Change,
+    Claim,
+    Commit,
+    GroupScope,
+    NewTask,
+    Operation,
+    Operator,
+    Order,
+    Refusal,
+    State,
+)
+from .validation import Limits, validate
+
+if TYPE_CHECKING:
+    from .models import Task
+
+
+class TaskQuerySet(models.QuerySet["Task"]):
+    """Reading tasks. What would change rows raises Immutable and names the verb to use."""
+
+    def in_group(self, name: str) -> Self:
+        return self.filter(group=name)
+
+    def within(self, scope: GroupScope) -> Self:
+        """Tasks of the groups that the scope allows."""
+        if scope.patterns is None:
+            return self
+        return self.filter(_any_of(_matching(pattern) for pattern in scope.patterns))
+
+    def available(self, now_ms: int) -> Self:
+        """Tasks that anyone may claim: their available time has come."""
+        return self.filter(available_at_ms__lte=now_ms)
+
+    def ready(self, now_ms: int) -> Self:
+        """Tasks whose available time has come and that no claim has touched since."""
+        return self.available(now_ms).filter(leased=False)
+
+    def expired(self, now_ms: int) -> Self:
+        """Tasks whose lease ran out and that nobody has claimed since."""
+        return self.available(now_ms).filter(leased=True)
+
+    def claimed(self, now_ms: int) -> Self:
+        return self.filter(available_at_ms__gt=now_ms, leased=True)
+
+    def scheduled(self, now_ms: int) -> Self:
+        return self.filter(available_at_ms__gt=now_ms, leased=False)
+
+    def failed(self) -> Self:
+        return self.exclude(error="")
+
+    def in_state(self, state: State, now_ms: int) -> Self:
+        if state is State.FAILED:
+            return self.failed()
+        chosen: Self = getattr(self, state.value)(now_ms)
+        return chosen
+
+    def longest_available_first(self) -> Self:
+        return self.order_by("available_at_ms", "id")
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise Immutable(
+            "Tasks are immutable: use Task.objects.commit(adds=..., updates=..., deletes=...) or Task.objects.claim(...)"
+        )
+
+    # The types differ because these never return.
+    create = bulk_create = bulk_update = update = delete = _refuse  # type: ignore[assignment]
+    get_or_create = update_or_create = _raw_delete = _refuse  # type: ignore[assignment]
+    acreate = abulk_create = abulk_update = aupdate = adelete = _refuse  # type: ignore[assignment]
+    aget_or_create = aupdate_or_create = _refuse  # type: ignore[assignment]
+
+
+class TaskManager(models.Manager["Task"]):
+    """The verbs. Inside the caller's `transaction.atomic()` they join it: both happen or neither."""
+
+    def commit(
+        self,
+        *,
+        owner: int,
+        adds: Iterable[NewTask] = (),
+        updates: Iterable[Change] = (),
+        deletes: Iterable[int] = (),
+        depends: Iterable[int] = (),
+        scope: GroupScope = EVERY_GROUP,
+        operator: Operator | None = None,
+    ) -> list[Task]:
+        """Change everything that is named, or nothing, if all `depends` exist.
+
+        Returns the new tasks in the order adds, then updates. Raises CommitRefused with every
+        reason when something is gone or leased to another client (drop the work, claim again),
+        InvalidInput when a value makes no sense. Source: contract.md section 3, `/update`.
+        """
+        return self.perform(
+            Commit(
+                owner=owner,
+                adds=tuple(adds),
+                updates=tuple(updates),
+                deletes=tuple(deletes),
+                depends=tuple(depends),
+                scope=scope,
+                operator=operator,
+            )
+        )
+
+    def claim(
+        self,
+        group: str,
+        *,
+        owner: int,
+        duration_ms: int = 60_000,
+        limit: int = 1,
+        order: Order = Order.RANDOM,
+        depends: Iterable[int] = (),
+        scope: GroupScope = EVERY_GROUP,
+    ) -> list[Task]:
+        """Take up to `limit` available tasks of the group and lease them for `duration_ms`.
+
+        Returns their successors, or an empty list when nothing is available. Raises CommitRefused
+        when one of `depends` is gone, also when nothing is available.
+        """
+        return self.perform(
+            Claim(
+                group=group,
+                owner=owner,
+                duration_ms=duration_ms,
+                limit=limit,
+                order=Order(order),
+                depends=tuple(depends),
+                scope=scope,
+            )
+        )
+
+    def perform(self, operation: Operation) -> list[Task]:
+        """Do a commit or a claim that is there as a value already. See `commit` and `claim`."""
+        validate(operation, limits())
+        [answer] = database.run([operation], using=self.writing_alias)
+        if isinstance(answer, Refusal):
+            raise CommitRefused(answer)
+        return [self.model.of(record) for record in answer]
+
+    def find(
+        self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP
+    ) -> list[Task | None]:
+        """The tasks in the order of the ids, None for an id that does not exist (any more)."""
+        wanted = list(ids)
+        found = {record.id: record for record in database.read(wanted, using=self.db)}
+        records = (found.get(task_id) for task_id in wanted)
+        return [
+            self.model.of(record)
+            if record is not None and scope.allows(record.group)
+            else None
+            for record in records
+        ]
+
+    def group(
+        self, name: str, *, owned: bool = False, limit: int | None = None
+    ) -> TaskQuerySet:
+        """The available tasks of a group, the oldest available time first; with `owned` all of them."""
+        tasks = self.get_queryset().in_group(name).longest_available_first()
+        if not owned:
+            tasks = tasks.available(self.now_ms())
+        return tasks[:limit] if limit else tasks
+
+    def groups(self, scope: GroupScope = EVERY_GROUP) -> list[str]:
+        """The names of the groups that hold a task, sorted."""
+        return [
+            name for name in database.group_names(using=self.db) if scope.allows(name)
+        ]
+
+    def now_ms(self) -> int:
+        """The time by the database's clock, the only one that counts."""
+        return database.now_ms(using=self.db)
+
+    async def acommit(self, **asked: Any) -> list[Task]:
+        return await sync_to_async(self.commit)(**asked)
+
+    async def aclaim(self, group: str, **asked: Any) -> list[Task]:
+        return await sync_to_async(self.claim)(group, **asked)
+
+    async def aperform(self, operation: Operation) -> list[Task]:
+        return await sync_to_async(self.perform)(operation)
+
+    async def afind(
+        self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP
+    ) -> list[Task | None]:
+        return await sync_to_async(self.find)(ids, scope)
+
+    async def agroup(
+        self, name: str, *, owned: bool = False, limit: int | None = None
+    ) -> list[Task]:
+        return await sync_to_async(
+            lambda: list(self.group(name, owned=owned, limit=limit))
+        )()
+
+    async def agroups(self, scope: GroupScope = EVERY_GROUP) -> list[str]:
+        return await sync_to_async(self.groups)(scope)
+
+    @property
+    def writing_alias(self) -> str:
+        return self._db or models.manager.router.db_for_write(self.model, **self._hints)  # type: ignore[attr-defined,no-any-return]
+
+
+def limits() -> Limits:
+    """The limits that the settings name; contract.md section 8 where they name none."""
+    names = {
+        "data_bytes": "TASKSTORE_MAX_DATA_BYTES",
+        "changes": "TASKSTORE_MAX_CHANGES",
+        "labels": "TASKSTORE_MAX_LABELS",
+    }
+    return Limits(
+        **{
+            name: getattr(settings, key)
+            for name, key in names.items()
+            if hasattr(settings, key)
+        }
+    )
+
+
+def _any_of(conditions: Iterable[Q]) -> Q:
+    combined = Q(pk__in=[])  # Nothing, when there is no condition.
+    for condition in conditions:
+        combined |= condition
+    return combined
+
+
+def _matching(pattern: str) -> Q:
+    """The groups that a pattern of GroupScope allows.
+
+    A range, not LIKE: on SQLite LIKE takes capitals for small letters, so that a
+    token for `pay/*` would see `PAY/x`.
+    """
+    if not pattern.endswith("*"):
+        return Q(group=pattern)
+    prefix = pattern[:-1]
+    return Q(group__gte=prefix, group__lt=prefix + chr(0x10FFFF)) if prefix else Q()

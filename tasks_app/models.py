@@ -1,0 +1,194 @@
+"""What the database keeps: columns, indexes, facts about one row.
+
+A task is changed through the verbs of `Task.objects` only (managers.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, ClassVar, Self
+
+from django.db import models
+
+from .errors import Immutable
+from .managers import TaskManager, TaskQuerySet
+from .operations import Ending, GroupScope, State, TaskRecord
+
+_COLUMNS = [field.name for field in fields(TaskRecord)]
+
+
+class NameField(models.CharField):  # type: ignore[type-arg]
+    """Text that both databases order alike, by code point."""
+
+    def db_parameters(self, connection: Any) -> dict[str, Any]:
+        # Differs on SQLite because its own order, BINARY, is by code point already.
+        collation = "C" if connection.vendor == "postgresql" else None
+        return super().db_parameters(connection) | {"collation": collation}
+
+
+class Task(models.Model):
+    """An immutable record. An update or a claim deletes it and makes a successor with a new id."""
+
+    id = models.BigIntegerField(
+        primary_key=True
+    )  # Given by the store, used once, for ever.
+    group = NameField(max_length=255)
+    available_at_ms = models.BigIntegerField()
+    owner = models.BigIntegerField()
+    data = models.BinaryField()
+    data_type = models.TextField()
+    error = models.TextField()
+    labels = models.JSONField()
+    priority = models.SmallIntegerField()
+    origin = models.BigIntegerField()  # The id of the first task of the chain.
+    claims = models.IntegerField()
+    leased = models.BooleanField()
+    created_at_ms = (
+        models.BigIntegerField()
+    )  # When the first task of the chain was added.
+    made_at_ms = models.BigIntegerField()  # When this id was made.
+    made_by_commit = models.BigIntegerField()
+
+    objects: ClassVar[TaskManager] = TaskManager.from_queryset(TaskQuerySet)()  # type: ignore[misc]
+
+    class Meta:
+        permissions = [("see_payloads", "Can see the data of tasks")]
+        indexes = [
+            # Claims: the longest available of the highest priority.
+            models.Index(
+                fields=["group", "priority", "available_at_ms", "id"], name="task_claim"
+            ),
+            # Listings of a group, the oldest available time first; counts of what lies in the future.
+            models.Index(
+                fields=["group", "available_at_ms", "id"], name="task_listing"
+            ),
+            # The living task of a chain, by its origin.
+            models.Index(
+                fields=["origin"],
+                name="task_origin",
+                condition=~models.Q(origin=models.F("id")),
+            ),
+            # Failed tasks of a group.
+            models.Index(
+                fields=["group", "id"],
+                name="task_failed",
+                condition=~models.Q(error=""),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} in {self.group}"
+
+    @classmethod
+    def of(cls, record: TaskRecord) -> Self:
+        """The row that a record describes, without asking the database."""
+        return cls.from_db(None, _COLUMNS, [getattr(record, name) for name in _COLUMNS])
+
+    def state(self, now_ms: int) -> State:
+        """Ready, claimed, expired or scheduled. Whether it failed is beside that: `is_failed`."""
+        if self.available_at_ms > now_ms:
+            return State.CLAIMED if self.leased else State.SCHEDULED
+        return State.EXPIRED if self.leased else State.READY
+
+    @property
+    def is_failed(self) -> bool:
+        return bool(self.error)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        raise Immutable(
+            "Tasks are immutable: use Task.objects.commit(adds=... or updates=...)"
+        )
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise Immutable(
+            "Tasks are deleted by a commit: use Task.objects.commit(deletes=[...])"
+        )
+
+
+class EndedTask(models.Model):
+    """What became of an id that is no longer there: the trail (contract.md section 5)."""
+
+    id = models.BigIntegerField(primary_key=True)
+    group = NameField(max_length=255)
+    available_at_ms = models.BigIntegerField()
+    owner = models.BigIntegerField()
+    error = models.TextField()
+    priority = models.SmallIntegerField()
+    origin = models.BigIntegerField()
+    claims = models.IntegerField()
+    leased = models.BooleanField()
+    created_at_ms = models.BigIntegerField()
+    made_at_ms = models.BigIntegerField()
+    made_by_commit = models.BigIntegerField()
+    ended_at_ms = models.BigIntegerField()
+    ended_by_commit = models.BigIntegerField()
+    ended_by = models.BigIntegerField()  # The client whose commit or claim it was.
+    ending = models.CharField(
+        max_length=20, choices=[(ending.value, ending.value) for ending in Ending]
+    )
+    successor = models.BigIntegerField(null=True)
+    operator = models.TextField()  # Empty: a worker did it.
+    reason = models.TextField()
+
+    class Meta:
+        # A chain from its first task to its last.
+        indexes = [models.Index(fields=["origin", "id"], name="endedtask_chain")]
+
+    def __str__(self) -> str:
+        return f"{self.id} in {self.group}, {self.ending}"
+
+
+class Scope(models.TextChoices):
+    """What a token may do; each includes the ones before it."""
+
+    READ = "read"
+    WORK = "work"
+    OPERATE = "operate"
+
+
+class Token(models.Model):
+    """The right of a program to use the API. Only a hash of the secret is kept."""
+
+    name = models.CharField(max_length=100)
+    hash = models.CharField(max_length=64, unique=True, editable=False)
+    scope = models.CharField(max_length=10, choices=Scope.choices)
+    groups = models.JSONField(
+        default=list, blank=True
+    )  # Patterns of GroupScope; empty: every group.
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def group_scope(self) -> GroupScope:
+        return GroupScope(tuple(self.groups) or None)
+
+
+class AuditEntry(models.Model):
+    """What a person changed: who, when, what, how many, why, and how it ended. Never changed."""
+
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=150)  # The user's name at that time.
+    action = models.CharField(
+        max_length=20
+    )  # requeue, move, purge, add, edit, delete, ...
+    group = models.CharField(max_length=255)  # Empty: several groups, or none.
+    selection = models.TextField()  # In words: "3 tasks", "all failed", "task 17".
+    reason = models.TextField()
+    done = models.IntegerField()
+    skipped = models.IntegerField()
+    details = models.JSONField(
+        default=dict
+    )  # Ids, destination, why tasks were skipped.
+    duration_ms = models.IntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["-at"], name="audit_newest")]
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return f"{self.actor}: {self.action} {self.selection}"

@@ -1,0 +1,200 @@
+"""What can be asked of the store, and what it answers: frozen values, no Django.
+
+The words are those of contract.md section 1. Times are milliseconds since the
+Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Ending(StrEnum):
+    """Why a task is no longer there. The first six leave a successor (contract.md section 5)."""
+
+    CLAIMED = "claimed"
+    RENEWED = "renewed"
+    CHANGED = "changed"
+    MOVED = "moved"
+    GIVEN_BACK = "given back"
+    REQUEUED = "requeued"
+    DELETED = "deleted"
+    PURGED = "purged"
+
+
+class State(StrEnum):
+    """What a task is at a moment. Failed is counted beside the others, not instead."""
+
+    READY = "ready"
+    CLAIMED = "claimed"
+    EXPIRED = "expired"
+    SCHEDULED = "scheduled"
+    FAILED = "failed"
+
+
+class Order(StrEnum):
+    """How a claim chooses among the available tasks of the highest priority."""
+
+    RANDOM = "random"
+    OLDEST = "oldest"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScope:
+    """The groups that somebody may touch: exact names, or prefixes written with a star.
+
+    `pay` allows only `pay`; `pay/*` allows every name that begins with `pay/`. None: every group.
+    """
+
+    patterns: tuple[str, ...] | None = None
+
+    def allows(self, group: str) -> bool:
+        if self.patterns is None:
+            return True
+        return any(_matches(pattern, group) for pattern in self.patterns)
+
+
+def _matches(pattern: str, group: str) -> bool:
+    return group.startswith(pattern[:-1]) if pattern.endswith("*") else group == pattern
+
+
+EVERY_GROUP = GroupScope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """A person, or a program in a person's place, who may override owners. The trail keeps it."""
+
+    name: str
+    ending: Ending = Ending.CHANGED  # What the trail says became of the tasks.
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task to add."""
+
+    group: str
+    data: bytes = b""
+    data_type: str = ""  # The type URL, for data that is a protobuf Any.
+    timespec_ms: int = (
+        0  # 0: now. Negative: that long from now. Positive: that very time.
+    )
+    error: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0  # -100 to 100, larger first.
+    id: int = 0  # Of a task that the same commit deletes: this one is its successor. Else ignored.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A task to replace by a successor with a new id."""
+
+    id: int
+    data: bytes = b""
+    data_type: str = ""
+    timespec_ms: int = 0  # As in NewTask.
+    error: str = ""
+    labels: Mapping[str, str] | None = None  # None: they stay.
+    priority: int | None = None  # None: it stays.
+    group: str | None = None  # None: it stays. REST never changes it.
+    keep_data: bool = False  # Data and its type stay as they are.
+    keep_error: bool = False
+    release: bool = False  # Give the task back: no owner, not leased.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One all-or-nothing change, under the condition that all `depends` exist."""
+
+    owner: int
+    adds: tuple[NewTask, ...] = ()
+    updates: tuple[Change, ...] = ()
+    deletes: tuple[int, ...] = ()
+    depends: tuple[int, ...] = ()
+    scope: GroupScope = EVERY_GROUP  # A task of another group is treated as not there.
+    operator: Operator | None = None  # Set: owners are overridden.
+
+    @property
+    def changed_ids(self) -> tuple[int, ...]:
+        """The ids that it updates or deletes."""
+        return tuple(change.id for change in self.updates) + self.deletes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Take up to `limit` available tasks of a group: successors, leased to `owner` for `duration_ms`."""
+
+    group: str
+    owner: int
+    duration_ms: int = 60_000  # Below 0: 0.
+    limit: int = 1
+    order: Order = Order.RANDOM
+    depends: tuple[int, ...] = ()
+    scope: GroupScope = EVERY_GROUP
+
+
+Operation = Commit | Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """A task as the database keeps it.
+
+    A draft, not yet inserted, has id 0, commit 0, and origin 0 if it is the first of its chain.
+    """
+
+    id: int
+    group: str
+    available_at_ms: int
+    owner: int
+    data: bytes
+    data_type: str
+    error: str
+    labels: Mapping[str, str]
+    priority: int
+    origin: int
+    claims: int
+    leased: bool
+    created_at_ms: int  # When the first task of the chain was added.
+    made_at_ms: int  # When this id was made.
+    made_by_commit: int  # The number of the commit that made it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """A task that an operation takes away, and why."""
+
+    task: TaskRecord
+    ending: Ending
+    successor: int | None = (
+        None  # The place of its successor among the drafts of the same effect.
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What an operation that is not refused does. Drafts: adds first, then updates, in the order given."""
+
+    removals: tuple[Removal, ...] = ()
+    drafts: tuple[TaskRecord, ...] = ()
+    owner: int = 0
+    operator: Operator | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why nothing was changed: every reason, not the first (contract.md section 3, `/update`)."""
+
+    changes: tuple[int, ...] = ()  # Not there to be updated.
+    deletes: tuple[int, ...] = ()  # Not there to be deleted.
+    depends: tuple[int, ...] = ()  # Not there.
+    owned: tuple[int, ...] = ()  # Not yet available, and another client's.
+    bugs: tuple[str, ...] = ()  # What makes no sense.
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.changes or self.deletes or self.depends or self.owned or self.bugs
+        )

@@ -1,0 +1,304 @@
+"""What is allowed, and what comes of it: pure, no database, no clock, no Django.
+
+Every way into the store ends here. Source: contract.md sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from .operations import (
+    Change,
+    Claim,
+    Commit,
+    Effect,
+    Ending,
+    GroupScope,
+    NewTask,
+    Operation,
+    Refusal,
+    Removal,
+    TaskRecord,
+)
+
+Answer = Effect | Refusal
+
+
+class World:
+    """What the operations of one transaction see: the time, the tasks they name, the tasks they may claim.
+
+    `candidates` holds for each claim, by its place among the operations, the tasks that were
+    locked for it, the best first.
+    """
+
+    def __init__(
+        self,
+        now_ms: int,
+        named: Mapping[int, TaskRecord],
+        candidates: Mapping[int, Sequence[TaskRecord]] | None = None,
+    ) -> None:
+        self.now_ms = now_ms
+        self._named = named
+        self._candidates = candidates or {}
+        self._gone: set[int] = set()
+
+    def find(self, task_id: int, scope: GroupScope) -> TaskRecord | None:
+        """The task, or None when it is gone or lies in a group that the asker may not touch."""
+        task = self._named.get(task_id)
+        if task is None or task_id in self._gone or not scope.allows(task.group):
+            return None
+        return task
+
+    def claimable(self, place: int) -> Iterable[TaskRecord]:
+        return (
+            task
+            for task in self._candidates.get(place, ())
+            if task.id not in self._gone and task.available_at_ms <= self.now_ms
+        )
+
+    def take(self, removals: Iterable[Removal]) -> None:
+        self._gone.update(removal.task.id for removal in removals)
+
+
+def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
+    """Say what comes of each operation, in order, each seeing what the ones before it left.
+
+    A refused operation changes nothing. The answers are in the order of the operations.
+    """
+    answers: list[Answer] = []
+    for place, operation in enumerate(operations):
+        answer = refusal_of(operation, world) or _effect_of(operation, place, world)
+        if isinstance(answer, Effect):
+            world.take(answer.removals)
+        answers.append(answer)
+    return answers
+
+
+def refusal_of(operation: Operation, world: World) -> Refusal | None:
+    """Every reason against the operation, or None."""
+    depends = _missing(operation.depends, operation.scope, world)
+    if isinstance(operation, Claim):
+        return Refusal(depends=depends) if depends else None
+    return (
+        Refusal(
+            changes=_missing(
+                (change.id for change in operation.updates), operation.scope, world
+            ),
+            deletes=_missing(operation.deletes, operation.scope, world),
+            depends=depends,
+            owned=_owned_by_others(operation, world),
+            bugs=tuple(_bugs(operation)),
+        )
+        or None
+    )
+
+
+def _missing(ids: Iterable[int], scope: GroupScope, world: World) -> tuple[int, ...]:
+    return tuple(
+        task_id for task_id in dict.fromkeys(ids) if world.find(task_id, scope) is None
+    )
+
+
+def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
+    if commit.operator is not None:
+        return ()
+    tasks = (
+        world.find(task_id, commit.scope)
+        for task_id in dict.fromkeys(commit.changed_ids)
+    )
+    return tuple(
+        task.id
+        for task in tasks
+        if task is not None
+        and task.available_at_ms > world.now_ms
+        and task.owner != commit.owner
+    )
+
+
+def _bugs(commit: Commit) -> Iterable[str]:
+    if not (commit.adds or commit.updates or commit.deletes):
+        yield "nothing to do: name at least one add, update or delete"
+    for place, add in enumerate(commit.adds):
+        if not add.group:
+            yield f"adds[{place}] has no group: name the group that the task goes into"
+    for task_id, times in Counter(commit.changed_ids).items():
+        if times > 1:
+            yield f"task {task_id} is named {times} times within updates and deletes: name it once"
+
+
+def _effect_of(operation: Operation, place: int, world: World) -> Effect:
+    if isinstance(operation, Claim):
+        return _effect_of_claim(operation, place, world)
+    return _effect_of_commit(operation, world)
+
+
+def _effect_of_claim(claim: Claim, place: int, world: World) -> Effect:
+    """What a claim takes keeps everything but id, owner, available time and claims."""
+    chosen = [
+        task
+        for task, _ in zip(world.claimable(place), range(claim.limit), strict=False)
+    ]
+    available_at_ms = world.now_ms + max(claim.duration_ms, 0)
+    return Effect(
+        removals=tuple(
+            Removal(task=task, ending=Ending.CLAIMED, successor=successor)
+            for successor, task in enumerate(chosen)
+        ),
+        drafts=tuple(
+            _successor(
+                task,
+                world.now_ms,
+                available_at_ms=available_at_ms,
+                owner=claim.owner,
+                claims=task.claims + 1,
+                leased=True,
+            )
+            for task in chosen
+        ),
+        owner=claim.owner,
+    )
+
+
+def _effect_of_commit(commit: Commit, world: World) -> Effect:
+    successors = _successors_among(commit.adds, commit.deletes)
+    adds = [
+        _added(
+            add,
+            commit.owner,
+            world,
+            world.find(add.id, commit.scope) if place in successors.values() else None,
+        )
+        for place, add in enumerate(commit.adds)
+    ]
+    replaced = [
+        (task, change)
+        for change in commit.updates
+        if (task := world.find(change.id, commit.scope))
+    ]
+    deleted = [
+        task
+        for task_id in commit.deletes
+        if (task := world.find(task_id, commit.scope))
+    ]
+    drafts = adds + [
+        _changed(task, change, commit.owner, world.now_ms) for task, change in replaced
+    ]
+    return Effect(
+        removals=tuple(
+            Removal(
+                task=task,
+                ending=_ending(task, drafts[place], change, commit),
+                successor=place,
+            )
+            for place, (task, change) in enumerate(replaced, start=len(adds))
+        )
+        + tuple(
+            _deletion(task, successors.get(task.id), drafts, commit) for task in deleted
+        ),
+        drafts=tuple(drafts),
+        owner=commit.owner,
+        operator=commit.operator,
+    )
+
+
+def _successors_among(
+    adds: Sequence[NewTask], deletes: Sequence[int]
+) -> dict[int, int]:
+    """For each deleted id that an add names: the place of the first such add. A chain never branches."""
+    ending = set(deletes)
+    places: dict[int, int] = {}
+    for place, add in enumerate(adds):
+        if add.id in ending:
+            places.setdefault(add.id, place)
+    return places
+
+
+def _added(
+    add: NewTask, owner: int, world: World, replaces: TaskRecord | None
+) -> TaskRecord:
+    draft = TaskRecord(
+        id=0,
+        group=add.group,
+        available_at_ms=available_at(add.timespec_ms, world.now_ms),
+        owner=owner,
+        data=add.data,
+        data_type=add.data_type,
+        error=add.error,
+        labels=add.labels,
+        priority=add.priority,
+        origin=0,
+        claims=0,
+        leased=False,
+        created_at_ms=world.now_ms,
+        made_at_ms=world.now_ms,
+        made_by_commit=0,
+    )
+    if replaces is None:
+        return draft
+    return replace(
+        draft,
+        origin=replaces.origin,
+        claims=replaces.claims,
+        created_at_ms=replaces.created_at_ms,
+    )
+
+
+def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskRecord:
+    available_at_ms = available_at(change.timespec_ms, now_ms)
+    return _successor(
+        task,
+        now_ms,
+        group=task.group if change.group is None else change.group,
+        available_at_ms=available_at_ms,
+        owner=0 if change.release else owner,
+        data=task.data if change.keep_data else change.data,
+        data_type=task.data_type if change.keep_data else change.data_type,
+        error=task.error if change.keep_error else change.error,
+        labels=task.labels if change.labels is None else change.labels,
+        priority=task.priority if change.priority is None else change.priority,
+        leased=available_at_ms > now_ms and not change.release,
+    )
+
+
+def _successor(task: TaskRecord, now_ms: int, **changed: object) -> TaskRecord:
+    return replace(task, id=0, made_by_commit=0, made_at_ms=now_ms, **changed)  # type: ignore[arg-type]
+
+
+def available_at(timespec_ms: int, now_ms: int) -> int:
+    """0: now. Negative: now plus its absolute value. Positive: that very time."""
+    return timespec_ms if timespec_ms > 0 else now_ms - timespec_ms
+
+
+def _ending(
+    task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit
+) -> Ending:
+    if successor.group != task.group:
+        return Ending.MOVED
+    if commit.operator is not None:
+        return commit.operator.ending
+    if change.release:
+        return Ending.GIVEN_BACK
+    is_renewal = (
+        task.leased
+        and successor.leased
+        and task.owner == successor.owner
+        and change.keep_data
+    )
+    return Ending.RENEWED if is_renewal else Ending.CHANGED
+
+
+def _deletion(
+    task: TaskRecord,
+    successor: int | None,
+    drafts: Sequence[TaskRecord],
+    commit: Commit,
+) -> Removal:
+    if successor is not None:
+        ending = (
+            Ending.MOVED if drafts[successor].group != task.group else Ending.CHANGED
+        )
+    else:
+        ending = Ending.DELETED if commit.operator is None else commit.operator.ending
+    return Removal(task=task, ending=ending, successor=successor)

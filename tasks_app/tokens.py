@@ -1,0 +1,58 @@
+"""Tokens: 256 random bits, shown once; only their hash is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+
+from .models import Scope, Token
+
+PREFIX = "ts_"  # So that scanners for leaked secrets can tell what it is.
+LAST_USED_EVERY = timedelta(
+    minutes=1
+)  # A write for each request would cost more than the request.
+
+
+def create(
+    name: str,
+    scope: Scope,
+    groups: Sequence[str] = (),
+    expires_at: datetime | None = None,
+) -> tuple[Token, str]:
+    """Make a token. Returns it with its secret, which can't be had again."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    token = Token.objects.create(
+        name=name,
+        hash=_hash(secret),
+        scope=scope,
+        groups=list(groups),
+        expires_at=expires_at,
+    )
+    return token, secret
+
+
+def valid(secret: str) -> Token | None:
+    """The token with this secret, or None when there is none, or it has expired or been revoked."""
+    now = timezone.now()
+    alive = Q(expires_at=None) | Q(expires_at__gt=now)
+    token = Token.objects.filter(alive, hash=_hash(secret), revoked_at=None).first()
+    if token and (
+        token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY
+    ):
+        Token.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def revoke(token: Token) -> None:
+    """From now on nobody gets in with it."""
+    Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def _hash(secret: str) -> str:
+    # Plain SHA-256 is enough: 256 random bits can't be guessed, unlike a password.
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,169 @@
+"""Which values the store takes at all: pure. What makes no sense together is for `rules`.
+
+Both databases must agree, so everything that one of them would refuse or change
+silently (NUL in text, lone surrogates, integers beyond 64 bits) is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from .errors import InvalidInput, LimitExceeded
+from .operations import Change, Claim, Commit, NewTask, Operation
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+LATEST_MS = 253_402_300_799_999  # The end of the year 9999: what every client's calendar can show.
+MOST_PRIORITY = 100
+GROUP_LENGTH = 255
+TYPE_LENGTH = 1_000
+LABEL_LENGTH = 255
+MOST_CLAIMED = 1_000
+
+Problem = tuple[str, str]  # The path of the field, and what would be right.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much the store takes at once (contract.md section 8). Each is a setting."""
+
+    data_bytes: int = 10 * 2**20
+    changes: int = 10_000  # Adds, updates, deletes and depends of a commit together.
+    labels: int = 64
+    error_length: int = 100_000
+
+
+def validate(operation: Operation, limits: Limits) -> None:
+    """Raise InvalidInput that names every wrong field, or LimitExceeded when all that is wrong is too much."""
+    too_much = list(_too_much(operation, limits))
+    wrong = list(_wrong(operation))
+    if wrong:
+        raise InvalidInput(_by_field(wrong + too_much))
+    if too_much:
+        raise LimitExceeded(_by_field(too_much))
+
+
+def _by_field(problems: Iterable[Problem]) -> Mapping[str, list[str]]:
+    fields: dict[str, list[str]] = {}
+    for path, text in problems:
+        fields.setdefault(path, []).append(text)
+    return fields
+
+
+def _too_much(operation: Operation, limits: Limits) -> Iterator[Problem]:
+    if isinstance(operation, Claim):
+        if len(operation.depends) > limits.changes:
+            yield (
+                "depends",
+                f"at most {limits.changes} depends a claim, not {len(operation.depends)}",
+            )
+        return
+    changes = len(operation.adds) + len(operation.changed_ids) + len(operation.depends)
+    if changes > limits.changes:
+        yield (
+            "",
+            f"at most {limits.changes} adds, updates, deletes and depends together a commit, not {changes}",
+        )
+    for path, item in _items(operation):
+        if len(item.data) > limits.data_bytes:
+            yield (
+                f"{path}.data",
+                f"at most {limits.data_bytes} bytes a task, not {len(item.data)}",
+            )
+        if len(item.labels or ()) > limits.labels:
+            yield (
+                f"{path}.labels",
+                f"at most {limits.labels} labels a task, not {len(item.labels or ())}",
+            )
+        if len(item.error) > limits.error_length:
+            yield (
+                f"{path}.error",
+                f"at most {limits.error_length} characters, not {len(item.error)}",
+            )
+
+
+def _wrong(operation: Operation) -> Iterator[Problem]:
+    yield from _integer("clientid", operation.owner)
+    yield from _ids("depends", operation.depends)
+    if isinstance(operation, Claim):
+        yield from _wrong_claim(operation)
+        return
+    yield from _ids("deletes", operation.deletes)
+    for path, item in _items(operation):
+        yield from _wrong_item(path, item)
+
+
+def _wrong_claim(claim: Claim) -> Iterator[Problem]:
+    yield from group_name("group", claim.group)
+    if not INT64_MIN <= claim.duration_ms <= LATEST_MS // 2:
+        yield "duration", f"a number of milliseconds, at most {LATEST_MS // 2}"
+    if not 1 <= claim.limit <= MOST_CLAIMED:
+        yield "limit", f"from 1 to {MOST_CLAIMED}, not {claim.limit}"
+
+
+def _items(commit: Commit) -> Iterator[tuple[str, NewTask | Change]]:
+    for place, add in enumerate(commit.adds):
+        yield f"adds[{place}]", add
+    for place, change in enumerate(commit.updates):
+        yield f"updates[{place}]", change
+
+
+def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
+    if isinstance(item, Change):
+        yield from _integer(f"{path}.id", item.id)
+    if item.group:  # Empty: `rules` says that there is none.
+        yield from group_name(f"{path}.group", item.group)
+    elif isinstance(item, Change) and item.group is not None:
+        yield f"{path}.group", "the name of a group, not empty"
+    if not -(LATEST_MS // 2) <= item.timespec_ms <= LATEST_MS:
+        yield (
+            f"{path}.timespec",
+            f"milliseconds: 0 (now), a time up to {LATEST_MS}, or minus a delay of up to {LATEST_MS // 2}",
+        )
+    if (
+        item.priority is not None
+        and not -MOST_PRIORITY <= item.priority <= MOST_PRIORITY
+    ):
+        yield (
+            f"{path}.priority",
+            f"from -{MOST_PRIORITY} to {MOST_PRIORITY}, not {item.priority}",
+        )
+    yield from _text(f"{path}.error", item.error)
+    yield from _text(f"{path}.data_type", item.data_type, TYPE_LENGTH)
+    for name, value in (item.labels or {}).items():
+        yield from _text(f"{path}.labels", name, LABEL_LENGTH)
+        yield from _text(f"{path}.labels.{name}", value, LABEL_LENGTH)
+
+
+def group_name(path: str, name: str) -> Iterator[Problem]:
+    """What is wrong with a group's name."""
+    if not name:
+        yield path, "the name of a group, not empty"
+    yield from _text(path, name, GROUP_LENGTH)
+
+
+def _text(path: str, text: str, longest: int | None = None) -> Iterator[Problem]:
+    if longest is not None and len(text) > longest:
+        yield path, f"at most {longest} characters, not {len(text)}"
+    if "\0" in text:
+        yield path, "text without the NUL character"
+    if not _is_utf8(text):
+        yield path, "text that can be written as UTF-8: it holds a lone surrogate"
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _integer(path: str, number: int) -> Iterator[Problem]:
+    if not INT64_MIN <= number <= INT64_MAX:
+        yield path, "an integer of 64 bits"
+
+
+def _ids(path: str, ids: Iterable[int]) -> Iterator[Problem]:
+    for place, task_id in enumerate(ids):
+        yield from _integer(f"{path}[{place}]", task_id)
