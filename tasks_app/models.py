@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
+from django.conf import settings
 from django.db import models
 
 from .errors import Immutable
@@ -29,9 +30,7 @@ class NameField(models.CharField):  # type: ignore[type-arg]
 class Task(models.Model):
     """An immutable record. An update or a claim deletes it and makes a successor with a new id."""
 
-    id = models.BigIntegerField(
-        primary_key=True
-    )  # Given by the store, used once, for ever.
+    id = models.BigIntegerField(primary_key=True)  # Given by the store, used once, for ever.
     group = NameField(max_length=255)
     available_at_ms = models.BigIntegerField()
     owner = models.BigIntegerField()
@@ -43,9 +42,7 @@ class Task(models.Model):
     origin = models.BigIntegerField()  # The id of the first task of the chain.
     claims = models.IntegerField()
     leased = models.BooleanField()
-    created_at_ms = (
-        models.BigIntegerField()
-    )  # When the first task of the chain was added.
+    created_at_ms = models.BigIntegerField()  # When the first task of the chain was added.
     made_at_ms = models.BigIntegerField()  # When this id was made.
     made_by_commit = models.BigIntegerField()
 
@@ -55,13 +52,9 @@ class Task(models.Model):
         permissions = [("see_payloads", "Can see the data of tasks")]
         indexes = [
             # Claims: the longest available of the highest priority.
-            models.Index(
-                fields=["group", "priority", "available_at_ms", "id"], name="task_claim"
-            ),
+            models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),
             # Listings of a group, the oldest available time first; counts of what lies in the future.
-            models.Index(
-                fields=["group", "available_at_ms", "id"], name="task_listing"
-            ),
+            models.Index(fields=["group", "available_at_ms", "id"], name="task_listing"),
             # The living task of a chain, by its origin.
             models.Index(
                 fields=["origin"],
@@ -95,14 +88,10 @@ class Task(models.Model):
         return bool(self.error)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        raise Immutable(
-            "Tasks are immutable: use Task.objects.commit(adds=... or updates=...)"
-        )
+        raise Immutable("Tasks are immutable: use Task.objects.commit(adds=... or updates=...)")
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        raise Immutable(
-            "Tasks are deleted by a commit: use Task.objects.commit(deletes=[...])"
-        )
+        raise Immutable("Tasks are deleted by a commit: use Task.objects.commit(deletes=[...])")
 
 
 class EndedTask(models.Model):
@@ -123,9 +112,7 @@ class EndedTask(models.Model):
     ended_at_ms = models.BigIntegerField()
     ended_by_commit = models.BigIntegerField()
     ended_by = models.BigIntegerField()  # The client whose commit or claim it was.
-    ending = models.CharField(
-        max_length=20, choices=[(ending.value, ending.value) for ending in Ending]
-    )
+    ending = models.CharField(max_length=20, choices=[(ending.value, ending.value) for ending in Ending])
     successor = models.BigIntegerField(null=True)
     operator = models.TextField()  # Empty: a worker did it.
     reason = models.TextField()
@@ -152,9 +139,7 @@ class Token(models.Model):
     name = models.CharField(max_length=100)
     hash = models.CharField(max_length=64, unique=True, editable=False)
     scope = models.CharField(max_length=10, choices=Scope.choices)
-    groups = models.JSONField(
-        default=list, blank=True
-    )  # Patterns of GroupScope; empty: every group.
+    groups = models.JSONField(default=list, blank=True)  # Patterns of GroupScope; empty: every group.
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -168,22 +153,27 @@ class Token(models.Model):
         return GroupScope(tuple(self.groups) or None)
 
 
+class OneTimePassword(models.Model):
+    """Says that the password of a user was made by somebody else. It goes when they choose their own."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True)
+
+    def __str__(self) -> str:
+        return f"one-time password of {self.user}"
+
+
 class AuditEntry(models.Model):
     """What a person changed: who, when, what, how many, why, and how it ended. Never changed."""
 
     at = models.DateTimeField(auto_now_add=True)
     actor = models.CharField(max_length=150)  # The user's name at that time.
-    action = models.CharField(
-        max_length=20
-    )  # requeue, move, purge, add, edit, delete, ...
+    action = models.CharField(max_length=20)  # requeue, move, purge, add, edit, delete, ...
     group = models.CharField(max_length=255)  # Empty: several groups, or none.
     selection = models.TextField()  # In words: "3 tasks", "all failed", "task 17".
     reason = models.TextField()
     done = models.IntegerField()
     skipped = models.IntegerField()
-    details = models.JSONField(
-        default=dict
-    )  # Ids, destination, why tasks were skipped.
+    details = models.JSONField(default=dict)  # Ids, destination, why tasks were skipped.
     duration_ms = models.IntegerField()
 
     class Meta:

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 
 from .models import Scope, Token
+from .people import must_choose_password
 
 
 class Action(StrEnum):
@@ -38,23 +39,17 @@ ROLES = {
 def may(actor: Actor, action: Action, group: str | None = None) -> bool:
     """Whether the actor may do this, in this group if one is named."""
     if isinstance(actor, Token):
-        return action in SCOPES[Scope(actor.scope)] and (
-            group is None or actor.group_scope.allows(group)
-        )
-    if not actor.is_active:
+        return action in SCOPES[Scope(actor.scope)] and (group is None or actor.group_scope.allows(group))
+    if not isinstance(actor, User) or not actor.is_active or must_choose_password(actor):
         return False
-    return isinstance(actor, User) and (
-        actor.is_superuser or action in _actions_of_roles(actor)
-    )
+    return actor.is_superuser or action in _actions_of_roles(actor)
 
 
 def _actions_of_roles(user: User) -> set[Action]:
     # Kept on the user, who lives as long as a request: a page asks a dozen times.
     if not hasattr(user, "_task_store_actions"):
         roles = user.groups.values_list("name", flat=True)
-        user._task_store_actions = set().union(
-            *(ROLES.get(role, set()) for role in roles)
-        )  # type: ignore[attr-defined]
+        user._task_store_actions = set().union(*(ROLES.get(role, set()) for role in roles))  # type: ignore[attr-defined]
     actions: set[Action] = user._task_store_actions  # type: ignore[attr-defined]
     return actions
 
