@@ -32,7 +32,7 @@ def take_data_folder(arguments: list[str]) -> list[str]:
 
     The settings depend on it and are read before Django looks at a command's options.
     """
-    others = []
+    others: list[str] = []
     remaining = iter(arguments)
     for argument in remaining:
         name, equals, value = argument.partition("=")

@@ -16,13 +16,17 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Iterator, NoReturn
 
 PROJECT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
-NEWEST = (3, 19)  # How far up `interpreters` looks.
+NEWEST = (3, 14)  # The packages have no builds for later ones yet.
 
 # An interpreter that can import all of these runs the server as it is: the user manages it.
 SERVER_MODULES = ("django", "rest_framework", "channels", "daphne", "psycopg", "msgspec", "csp", "axes", "environs")
+
+# What is in requirements/, and who needs it.
+SETS = {"server": "the server needs", "test": "the tests need", "postgres": "the tests need for PostgreSQL"}
 
 CERTIFICATE_STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
@@ -33,7 +37,7 @@ class CannotInstall(Exception):
     """The environment can't be made; the text says what to install or what went wrong."""
 
 
-def enter_environment():
+def enter_environment() -> None:
     """Go on in the project's environment; make or renew it first if need be.
 
     Returns when the running interpreter will do. Otherwise the process is replaced by the
@@ -44,15 +48,17 @@ def enter_environment():
             become(find_interpreter())
         environment = Environment(environment_folder())
         if environment.is_running():
-            environment.install("server")
+            # Nothing importable in spite of the stamp: the system's Python went up a version.
+            environment.install("server", anew=not has_server_modules())
         elif not has_server_modules():
             environment.install("server")
             become(environment.python)
     except CannotInstall as problem:
-        sys.exit(complain(problem))
+        say(str(problem))
+        sys.exit(CANNOT_INSTALL)
 
 
-def add_requirements(name):
+def add_requirements(name: str) -> None:
     """Install the set `name` (a lock file in requirements/) beside what is there.
 
     Returns when it is. The system's interpreter is left alone: then the process is replaced by
@@ -63,135 +69,131 @@ def add_requirements(name):
     try:
         environment.install(name)
     except CannotInstall as problem:
-        sys.exit(complain(problem))
+        say(str(problem))
+        sys.exit(CANNOT_INSTALL)
     if not is_venv:
         become(environment.python)
 
 
-def environment_folder():
+def environment_folder() -> Path:
     """`.venv`, or what TASKSTORE_ENVIRONMENT names: several interpreters can have one each."""
     return PROJECT / os.environ.get("TASKSTORE_ENVIRONMENT", ".venv")
 
 
-def base_python():
+def base_python() -> str:
     """The interpreter outside of any venv: the one that has pip even where our venv has none."""
     return getattr(sys, "_base_executable", sys.executable)
 
 
-def has_server_modules():
+def has_server_modules() -> bool:
     return all(importlib.util.find_spec(module) for module in SERVER_MODULES)
 
 
-def become(python):
+def become(python: Path) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(str(python), [str(python), *sys.argv])
-
-
-def complain(problem):
-    print("taskstore: {}".format(problem), file=sys.stderr)
-    return CANNOT_INSTALL
+    os.execv(str(python), [str(python), *sys.argv])  # noqa: S606 - no shell is what we want.
 
 
 class Environment:
     """A venv, and the sets of requirements that were installed into it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.python = folder / "bin" / "python"
 
-    def is_running(self):
-        return Path(sys.prefix) == self.folder
+    def is_running(self) -> bool:
+        return Path(sys.prefix).resolve() == self.folder.resolve()
 
-    def exists(self):
+    def exists(self) -> bool:
         # Follows the link: an interpreter that was removed since leaves a dangling one.
         return (self.folder / "pyvenv.cfg").exists() and os.access(str(self.python), os.X_OK)
 
-    def has(self, name):
+    def has(self, name: str) -> bool:
         stamp = self.stamp(name)
         return self.exists() and stamp.exists() and stamp.read_text() == fingerprint(name)
 
-    def install(self, name):
+    def install(self, name: str, anew: bool = False) -> None:
         """Bring the set in, unless it is there already. Never removes another set's packages."""
-        if self.has(name):
+        if self.has(name) and not anew:
             return
-        with one_at_a_time(name):
-            if not self.has(name):
+        with one_at_a_time():
+            if not self.has(name) or anew:
                 self.make(name)
 
-    def make(self, name):
+    def make(self, name: str) -> None:
         started = time.monotonic()
-        installer = find_installer(self)
-        say(
-            "installing what the {} needs into {} with {}, about {} s once ...",
-            name,
-            shown(self.folder),
-            installer.name,
-            installer.seconds,
-        )
-        if not self.exists():
-            installer.create(self)
-        installer.install(self, requirements(name))
+        say(f"installing what {SETS[name]} into {shown(self.folder)}, once: 5 to 20 s with uv, a minute with pip ...")
+        for installer in installers(self):
+            try:
+                if not self.exists():
+                    installer.create(self)
+                installer.install(self, requirements(name))
+                break
+            except CannotInstall as failure:
+                problem = failure
+        else:
+            raise problem
         self.stamp(name).write_text(fingerprint(name))
-        say("done in {:.0f} s", time.monotonic() - started)
+        say(f"done in {time.monotonic() - started:.0f} s")
 
-    def stamp(self, name):
-        return self.folder / ".installed-{}".format(name)
+    def stamp(self, name: str) -> Path:
+        return self.folder / f".installed-{name}"
 
 
 class Uv:
-    name = "uv"
-    seconds = 15
+    def __init__(self, command: str) -> None:
+        self.command = command
 
-    def __init__(self, command):
-        self.command = str(command)
-
-    def create(self, environment):
+    def create(self, environment: Environment) -> None:
         # A folder that holds uv itself is there already, so it is allowed to exist.
         self.run("venv", "--allow-existing", "--python", base_python(), str(environment.folder))
 
-    def install(self, environment, file):
+    def install(self, environment: Environment, file: Path) -> None:
         # Not `sync`: that would remove what another set brought in.
         self.run("pip", "install", "--python", str(environment.python), "--require-hashes", "-r", str(file))
 
-    def run(self, *arguments):
+    def run(self, *arguments: str) -> None:
         run([self.command, "--quiet", *arguments])
 
 
 class Pip:
-    name = "pip"
-    seconds = 60
-
-    def create(self, environment):
-        # Without a pip of its own: Debian keeps the module for that in a package of its own.
+    def create(self, environment: Environment) -> None:
+        # Without a pip inside: Debian keeps the module which would put it there in another package.
         run([base_python(), "-m", "venv", "--without-pip", str(environment.folder)])
 
-    def install(self, environment, file):
+    def install(self, environment: Environment, file: Path) -> None:
         # The running interpreter's pip fills the venv; --python also steps round the system's marker.
         pip = [base_python(), "-m", "pip", "--python", str(environment.python)]
         run([*pip, "install", "--quiet", "--require-hashes", "-r", str(file)])
 
 
-def find_installer(environment):
-    """uv where it can be had, else pip.
+def installers(environment: Environment) -> Iterator[Uv | Pip]:
+    """uv where it can be had, then pip: it may know a mirror that uv does not.
 
     Raises CannotInstall with the remedy when there is neither.
     """
     on_path = shutil.which("uv")
+    has_pip = works([base_python(), "-m", "pip", "--version"])
     if on_path and works([on_path, "--version"]):
-        return Uv(on_path)
-    if not works([base_python(), "-m", "pip", "--version"]):
+        yield Uv(on_path)
+    elif has_pip:
+        own = environment.folder / "uv"
+        program = str(own / "bin" / "uv")
+        if not works([program, "--version"]):
+            fetch_uv(own)
+        if works([program, "--version"]):
+            yield Uv(program)
+    else:
         raise CannotInstall(
-            "can't install anything: {} has no pip and there is no uv; install one of them first, "
-            "for example with `apt-get install python3-pip`".format(base_python())
+            f"can't install anything: {base_python()} has no pip, and there is no uv; install one of them, "
+            "for example with `apt-get install python3-pip`"
         )
-    own = environment.folder / "uv"
-    if not (own / "bin" / "uv").exists():
-        fetch_uv(own)
-    return Uv(own / "bin" / "uv") if works([str(own / "bin" / "uv"), "--version"]) else Pip()
+    if has_pip:
+        yield Pip()
 
 
-def fetch_uv(folder):
+def fetch_uv(folder: Path) -> None:
     """Try to put uv into a folder of its own; it is several times as fast as pip."""
     pip = [base_python(), "-m", "pip", "install", "--quiet", "--target", str(folder)]
     subprocess.run(
@@ -204,72 +206,83 @@ def fetch_uv(folder):
     )
 
 
-def find_interpreter():
-    """The newest Python on PATH that is not too old and really runs."""
+def find_interpreter() -> Path:
+    """The newest Python that will do.
+
+    Raises CannotInstall with the remedy when there is none.
+    """
     for python in interpreters():
         return python
     wanted = ".".join(map(str, OLDEST))
     raise CannotInstall(
-        "this is Python {}.{} and there is no newer one on PATH; install Python {} or later, "
-        "for example with `apt-get install python3`".format(sys.version_info[0], sys.version_info[1], wanted)
+        f"this is Python {sys.version_info[0]}.{sys.version_info[1]}, and there is no newer one here; "
+        f"install Python {wanted} or later, for example with `apt-get install python3`"
     )
 
 
-def interpreters():
+def interpreters() -> Iterator[Path]:
     """Every Python that will do, newest first. A name on PATH is not enough: pyenv's shims may fail."""
-    names = ["python3.{}".format(minor) for minor in range(NEWEST[1], OLDEST[1] - 1, -1)]
-    check = "import sys, venv; sys.exit(sys.version_info < {})".format(OLDEST)
-    for name in [*names, "python3"]:
+    for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
         for folder in [*os.get_exec_path(), *pyenv_folders()]:
-            candidate = os.path.join(folder, name)
-            if os.access(candidate, os.X_OK) and works([candidate, "-c", check]):
-                yield Path(candidate)
+            candidate = Path(folder, f"python3.{minor}")
+            if os.access(str(candidate), os.X_OK) and version_of(candidate) == f"3.{minor}":
+                yield candidate
 
 
-def pyenv_folders():
+def version_of(python: Path) -> str:
+    """`3.13`; empty when it does not run."""
+    show = "import sys; print('{}.{}'.format(*sys.version_info))"
+    try:
+        done = subprocess.run([str(python), "-c", show], env=clean_environment(), capture_output=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.decode().strip()
+
+
+def pyenv_folders() -> list[str]:
     """Where pyenv keeps the interpreters that its shims hide until they are selected."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     return [str(folder) for folder in root.glob("versions/*/bin")]
 
 
-def requirements(name):
-    return PROJECT / "requirements" / "{}.txt".format(name)
+def requirements(name: str) -> Path:
+    return PROJECT / "requirements" / f"{name}.txt"
 
 
-def fingerprint(name):
+def fingerprint(name: str) -> str:
     return hashlib.sha256(requirements(name).read_bytes()).hexdigest()
 
 
 @contextmanager
-def one_at_a_time(name):
-    """Two commands started together must not fill the same folder at once."""
-    with requirements(name).open("rb") as file:
+def one_at_a_time() -> Iterator[None]:
+    """Two commands that start together must not fill the same folder at once."""
+    with open(__file__, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def works(command):
+def works(command: list[str]) -> bool:
     try:
         return subprocess.run(command, env=clean_environment(), capture_output=True, check=False).returncode == 0
     except OSError:
         return False
 
 
-def run(command):
+def run(command: list[str]) -> None:
     done = subprocess.run(
         command,
         env=clean_environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        universal_newlines=True,
+        text=True,
         check=False,
     )
     if done.returncode != 0:
         raise CannotInstall("`{}` failed:\n{}".format(" ".join(command), done.stdout.strip()))
 
 
-def clean_environment():
+def clean_environment() -> dict[str, str]:
     """The environment for uv and pip, without what would lead them to another project or interpreter."""
     misleading = ("VIRTUAL_ENV", "UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "PYTHONHOME", "PYTHONPATH")
     kept = {name: value for name, value in os.environ.items() if name not in misleading}
@@ -279,10 +292,10 @@ def clean_environment():
     return kept
 
 
-def shown(folder):
+def shown(folder: Path) -> Path:
     return folder.relative_to(PROJECT) if PROJECT in folder.parents else folder
 
 
-def say(text, *values):
-    # On standard error: `token create` prints the token alone.
-    print("taskstore: {}".format(text.format(*values)), file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    # On standard error: what a command prints may be read by a program.
+    print(f"taskstore: {text}", file=sys.stderr, flush=True)

