@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from django.db.models import Count, Q
 
@@ -24,6 +26,9 @@ class Counts:
     @property
     def total(self) -> int:
         return self.ready + self.claimed + self.expired + self.scheduled
+
+
+COUNTED = tuple(field.name for field in fields(Counts))
 
 
 def group_counts(scope: GroupScope = EVERY_GROUP) -> dict[str, Counts]:
@@ -50,4 +55,8 @@ def _counted(tasks: TaskQuerySet) -> dict[str, Counts]:
         )
         .order_by("group")
     )
-    return {row.pop("group"): Counts(**row) for row in rows}
+    return {row["group"]: _counts(row) for row in rows}
+
+
+def _counts(row: Mapping[str, Any]) -> Counts:
+    return Counts(**{name: row[name] for name in COUNTED})

@@ -24,9 +24,7 @@ from .errors import CommitUnknown, StoreBusy, StoreUnavailable
 from .operations import Claim, Commit, Effect, Operation, Order, Refusal, TaskRecord
 from .rules import Answer, World, decide
 
-PATIENCE_S = (
-    5.0  # How long an operation waits for rows that somebody else's transaction holds.
-)
+PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
 CANDIDATES = 1_000  # A claim chooses among this many of the longest available, so that none starves.
 ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given out.
 
@@ -45,9 +43,7 @@ ENDED_COLUMNS = (
 Outcome = list[TaskRecord] | Refusal
 
 
-def run(
-    operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS
-) -> list[Outcome]:
+def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS) -> list[Outcome]:
     """Do the operations in order in one transaction, which joins the caller's if there is one.
 
     Returns for each its new tasks, or why it was refused. Raises StoreBusy when rows
@@ -61,13 +57,9 @@ def run(
             return _transaction(operations, dialect)
         except (_Contended, OperationalError) as error:
             if not (isinstance(error, _Contended) or dialect.is_contention(error)):
-                raise StoreUnavailable(
-                    "the database can't be reached or can't write: try again later"
-                ) from error
+                raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
             if time.monotonic() + pause_s > deadline:
-                raise StoreBusy(
-                    "the tasks are locked by another transaction: try again later"
-                ) from error
+                raise StoreBusy("the tasks are locked by another transaction: try again later") from error
         time.sleep(pause_s)
     raise AssertionError("the pauses never end")
 
@@ -75,11 +67,7 @@ def run(
 def read(ids: Sequence[int], using: str = DEFAULT_DB_ALIAS) -> list[TaskRecord]:
     """The tasks of these ids that exist, in no particular order."""
     dialect = dialect_of(using)
-    return (
-        dialect.tasks(f"WHERE id IN {dialect.listed}", [dialect.list_of(ids)])
-        if ids
-        else []
-    )
+    return dialect.tasks(f"WHERE id IN {dialect.listed}", [dialect.list_of(ids)]) if ids else []
 
 
 def group_names(using: str = DEFAULT_DB_ALIAS) -> list[str]:
@@ -129,15 +117,11 @@ def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Outc
         return outcomes
     except OperationalError as error:
         if is_ours and is_written and dialect.is_disconnected(error):
-            raise CommitUnknown(
-                "the connection to the database was lost during COMMIT"
-            ) from error
+            raise CommitUnknown("the connection to the database was lost during COMMIT") from error
         raise
 
 
-def _read_decide_write(
-    operations: Sequence[Operation], dialect: Dialect
-) -> list[Outcome]:
+def _read_decide_write(operations: Sequence[Operation], dialect: Dialect) -> list[Outcome]:
     named = dialect.lock(_changed_ids(operations), _depended_ids(operations))
     # After the locks: a lease that ran out while this waited for them has run out.
     now_ms = dialect.now_ms()
@@ -151,12 +135,7 @@ def _read_decide_write(
 
 
 def _changed_ids(operations: Iterable[Operation]) -> set[int]:
-    return {
-        task_id
-        for operation in operations
-        if isinstance(operation, Commit)
-        for task_id in operation.changed_ids
-    }
+    return {task_id for operation in operations if isinstance(operation, Commit) for task_id in operation.changed_ids}
 
 
 def _depended_ids(operations: Iterable[Operation]) -> set[int]:
@@ -185,9 +164,7 @@ def _candidates(claim: Claim, now_ms: int, dialect: Dialect) -> list[TaskRecord]
 
 def _ids_by_priority(group: str, now_ms: int, dialect: Dialect) -> Iterator[list[int]]:
     """The ids of the longest available tasks, a list for each priority present, the highest first."""
-    [(priority,)] = dialect.rows(
-        'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s', [group]
-    )
+    [(priority,)] = dialect.rows('SELECT max(priority) FROM tasks_app_task WHERE "group" = %s', [group])
     while priority is not None:
         rows = dialect.rows(
             """
@@ -207,11 +184,7 @@ def _ids_by_priority(group: str, now_ms: int, dialect: Dialect) -> Iterator[list
 
 
 def _write(answers: Sequence[Answer], now_ms: int, dialect: Dialect) -> list[Outcome]:
-    effects = [
-        answer
-        for answer in answers
-        if isinstance(answer, Effect) and (answer.removals or answer.drafts)
-    ]
+    effects = [answer for answer in answers if isinstance(answer, Effect) and (answer.removals or answer.drafts)]
     ids = dialect.next_ids(sum(len(effect.drafts) for effect in effects))
     commits = dialect.next_commits(len(effects))
     made: dict[int, list[TaskRecord]] = {}
@@ -227,31 +200,19 @@ def _write(answers: Sequence[Answer], now_ms: int, dialect: Dialect) -> list[Out
         [_row(task) for tasks in made.values() for task in tasks],
     )
     dialect.insert("tasks_app_endedtask", ENDED_COLUMNS, ended)
-    return [
-        answer if isinstance(answer, Refusal) else made.get(id(answer), [])
-        for answer in answers
-    ]
+    return [answer if isinstance(answer, Refusal) else made.get(id(answer), []) for answer in answers]
 
 
 def _with_id(draft: TaskRecord, task_id: int, commit: int) -> TaskRecord:
-    return replace(
-        draft, id=task_id, origin=draft.origin or task_id, made_by_commit=commit
-    )
+    return replace(draft, id=task_id, origin=draft.origin or task_id, made_by_commit=commit)
 
 
 def _row(task: TaskRecord) -> tuple[Any, ...]:
-    return tuple(
-        json.dumps(dict(task.labels)) if name == "labels" else getattr(task, name)
-        for name in COLUMNS
-    )
+    return tuple(json.dumps(dict(task.labels)) if name == "labels" else getattr(task, name) for name in COLUMNS)
 
 
-def _ended_rows(
-    effect: Effect, tasks: Sequence[TaskRecord], commit: int, now_ms: int
-) -> Iterator[tuple[Any, ...]]:
-    operator, reason = (
-        (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
-    )
+def _ended_rows(effect: Effect, tasks: Sequence[TaskRecord], commit: int, now_ms: int) -> Iterator[tuple[Any, ...]]:
+    operator, reason = (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
     for removal in effect.removals:
         successor = None if removal.successor is None else tasks[removal.successor].id
         kept = (getattr(removal.task, name) for name in ENDED_COLUMNS[:-7])
@@ -294,10 +255,7 @@ class Dialect(ABC):
 
     def tasks(self, condition: str, parameters: Sequence[Any]) -> list[TaskRecord]:
         return [
-            _record(row)
-            for row in self.rows(
-                f"SELECT {self.selected} FROM tasks_app_task {condition}", parameters
-            )
+            _record(row) for row in self.rows(f"SELECT {self.selected} FROM tasks_app_task {condition}", parameters)
         ]
 
     def delete(self, ids: Sequence[int]) -> None:
@@ -342,9 +300,7 @@ class Dialect(ABC):
         """New numbers for commits."""
 
     @abstractmethod
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]
-    ) -> None:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows, any number of them."""
 
     @abstractmethod
@@ -365,9 +321,7 @@ class PostgreSQL(Dialect):
         "leased": "boolean",
         "priority": "smallint",
         "claims": "integer",
-    } | dict.fromkeys(
-        ("group", "data_type", "error", "ending", "operator", "reason"), "text"
-    )
+    } | dict.fromkeys(("group", "data_type", "error", "ending", "operator", "reason"), "text")
 
     def turn(self) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -378,9 +332,7 @@ class PostgreSQL(Dialect):
             self.execute("SET LOCAL synchronous_commit = off")
 
     def now_ms(self) -> int:
-        [(now_ms,)] = self.rows(
-            "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-        )
+        [(now_ms,)] = self.rows("SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
         return int(now_ms)
 
     def list_of(self, ids: Iterable[int]) -> Any:
@@ -391,9 +343,7 @@ class PostgreSQL(Dialect):
         # Depends are shared, so that a task which every commit depends on serialises nobody.
         found: list[TaskRecord] = []
         if changed:
-            found += self.tasks(
-                f"WHERE id IN {self.listed} ORDER BY id FOR UPDATE", [list(changed)]
-            )
+            found += self.tasks(f"WHERE id IN {self.listed} ORDER BY id FOR UPDATE", [list(changed)])
         if depended - changed:
             found += self.tasks(
                 f"WHERE id IN {self.listed} ORDER BY id FOR KEY SHARE",
@@ -417,9 +367,7 @@ class PostgreSQL(Dialect):
     def _next(self, sequence: str, count: int) -> Iterator[int]:
         if not count:
             return iter(())
-        rows = self.rows(
-            f"SELECT nextval('{sequence}') FROM generate_series(1, %s)", [count]
-        )
+        rows = self.rows(f"SELECT nextval('{sequence}') FROM generate_series(1, %s)", [count])
         return (number for (number,) in rows)
 
     def _jump_after_lost_log(self) -> None:
@@ -436,24 +384,16 @@ class PostgreSQL(Dialect):
         # The jump itself must not be lost in the next crash.
         self.execute("SET LOCAL synchronous_commit = on")
         for sequence in ("tasks_app_ids", "tasks_app_commits"):
-            self.rows(
-                f"SELECT setval('{sequence}', nextval('{sequence}') + %s)", [ID_JUMP]
-            )
+            self.rows(f"SELECT setval('{sequence}', nextval('{sequence}') + %s)", [ID_JUMP])
         self.execute("INSERT INTO tasks_app_log_intact VALUES (true)")
 
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]
-    ) -> None:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         if not rows:
             return
         names = ", ".join(f'"{name}"' for name in columns)
-        arrays = ", ".join(
-            f"%s::{self.types.get(name, 'bigint')}[]" for name in columns
-        )
+        arrays = ", ".join(f"%s::{self.types.get(name, 'bigint')}[]" for name in columns)
         values = [list(column) for column in zip(*rows, strict=True)]
-        self.execute(
-            f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays})", values
-        )
+        self.execute(f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays})", values)
 
     def is_contention(self, error: Exception) -> bool:
         return _sqlstate(error) in (
@@ -486,9 +426,7 @@ class SQLite(Dialect):
         """Durability is a property of the connection here: PRAGMA synchronous, in the settings."""
 
     def now_ms(self) -> int:
-        [(now_ms,)] = self.rows(
-            "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
-        )
+        [(now_ms,)] = self.rows("SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
         return int(now_ms)
 
     def list_of(self, ids: Iterable[int]) -> Any:
@@ -496,11 +434,7 @@ class SQLite(Dialect):
 
     def lock(self, changed: set[int], depended: set[int]) -> dict[int, TaskRecord]:
         named = changed | depended
-        found = (
-            self.tasks(f"WHERE id IN {self.listed}", [self.list_of(named)])
-            if named
-            else []
-        )
+        found = self.tasks(f"WHERE id IN {self.listed}", [self.list_of(named)]) if named else []
         return {task.id: task for task in found}
 
     def lock_free(self, ids: Sequence[int]) -> list[TaskRecord]:
@@ -523,9 +457,7 @@ class SQLite(Dialect):
         )
         return iter(range(last - count + 1, last + 1))
 
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]
-    ) -> None:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         names = ", ".join(f'"{name}"' for name in columns)
         places = ", ".join(["%s"] * len(columns))
         with connections[self.using].cursor() as cursor:

@@ -34,11 +34,7 @@ class InvalidInput(TaskStoreError):
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self.fields = {name: list(texts) for name, texts in fields.items()}
-        super().__init__(
-            "; ".join(
-                f"{name}: {' '.join(texts)}" for name, texts in self.fields.items()
-            )
-        )
+        super().__init__("; ".join(f"{name}: {' '.join(texts)}" for name, texts in self.fields.items()))
 
 
 class LimitExceeded(InvalidInput):
@@ -92,6 +88,4 @@ def _sentence(refusal: Refusal) -> str:
         ("leased to another client", refusal.owned),
         ("makes no sense", refusal.bugs),
     ]
-    return "; ".join(
-        f"{what}: {', '.join(map(str, which))}" for what, which in parts if which
-    )
+    return "; ".join(f"{what}: {', '.join(map(str, which))}" for what, which in parts if which)

@@ -17,9 +17,7 @@ UNCHANGEABLE = ("tasks_app_task", "tasks_app_endedtask", "tasks_app_auditentry")
 def put_right(using: str, **_: Any) -> None:
     """Make the triggers that refuse UPDATE, and never let an id be given out again."""
     with connections[using].cursor() as cursor:
-        for statement in (
-            POSTGRESQL if connections[using].vendor == "postgresql" else SQLITE
-        ):
+        for statement in POSTGRESQL if connections[using].vendor == "postgresql" else SQLITE:
             cursor.execute(statement)
 
 

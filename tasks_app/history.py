@@ -19,23 +19,17 @@ class Chain:
     @property
     def group(self) -> str:
         """The group that it lies in, or lay in at its end."""
-        return self.living.group if self.living else self.ended[-1].group
+        group: str = (self.living or self.ended[-1]).group
+        return group
 
 
 def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> Chain | None:
     """The chain that the id belongs to, or None when no such id is known (or its group is out of the scope)."""
-    entry = (
-        Task.objects.filter(id=task_id).first()
-        or EndedTask.objects.filter(id=task_id).first()
-    )
+    entry = Task.objects.filter(id=task_id).first() or EndedTask.objects.filter(id=task_id).first()
     if entry is None or not scope.allows(entry.group):
         return None
-    ended = [
-        step
-        for step in EndedTask.objects.filter(origin=entry.origin).order_by("id")
-        if scope.allows(step.group)
-    ]
-    living = Task.objects.filter(origin=entry.origin).within(scope).first()
+    ended = [step for step in EndedTask.objects.filter(origin=entry.origin).order_by("id") if scope.allows(step.group)]
+    living = Task.objects.get_queryset().within(scope).filter(origin=entry.origin).first()
     return Chain(origin=entry.origin, ended=ended, living=living)
 
 
@@ -46,6 +40,4 @@ def epitaph_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> str | None:
         return None
     if ended.successor is not None:
         return f"task {task_id} was {ended.ending}: its successor is {ended.successor}"
-    return f"task {task_id} was {ended.ending}" + (
-        f" by {ended.operator}" if ended.operator else ""
-    )
+    return f"task {task_id} was {ended.ending}" + (f" by {ended.operator}" if ended.operator else "")

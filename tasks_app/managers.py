@@ -78,18 +78,21 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise Immutable(
-            "Tasks are immutable: use Task.objects.commit(adds=..., updates=..., deletes=...) or Task.objects.claim(...)"
+            "Tasks are immutable: use Task.objects.commit(adds=..., updates=..., deletes=...) or .claim(...)"
         )
 
     # The types differ because these never return.
-    create = bulk_create = bulk_update = update = delete = _refuse  # type: ignore[assignment]
-    get_or_create = update_or_create = _raw_delete = _refuse  # type: ignore[assignment]
-    acreate = abulk_create = abulk_update = aupdate = adelete = _refuse  # type: ignore[assignment]
-    aget_or_create = aupdate_or_create = _refuse  # type: ignore[assignment]
+    create = bulk_create = bulk_update = update = delete = _refuse
+    get_or_create = update_or_create = _raw_delete = _refuse
+    acreate = abulk_create = abulk_update = aupdate = adelete = _refuse
+    aget_or_create = aupdate_or_create = _refuse
 
 
 class TaskManager(models.Manager["Task"]):
     """The verbs. Inside the caller's `transaction.atomic()` they join it: both happen or neither."""
+
+    def get_queryset(self) -> TaskQuerySet:
+        return TaskQuerySet(self.model, using=self._db)
 
     def commit(
         self,
@@ -156,23 +159,16 @@ class TaskManager(models.Manager["Task"]):
             raise CommitRefused(answer)
         return [self.model.of(record) for record in answer]
 
-    def find(
-        self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP
-    ) -> list[Task | None]:
+    def find(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         """The tasks in the order of the ids, None for an id that does not exist (any more)."""
         wanted = list(ids)
         found = {record.id: record for record in database.read(wanted, using=self.db)}
         records = (found.get(task_id) for task_id in wanted)
         return [
-            self.model.of(record)
-            if record is not None and scope.allows(record.group)
-            else None
-            for record in records
+            self.model.of(record) if record is not None and scope.allows(record.group) else None for record in records
         ]
 
-    def group(
-        self, name: str, *, owned: bool = False, limit: int | None = None
-    ) -> TaskQuerySet:
+    def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> TaskQuerySet:
         """The available tasks of a group, the oldest available time first; with `owned` all of them."""
         tasks = self.get_queryset().in_group(name).longest_available_first()
         if not owned:
@@ -181,9 +177,7 @@ class TaskManager(models.Manager["Task"]):
 
     def groups(self, scope: GroupScope = EVERY_GROUP) -> list[str]:
         """The names of the groups that hold a task, sorted."""
-        return [
-            name for name in database.group_names(using=self.db) if scope.allows(name)
-        ]
+        return [name for name in database.group_names(using=self.db) if scope.allows(name)]
 
     def now_ms(self) -> int:
         """The time by the database's clock, the only one that counts."""
@@ -198,24 +192,18 @@ class TaskManager(models.Manager["Task"]):
     async def aperform(self, operation: Operation) -> list[Task]:
         return await sync_to_async(self.perform)(operation)
 
-    async def afind(
-        self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP
-    ) -> list[Task | None]:
+    async def afind(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         return await sync_to_async(self.find)(ids, scope)
 
-    async def agroup(
-        self, name: str, *, owned: bool = False, limit: int | None = None
-    ) -> list[Task]:
-        return await sync_to_async(
-            lambda: list(self.group(name, owned=owned, limit=limit))
-        )()
+    async def agroup(self, name: str, *, owned: bool = False, limit: int | None = None) -> list[Task]:
+        return await sync_to_async(lambda: list(self.group(name, owned=owned, limit=limit)))()
 
     async def agroups(self, scope: GroupScope = EVERY_GROUP) -> list[str]:
         return await sync_to_async(self.groups)(scope)
 
     @property
     def writing_alias(self) -> str:
-        return self._db or models.manager.router.db_for_write(self.model, **self._hints)  # type: ignore[attr-defined,no-any-return]
+        return self._db or models.manager.router.db_for_write(self.model, **self._hints)  # type: ignore[attr-defined]
 
 
 def limits() -> Limits:
@@ -225,13 +213,7 @@ def limits() -> Limits:
         "changes": "TASKSTORE_MAX_CHANGES",
         "labels": "TASKSTORE_MAX_LABELS",
     }
-    return Limits(
-        **{
-            name: getattr(settings, key)
-            for name, key in names.items()
-            if hasattr(settings, key)
-        }
-    )
+    return Limits(**{name: getattr(settings, key) for name, key in names.items() if hasattr(settings, key)})
 
 
 def _any_of(conditions: Iterable[Q]) -> Q:

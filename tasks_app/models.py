@@ -18,7 +18,7 @@ from .operations import Ending, GroupScope, State, TaskRecord
 _COLUMNS = [field.name for field in fields(TaskRecord)]
 
 
-class NameField(models.CharField):  # type: ignore[type-arg]
+class NameField(models.CharField):  # type: ignore[type-arg]  # Not subscriptable at run time.
     """Text that both databases order alike, by code point."""
 
     def db_parameters(self, connection: Any) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Task(models.Model):
     made_at_ms = models.BigIntegerField()  # When this id was made.
     made_by_commit = models.BigIntegerField()
 
-    objects: ClassVar[TaskManager] = TaskManager.from_queryset(TaskQuerySet)()  # type: ignore[misc]
+    objects: ClassVar[TaskManager] = TaskManager.from_queryset(TaskQuerySet)()
 
     class Meta:
         permissions = [("see_payloads", "Can see the data of tasks")]

@@ -79,9 +79,7 @@ class NewTask:
     group: str
     data: bytes = b""
     data_type: str = ""  # The type URL, for data that is a protobuf Any.
-    timespec_ms: int = (
-        0  # 0: now. Negative: that long from now. Positive: that very time.
-    )
+    timespec_ms: int = 0  # 0: now. Negative: that long from now. Positive: that very time.
     error: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0  # -100 to 100, larger first.
@@ -169,9 +167,7 @@ class Removal:
 
     task: TaskRecord
     ending: Ending
-    successor: int | None = (
-        None  # The place of its successor among the drafts of the same effect.
-    )
+    successor: int | None = None  # The place of its successor among the drafts of the same effect.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +191,4 @@ class Refusal:
     bugs: tuple[str, ...] = ()  # What makes no sense.
 
     def __bool__(self) -> bool:
-        return bool(
-            self.changes or self.deletes or self.depends or self.owned or self.bugs
-        )
+        return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs)

@@ -83,9 +83,7 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
         return Refusal(depends=depends) if depends else None
     return (
         Refusal(
-            changes=_missing(
-                (change.id for change in operation.updates), operation.scope, world
-            ),
+            changes=_missing((change.id for change in operation.updates), operation.scope, world),
             deletes=_missing(operation.deletes, operation.scope, world),
             depends=depends,
             owned=_owned_by_others(operation, world),
@@ -96,24 +94,17 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
 
 
 def _missing(ids: Iterable[int], scope: GroupScope, world: World) -> tuple[int, ...]:
-    return tuple(
-        task_id for task_id in dict.fromkeys(ids) if world.find(task_id, scope) is None
-    )
+    return tuple(task_id for task_id in dict.fromkeys(ids) if world.find(task_id, scope) is None)
 
 
 def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
     if commit.operator is not None:
         return ()
-    tasks = (
-        world.find(task_id, commit.scope)
-        for task_id in dict.fromkeys(commit.changed_ids)
-    )
+    tasks = (world.find(task_id, commit.scope) for task_id in dict.fromkeys(commit.changed_ids))
     return tuple(
         task.id
         for task in tasks
-        if task is not None
-        and task.available_at_ms > world.now_ms
-        and task.owner != commit.owner
+        if task is not None and task.available_at_ms > world.now_ms and task.owner != commit.owner
     )
 
 
@@ -136,15 +127,11 @@ def _effect_of(operation: Operation, place: int, world: World) -> Effect:
 
 def _effect_of_claim(claim: Claim, place: int, world: World) -> Effect:
     """What a claim takes keeps everything but id, owner, available time and claims."""
-    chosen = [
-        task
-        for task, _ in zip(world.claimable(place), range(claim.limit), strict=False)
-    ]
+    chosen = [task for task, _ in zip(world.claimable(place), range(claim.limit), strict=False)]
     available_at_ms = world.now_ms + max(claim.duration_ms, 0)
     return Effect(
         removals=tuple(
-            Removal(task=task, ending=Ending.CLAIMED, successor=successor)
-            for successor, task in enumerate(chosen)
+            Removal(task=task, ending=Ending.CLAIMED, successor=successor) for successor, task in enumerate(chosen)
         ),
         drafts=tuple(
             _successor(
@@ -172,19 +159,9 @@ def _effect_of_commit(commit: Commit, world: World) -> Effect:
         )
         for place, add in enumerate(commit.adds)
     ]
-    replaced = [
-        (task, change)
-        for change in commit.updates
-        if (task := world.find(change.id, commit.scope))
-    ]
-    deleted = [
-        task
-        for task_id in commit.deletes
-        if (task := world.find(task_id, commit.scope))
-    ]
-    drafts = adds + [
-        _changed(task, change, commit.owner, world.now_ms) for task, change in replaced
-    ]
+    replaced = [(task, change) for change in commit.updates if (task := world.find(change.id, commit.scope))]
+    deleted = [task for task_id in commit.deletes if (task := world.find(task_id, commit.scope))]
+    drafts = adds + [_changed(task, change, commit.owner, world.now_ms) for task, change in replaced]
     return Effect(
         removals=tuple(
             Removal(
@@ -194,18 +171,14 @@ def _effect_of_commit(commit: Commit, world: World) -> Effect:
             )
             for place, (task, change) in enumerate(replaced, start=len(adds))
         )
-        + tuple(
-            _deletion(task, successors.get(task.id), drafts, commit) for task in deleted
-        ),
+        + tuple(_deletion(task, successors.get(task.id), drafts, commit) for task in deleted),
         drafts=tuple(drafts),
         owner=commit.owner,
         operator=commit.operator,
     )
 
 
-def _successors_among(
-    adds: Sequence[NewTask], deletes: Sequence[int]
-) -> dict[int, int]:
+def _successors_among(adds: Sequence[NewTask], deletes: Sequence[int]) -> dict[int, int]:
     """For each deleted id that an add names: the place of the first such add. A chain never branches."""
     ending = set(deletes)
     places: dict[int, int] = {}
@@ -215,9 +188,7 @@ def _successors_among(
     return places
 
 
-def _added(
-    add: NewTask, owner: int, world: World, replaces: TaskRecord | None
-) -> TaskRecord:
+def _added(add: NewTask, owner: int, world: World, replaces: TaskRecord | None) -> TaskRecord:
     draft = TaskRecord(
         id=0,
         group=add.group,
@@ -271,21 +242,14 @@ def available_at(timespec_ms: int, now_ms: int) -> int:
     return timespec_ms if timespec_ms > 0 else now_ms - timespec_ms
 
 
-def _ending(
-    task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit
-) -> Ending:
+def _ending(task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit) -> Ending:
     if successor.group != task.group:
         return Ending.MOVED
     if commit.operator is not None:
         return commit.operator.ending
     if change.release:
         return Ending.GIVEN_BACK
-    is_renewal = (
-        task.leased
-        and successor.leased
-        and task.owner == successor.owner
-        and change.keep_data
-    )
+    is_renewal = task.leased and successor.leased and task.owner == successor.owner and change.keep_data
     return Ending.RENEWED if is_renewal else Ending.CHANGED
 
 
@@ -296,9 +260,7 @@ def _deletion(
     commit: Commit,
 ) -> Removal:
     if successor is not None:
-        ending = (
-            Ending.MOVED if drafts[successor].group != task.group else Ending.CHANGED
-        )
+        ending = Ending.MOVED if drafts[successor].group != task.group else Ending.CHANGED
     else:
         ending = Ending.DELETED if commit.operator is None else commit.operator.ending
     return Removal(task=task, ending=ending, successor=successor)

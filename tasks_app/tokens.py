@@ -13,9 +13,7 @@ from django.utils import timezone
 from .models import Scope, Token
 
 PREFIX = "ts_"  # So that scanners for leaked secrets can tell what it is.
-LAST_USED_EVERY = timedelta(
-    minutes=1
-)  # A write for each request would cost more than the request.
+LAST_USED_EVERY = timedelta(minutes=1)  # A write for each request would cost more than the request.
 
 
 def create(
@@ -41,9 +39,7 @@ def valid(secret: str) -> Token | None:
     now = timezone.now()
     alive = Q(expires_at=None) | Q(expires_at__gt=now)
     token = Token.objects.filter(alive, hash=_hash(secret), revoked_at=None).first()
-    if token and (
-        token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY
-    ):
+    if token and (token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY):
         Token.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 

@@ -120,10 +120,7 @@ def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
             f"{path}.timespec",
             f"milliseconds: 0 (now), a time up to {LATEST_MS}, or minus a delay of up to {LATEST_MS // 2}",
         )
-    if (
-        item.priority is not None
-        and not -MOST_PRIORITY <= item.priority <= MOST_PRIORITY
-    ):
+    if item.priority is not None and not -MOST_PRIORITY <= item.priority <= MOST_PRIORITY:
         yield (
             f"{path}.priority",
             f"from -{MOST_PRIORITY} to {MOST_PRIORITY}, not {item.priority}",

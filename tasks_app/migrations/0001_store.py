@@ -113,9 +113,7 @@ class Migration(migrations.Migration):
                 ("reason", models.TextField()),
             ],
             options={
-                "indexes": [
-                    models.Index(fields=["origin", "id"], name="endedtask_chain")
-                ],
+                "indexes": [models.Index(fields=["origin", "id"], name="endedtask_chain")],
             },
         ),
         migrations.CreateModel(
@@ -144,9 +142,7 @@ class Migration(migrations.Migration):
                         fields=["group", "priority", "available_at_ms", "id"],
                         name="task_claim",
                     ),
-                    models.Index(
-                        fields=["group", "available_at_ms", "id"], name="task_listing"
-                    ),
+                    models.Index(fields=["group", "available_at_ms", "id"], name="task_listing"),
                     models.Index(
                         condition=models.Q(("origin", models.F("id")), _negated=True),
                         fields=["origin"],

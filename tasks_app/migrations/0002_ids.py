@@ -1,6 +1,10 @@
 """Ids and numbers of commits that are never used twice."""
 
+from collections.abc import Sequence
+
+from django.apps.registry import Apps
 from django.db import migrations
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 POSTGRESQL = [
     "CREATE SEQUENCE tasks_app_ids",
@@ -30,18 +34,16 @@ POSTGRESQL_BACK = [
 SQLITE_BACK = ["DROP TABLE tasks_app_counters"]
 
 
-def forwards(apps, schema_editor):
+def forwards(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     execute(schema_editor, POSTGRESQL, SQLITE)
 
 
-def backwards(apps, schema_editor):
+def backwards(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     execute(schema_editor, POSTGRESQL_BACK, SQLITE_BACK)
 
 
-def execute(schema_editor, postgresql, sqlite):
-    for statement in (
-        postgresql if schema_editor.connection.vendor == "postgresql" else sqlite
-    ):
+def execute(schema_editor: BaseDatabaseSchemaEditor, postgresql: Sequence[str], sqlite: Sequence[str]) -> None:
+    for statement in postgresql if schema_editor.connection.vendor == "postgresql" else sqlite:
         schema_editor.execute(statement)
 
 
