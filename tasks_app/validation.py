@@ -144,11 +144,11 @@ def _text(path: str, text: str, longest: int | None = None) -> Iterator[Problem]
         yield path, f"at most {longest} characters, not {len(text)}"
     if "\0" in text:
         yield path, "text without the NUL character"
-    if not _is_utf8(text):
+    if not is_utf8(text):
         yield path, "text that can be written as UTF-8: it holds a lone surrogate"
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
