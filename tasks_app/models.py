@@ -5,7 +5,6 @@ A task is changed through the verbs of `Task.objects` only (managers.py).
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 from django.conf import settings
@@ -14,8 +13,6 @@ from django.db import models
 from .errors import Immutable
 from .managers import TaskManager, TaskQuerySet
 from .operations import Ending, GroupScope, State, TaskRecord
-
-_COLUMNS = [field.name for field in fields(TaskRecord)]
 
 
 class NameField(models.CharField):  # type: ignore[type-arg]  # Not subscriptable at run time.
@@ -75,7 +72,7 @@ class Task(models.Model):
     @classmethod
     def of(cls, record: TaskRecord) -> Self:
         """The row that a record describes, without asking the database."""
-        return cls.from_db(None, _COLUMNS, [getattr(record, name) for name in _COLUMNS])
+        return cls.from_db(None, TaskRecord._fields, record)
 
     def state(self, now_ms: int) -> State:
         """Ready, claimed, expired or scheduled. Whether it failed is beside that: `is_failed`."""

@@ -6,8 +6,9 @@ Every way into the store ends here. Source: contract.md sections 2 and 3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 from .operations import (
     Change,
@@ -29,19 +30,18 @@ Answer = Effect | Refusal
 class World:
     """What the operations of one transaction see: the time, the tasks they name, the tasks they may claim.
 
-    `candidates` holds for each claim, by its place among the operations, the tasks that were
-    locked for it, the best first.
+    `candidates` holds for each group the tasks that were locked to be claimed, the best first.
     """
 
     def __init__(
         self,
         now_ms: int,
         named: Mapping[int, TaskRecord],
-        candidates: Mapping[int, Sequence[TaskRecord]] | None = None,
+        candidates: Mapping[str, Sequence[TaskRecord]] | None = None,
     ) -> None:
         self.now_ms = now_ms
         self._named = named
-        self._candidates = candidates or {}
+        self._candidates = {group: iter(tasks) for group, tasks in (candidates or {}).items()}
         self._gone: set[int] = set()
 
     def find(self, task_id: int, scope: GroupScope) -> TaskRecord | None:
@@ -51,10 +51,11 @@ class World:
             return None
         return task
 
-    def claimable(self, place: int) -> Iterable[TaskRecord]:
+    def claimable(self, group: str) -> Iterator[TaskRecord]:
+        """The tasks of the group that may be claimed, the best first. Each is handed out once."""
         return (
             task
-            for task in self._candidates.get(place, ())
+            for task in self._candidates.get(group, iter(()))
             if task.id not in self._gone and task.available_at_ms <= self.now_ms
         )
 
@@ -68,8 +69,8 @@ def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
     A refused operation changes nothing. The answers are in the order of the operations.
     """
     answers: list[Answer] = []
-    for place, operation in enumerate(operations):
-        answer = refusal_of(operation, world) or _effect_of(operation, place, world)
+    for operation in operations:
+        answer = refusal_of(operation, world) or _effect_of(operation, world)
         if isinstance(answer, Effect):
             world.take(answer.removals)
         answers.append(answer)
@@ -119,15 +120,15 @@ def _bugs(commit: Commit) -> Iterable[str]:
             yield f"task {task_id} is named {times} times within updates and deletes: name it once"
 
 
-def _effect_of(operation: Operation, place: int, world: World) -> Effect:
+def _effect_of(operation: Operation, world: World) -> Effect:
     if isinstance(operation, Claim):
-        return _effect_of_claim(operation, place, world)
+        return _effect_of_claim(operation, world)
     return _effect_of_commit(operation, world)
 
 
-def _effect_of_claim(claim: Claim, place: int, world: World) -> Effect:
+def _effect_of_claim(claim: Claim, world: World) -> Effect:
     """What a claim takes keeps everything but id, owner, available time and claims."""
-    chosen = [task for task, _ in zip(world.claimable(place), range(claim.limit), strict=False)]
+    chosen = list(islice(world.claimable(claim.group), claim.limit))
     available_at_ms = world.now_ms + max(claim.duration_ms, 0)
     return Effect(
         removals=tuple(
@@ -208,12 +209,7 @@ def _added(add: NewTask, owner: int, world: World, replaces: TaskRecord | None) 
     )
     if replaces is None:
         return draft
-    return replace(
-        draft,
-        origin=replaces.origin,
-        claims=replaces.claims,
-        created_at_ms=replaces.created_at_ms,
-    )
+    return draft._replace(origin=replaces.origin, claims=replaces.claims, created_at_ms=replaces.created_at_ms)
 
 
 def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskRecord:
@@ -233,8 +229,8 @@ def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskR
     )
 
 
-def _successor(task: TaskRecord, now_ms: int, **changed: object) -> TaskRecord:
-    return replace(task, id=0, made_by_commit=0, made_at_ms=now_ms, **changed)  # type: ignore[arg-type]
+def _successor(task: TaskRecord, now_ms: int, **changed: Any) -> TaskRecord:
+    return task._replace(id=0, made_by_commit=0, made_at_ms=now_ms, **changed)
 
 
 def available_at(timespec_ms: int, now_ms: int) -> int:
