@@ -128,7 +128,7 @@ class Environment:
             try:
                 if not self.exists():
                     installer.create(self)
-                installer.install(self, requirements(name))
+                installer.install(self, *locked(name))
                 break
             except CannotInstall as failure:
                 problem = failure
@@ -149,9 +149,9 @@ class Uv:
         # A folder that holds uv itself is there already, so it is allowed to exist.
         self.run("venv", "--allow-existing", "--python", base_python(), str(environment.folder))
 
-    def install(self, environment: Environment, file: Path) -> None:
+    def install(self, environment: Environment, *what: str) -> None:
         # Not `sync`: that would remove what another set brought in.
-        self.run("pip", "install", "--python", str(environment.python), "--require-hashes", "-r", str(file))
+        self.run("pip", "install", "--python", str(environment.python), *what)
 
     def run(self, *arguments: str) -> None:
         run([self.command, "--quiet", *arguments])
@@ -162,10 +162,10 @@ class Pip:
         # Without a pip inside: Debian keeps the module which would put it there in another package.
         run([base_python(), "-m", "venv", "--without-pip", str(environment.folder)])
 
-    def install(self, environment: Environment, file: Path) -> None:
+    def install(self, environment: Environment, *what: str) -> None:
         # The running interpreter's pip fills the venv; --python also steps round the system's marker.
         pip = [base_python(), "-m", "pip", "--python", str(environment.python)]
-        run([*pip, "install", "--quiet", "--require-hashes", "-r", str(file)])
+        run([*pip, "install", "--quiet", *what])
 
 
 def installers(environment: Environment) -> Iterator[Uv | Pip]:
@@ -197,7 +197,7 @@ def fetch_uv(folder: Path) -> None:
     """Try to put uv into a folder of its own; it is several times as fast as pip."""
     pip = [base_python(), "-m", "pip", "install", "--quiet", "--target", str(folder)]
     subprocess.run(
-        [*pip, "--require-hashes", "-r", str(requirements("uv"))],
+        [*pip, *locked("uv")],
         env=clean_environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -247,6 +247,10 @@ def pyenv_folders() -> list[str]:
 
 def requirements(name: str) -> Path:
     return PROJECT / "requirements" / f"{name}.txt"
+
+
+def locked(name: str) -> list[str]:
+    return ["--require-hashes", "-r", str(requirements(name))]
 
 
 def fingerprint(name: str) -> str:

@@ -105,6 +105,7 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"] if IS_CHECKOUT else []
 # Served from where they are: there is no collecting step that one could forget.
 WHITENOISE_USE_FINDERS = True
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # One event loop serves everything, so messages need not leave the process.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
@@ -176,5 +177,6 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     # Django would mail errors to administrators and print requests in colour.
-    "loggers": {"django": {"handlers": [], "propagate": True}},
+    # A request that names what is not there is no event: every poll of a worker may.
+    "loggers": {"django": {"handlers": [], "propagate": True}, "django.request": {"level": "ERROR"}},
 }

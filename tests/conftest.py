@@ -3,10 +3,14 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
 import django
 import hypothesis
 import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from taskstore_project.testing.chromium import chromium as find_chromium
 
 OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-")
 if OWN_DATA_FOLDER:
@@ -15,10 +19,23 @@ if OWN_DATA_FOLDER:
 os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
 
-# Time limits of examples say more about the machine than about the code.
+# Time limits of single examples say more about the machine than about the code.
 hypothesis.settings.register_profile("full", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
 hypothesis.settings.load_profile("full")
+
+# What keeps Chromium from calling home, and from needing a desktop, a GPU or rights we may not have.
+CHROMIUM_OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--lang=en-US",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,11 +50,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     def is_wanted(item: pytest.Item) -> bool:
         return (not only or bool(item.get_closest_marker(only))) and not any(map(item.get_closest_marker, without))
 
-    wanted = [item for item in items if is_wanted(item)]
     config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
-    items[:] = wanted
+    items[:] = filter(is_wanted, items)
 
 
 def pytest_unconfigure() -> None:
     if OWN_DATA_FOLDER:
         shutil.rmtree(OWN_DATA_FOLDER, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium for the tests of one module; they need the mark `browser`."""
+    # Not for the session: playwright keeps an event loop running, in which later async tests fail
+    # and in which Django would refuse its synchronous queries.
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def chromium(browser: Browser) -> Iterator[Page]:
+    """A fresh page without cookies. The test fails when a script of ours does, or when the policy blocks anything."""
+    complaints: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            complaints.append(message.text)
+
+    with browser.new_context(locale="en-US", timezone_id="UTC") as context:
+        page = context.new_page()
+        page.on("console", note)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        yield page
+    assert complaints == []

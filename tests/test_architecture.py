@@ -1,0 +1,86 @@
+"""Who may import whom. A module without a row fails: say here what it may know."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taskstore_project.testing import PROJECT
+
+pytestmark = pytest.mark.once
+
+STORE = PROJECT / "tasks_app"
+
+BESIDE_THE_VERBS = {
+    "audit", "bulk", "counts", "history", "instance", "listing", "people", "policy", "tokens", "validation",
+}  # fmt: skip
+VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
+WAYS_IN = {"admin", "console", "live", "rest_api"}
+
+MAY_IMPORT = {
+    # The rules are pure: no Django, no clock, no database.
+    "operations": set(),
+    "errors": {"operations"},
+    "rules": {"operations", "errors"},
+    "validation": {"operations", "errors"},
+    # For machines that have no Django.
+    "client": {"operations", "errors"},
+    # The verbs, and below them the one place that knows the databases.
+    "models": {"managers", "operations", "errors"},
+    "managers": {"database", "models", "validation", "operations", "errors"},
+    "database": {"rules", "operations", "errors"},
+    "guards": set(),
+    # Django's.
+    "apps": {"guards", "policy"},
+    "migrations": {"guards", "models"},
+    "management": VERBS | {"client"},
+    # A way in knows the verbs, and no other way in.
+    **dict.fromkeys(BESIDE_THE_VERBS - {"validation"} | WAYS_IN, VERBS),
+}
+
+# Rows that are not here may use any package that the server has.
+PACKAGES = {"operations": set(), "errors": set(), "rules": set(), "validation": set(), "client": {"httpx"}}
+
+MODULES = sorted(STORE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(STORE)))
+def test_a_module_imports_only_what_its_row_allows(module):
+    row = row_of(module)
+    if row:
+        assert row in MAY_IMPORT, f"give {row} a row in MAY_IMPORT"
+        assert own_imports(module) - {row} <= MAY_IMPORT[row]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(STORE)))
+def test_a_module_uses_only_the_packages_that_its_row_allows(module):
+    packages = {name.partition(".")[0] for name in imports(module)} - sys.stdlib_module_names - {"tasks_app"}
+    assert packages <= PACKAGES.get(row_of(module), packages)
+
+
+def test_the_store_knows_nothing_of_the_project_around_it():
+    users = [module for module in MODULES if any(name.startswith("taskstore_project") for name in imports(module))]
+    assert users == []
+
+
+def row_of(module: Path) -> str:
+    """The name of the module, or of the package that it lies in; empty for tasks_app/__init__.py itself."""
+    parts = module.relative_to(STORE).with_suffix("").parts
+    return "" if parts == ("__init__",) else parts[0]
+
+
+def own_imports(module: Path) -> set[str]:
+    return {name.split(".")[1] for name in imports(module) if name.startswith("tasks_app.")}
+
+
+def imports(module: Path) -> Iterator[str]:
+    """Everything that the module imports, by its full name: `from ..models import Task` is tasks_app.models.Task."""
+    package = module.relative_to(PROJECT).parent.parts
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            yield from (".".join([*above, *filter(None, [node.module]), alias.name]) for alias in node.names)

@@ -1,0 +1,108 @@
+"""The wheel, for somebody who manages the environment alone."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from taskstore_project import bootstrap
+from taskstore_project.testing import PROJECT
+from taskstore_project.testing.suite import clean_environment
+
+pytestmark = pytest.mark.once
+
+# Folder in the checkout: folder in the wheel.
+FOLDERS = {
+    "tasks_app": "tasks_app",
+    "taskstore_project": "taskstore_project",
+    "templates": "tasks_app/templates",
+    "static": "tasks_app/static",
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    # From a copy: a build leaves its files where it runs.
+    source = tmp_path_factory.mktemp("source")
+    for name in FOLDERS:
+        shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(PROJECT / name, source)
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    built = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    [wheel] = (source / "dist").glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def contents(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def taskstore(wheel, tmp_path_factory):
+    """The installed console script, with or without the packages of `taskstore[server]`."""
+    folder = tmp_path_factory.mktemp("installed")
+    environment = bootstrap.Environment(folder / "environment")
+    installer = next(bootstrap.installers(bootstrap.Environment(Path(sys.prefix))))
+    installer.create(environment)
+    installer.install(environment, "--no-deps", "--no-index", str(wheel))
+
+    def run(*arguments, server=True):
+        # The packages of this environment are the locked ones of the extra.
+        packages = {"PYTHONPATH": sysconfig.get_path("purelib")} if server else {}
+        variables = {**clean_environment(folder), "XDG_DATA_HOME": str(folder / "share"), **packages}
+        del variables["TASKSTORE_DATA"]
+        program = environment.folder / "bin" / "taskstore"
+        return subprocess.run([program, *arguments], env=variables, capture_output=True, text=True, check=False)
+
+    run.folder = folder
+    return run
+
+
+def test_it_holds_the_code_the_templates_and_the_static_files_and_nothing_else(contents):
+    expected = {name for here, there in FOLDERS.items() for name in names(here, there)}
+    assert {name for name in contents if ".dist-info/" not in name} == expected
+
+
+def test_a_worker_needs_httpx_alone(contents):
+    [metadata] = [data for name, data in contents.items() if name.endswith(".dist-info/METADATA")]
+    required = message_from_bytes(metadata).get_all("Requires-Dist")
+    assert [line.partition("<")[0] for line in required if "extra ==" not in line] == ["httpx"]
+    assert any(line.lower().startswith("django<") for line in required)
+
+
+def test_the_installed_commands_run_and_keep_data_with_the_users_other_data(taskstore):
+    checked = taskstore("check")
+    assert checked.returncode == 0, checked.stderr
+    assert (taskstore.folder / "share" / "taskstore" / "secret_key").exists()
+
+
+def test_installed_templates_and_static_files_are_found(taskstore):
+    static, template = min(names("static", "")), min(names("templates", ""))
+    found = taskstore("findstatic", static)
+    assert "site-packages/tasks_app/static" in found.stdout, found.stderr
+    code = f"from django.template.loader import get_template; print(get_template({template!r}).origin)"
+    shown = taskstore("shell", "--no-imports", "--command", code)
+    assert "site-packages/tasks_app/templates" in shown.stdout, shown.stderr
+
+
+def test_without_the_server_its_command_names_the_remedy(taskstore):
+    told = taskstore("check", server=False)
+    assert told.returncode == 2
+    assert 'pip install "taskstore[server]"' in told.stderr
+    assert told.stderr.count("\n") == 1
+
+
+def names(here, there):
+    """What the wheel has to hold of a folder of the checkout."""
+    files = [path for path in (PROJECT / here).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return [os.path.join(there, path.relative_to(PROJECT / here)) for path in files]

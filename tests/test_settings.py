@@ -1,0 +1,120 @@
+"""What a user sets in the environment, and what comes of nonsense there."""
+
+import stat
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from taskstore_project.testing import PROJECT
+from taskstore_project.testing.suite import clean_environment
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def python(tmp_path):
+    def run(*arguments, **variables):
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=PROJECT,
+            env={**clean_environment(tmp_path / "data"), **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def manage(python):
+    return partial(python, "manage.py")
+
+
+@pytest.fixture
+def setting(python):
+    def read(expression, **variables):
+        shown = python("-c", f"from taskstore_project.settings import *; print({expression})", **variables)
+        assert shown.returncode == 0, shown.stderr
+        return shown.stdout.strip()
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("DATABASE_URL", "mysql://ann:geheim@host/tasks", "postgresql://"),
+        ("DATABASE_URL", "postgresql://[host/tasks", "PostgreSQL address"),
+        ("DATABASE_URL", "postgresql://host", "name a database"),
+        ("TASKSTORE_DATA", "/dev/null/data", "/dev/null/data"),
+        ("TASKSTORE_DURABILITY", "perhaps", "strict, opportunistic"),
+        ("TASKSTORE_HISTORY_DAYS", "-1", "1"),
+        ("TASKSTORE_MAX_DATA_BYTES", "ten", "integer"),
+        ("TASKSTORE_PUBLIC_URL", "tasks.example.org", "https://"),
+        ("TASKSTORE_PUBLIC_URL", "https://ann:geheim@tasks.example.org", "https://"),
+        ("TASKSTORE_PUBLIC_URL", "https://tasks.example.org/store", "https://"),
+    ],
+)
+def test_nonsense_is_one_line_that_names_the_variable(manage, name, value, remedy):
+    told = manage("check", **{name: value})
+    assert told.returncode == 2
+    assert told.stderr.count("\n") == 1
+    assert name in told.stderr
+    assert remedy in told.stderr
+
+
+def test_a_refused_database_address_does_not_show_its_password(manage):
+    assert "geheim" not in manage("check", DATABASE_URL="mysql://ann:geheim@host/tasks").stderr
+
+
+def test_the_data_folder_is_for_its_owner_alone(manage, tmp_path):
+    assert manage("check", "--data", str(tmp_path / "elsewhere")).returncode == 0
+    assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "elsewhere" / "secret_key").stat().st_mode) == 0o600
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_data_folder_comes_after_an_equals_sign_too(manage, tmp_path):
+    assert manage("check", f"--data={tmp_path / 'elsewhere'}").returncode == 0
+    assert (tmp_path / "elsewhere" / "secret_key").exists()
+
+
+def test_the_data_folder_has_to_be_named(manage):
+    told = manage("check", "--data")
+    assert (told.returncode, told.stderr) == (2, "taskstore: --data needs a folder\n")
+
+
+def test_the_secret_key_stays_the_same(setting):
+    assert setting("SECRET_KEY") == setting("SECRET_KEY") != ""
+
+
+def test_an_unusable_secret_key_is_said(manage, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "secret_key").write_text("short")
+    told = manage("check")
+    assert told.returncode == 2
+    assert "secret_key holds no usable key" in told.stderr
+
+
+def test_sqlite_waits_for_the_disk_unless_told_otherwise(setting):
+    expression = "DATABASES['default']['OPTIONS']['init_command']"
+    assert "synchronous = FULL" in setting(expression)
+    assert "synchronous = NORMAL" in setting(expression, TASKSTORE_DURABILITY="opportunistic")
+
+
+def test_a_postgresql_address_means_what_it_means_to_libpq(setting):
+    url = "postgres://ann:p%40ss@/tasks?host=/run/postgresql&sslmode=require"
+    assert setting("DATABASES['default']['PASSWORD']", DATABASE_URL=url) == "p@ss"
+    assert setting("DATABASES['default']['HOST']", DATABASE_URL=url) == "/run/postgresql"
+    assert setting("DATABASES['default']['OPTIONS']['sslmode']", DATABASE_URL=url) == "require"
+
+
+def test_behind_an_https_address_cookies_stay_on_https(setting):
+    public = {"TASKSTORE_PUBLIC_URL": "https://tasks.example.org/"}
+    assert setting("SESSION_COOKIE_SECURE, CSRF_COOKIE_SECURE") == "False False"
+    assert setting("SESSION_COOKIE_SECURE, CSRF_COOKIE_SECURE", **public) == "True True"
+    assert "tasks.example.org" in setting("ALLOWED_HOSTS", **public)
+    assert setting("CSRF_TRUSTED_ORIGINS", **public) == "['https://tasks.example.org']"
