@@ -11,6 +11,7 @@ from .postgresql import postgresql
 from .suite import Outcome, Run, clean_environment, run_here, run_side_by_side
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
+QUICK = ["--without=browser", "--without=stress", "--hypothesis-profile=quick"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +51,10 @@ def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
-    def run(database: str, *selection: str) -> Run:
+    def run(database: str, *selection: str, part: str = "") -> Run:
         once = [] if database == plan.databases[0] else ["--without=once"]
-        quick = ["--without=browser", "--without=stress"] if plan.quick else []
-        arguments = [*selection, *once, *quick, *plan.pytest_arguments]
-        return Run(database=database, url=urls[database], arguments=arguments, folder=folder)
+        arguments = [*selection, *once, *(QUICK if plan.quick else []), *plan.pytest_arguments]
+        return Run(database=database, part=part, url=urls[database], arguments=arguments, folder=folder)
 
     if len(urls) == 1:
         return [run_here(run(database)) for database in urls]
@@ -62,7 +62,7 @@ def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
     # disturb the other, so the tests that make it wait for their turn.
     outcomes = run_side_by_side(*(run(database, "--without=stress") for database in urls))
     if not plan.quick and not (stops_at_a_failure(plan) and any(not outcome.passed for outcome in outcomes)):
-        outcomes += [run_here(run(database, "--only=stress")) for database in urls]
+        outcomes += [run_here(run(database, "--only=stress", part=" under load")) for database in urls]
     return outcomes
 
 

