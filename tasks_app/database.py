@@ -266,6 +266,11 @@ def now_ms(using: str = DEFAULT_DB_ALIAS) -> int:
     return dialect_of(using).now_ms()
 
 
+def reading(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
+    """What surrounds a statement whose rows are read bit by bit."""
+    return dialect_of(using).reading()
+
+
 def dialect_of(using: str, *, waits: bool = True) -> Dialect:
     return DIALECTS[connections[using].vendor](using, waits=waits)
 
@@ -323,6 +328,10 @@ class Dialect(ABC):
     @abstractmethod
     def turn(self) -> AbstractContextManager[Any]:
         """Wait for this thread's turn to write, where the database has none that is fair."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Any]:
+        """What surrounds a statement whose rows are read bit by bit."""
 
     @abstractmethod
     def preparation(self) -> Sequence[Statement]:
@@ -397,6 +406,10 @@ class PostgreSQL(Dialect):
 
     def turn(self) -> AbstractContextManager[Any]:
         return nullcontext()
+
+    def reading(self) -> AbstractContextManager[Any]:
+        # A cursor outside of a transaction makes the server copy the whole result, and fails behind pgbouncer.
+        return transaction.atomic(using=self.using)
 
     def preparation(self) -> Sequence[Statement]:
         statements = [Statement(f"SET LOCAL lock_timeout = '{int(PATIENCE_S * 1000)}ms'")]
@@ -584,6 +597,10 @@ class SQLite(Dialect):
         # SQLite's own wait sleeps and looks again, and lets some threads starve.
         return self._turns[self.using]
 
+    def reading(self) -> AbstractContextManager[Any]:
+        # Differs because a transaction here is a writer's: it would keep all others waiting.
+        return nullcontext()
+
     def preparation(self) -> Sequence[Statement]:
         return ()  # Durability is a property of the connection here: PRAGMA synchronous, in the settings.
 
@@ -676,5 +693,18 @@ DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQL
 
 def jump_ids_of_sqlite(using: str = DEFAULT_DB_ALIAS) -> None:
     """After an unclean end in opportunistic mode: the disk may have lost ids that a client has seen."""
+    _advance_for_certain(ID_JUMP, using)
+
+
+def flush_sqlite(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Bring to the disk what was committed in opportunistic mode. Outside of any transaction."""
+    # One commit that waits for the disk takes all before it along. It has to change something, else it writes nothing.
+    _advance_for_certain(1, using)
+
+
+def _advance_for_certain(by: int, using: str) -> None:
     with connections[using].cursor() as cursor:
-        cursor.execute("UPDATE tasks_app_counters SET value = value + %s", [ID_JUMP])
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("UPDATE tasks_app_counters SET value = value + %s", [by])
+    # The next connection has again what the settings say.
+    connections[using].close()

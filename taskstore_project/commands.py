@@ -1,0 +1,50 @@
+"""What the commands of this project share: how they tell what the user has to put right."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import Error as DatabaseProblem
+
+USERS_MISTAKE = 2
+
+
+class CannotRun(Exception):
+    """The user has to put something right; the text is one line that says what."""
+
+
+class ProjectCommand(BaseCommand):
+    """A command that ends with one line on standard error and exit code 2 where the user has to act."""
+
+    # Django's own options work; in the help they would hide ours.
+    suppressed_base_arguments = {
+        "--version",
+        "--verbosity",
+        "--settings",
+        "--pythonpath",
+        "--traceback",
+        "--no-color",
+        "--force-color",
+        "--skip-checks",
+    }
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        # `--data` is taken from the command line before the settings are read, see __main__.
+        note = "--data DIR is the folder of the store's data (default: TASKSTORE_DATA)."
+        return super().create_parser(prog_name, subcommand, epilog=note, **kwargs)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except (CannotRun, DatabaseProblem) as problem:
+            if options["traceback"]:
+                raise
+            print(f"taskstore: {one_line(problem)}", file=sys.stderr)
+            sys.exit(USERS_MISTAKE)
+
+
+def one_line(problem: Exception) -> str:
+    text = " ".join(str(problem).split())
+    return f"the database refuses: {text}" if isinstance(problem, DatabaseProblem) else text

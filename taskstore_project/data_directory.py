@@ -1,0 +1,128 @@
+"""What a server keeps in its data folder beside the database: its lock, and how programs on this machine find it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from .commands import CannotRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What a server writes into its lock: who it is, and at its end that all it answered is on the disk."""
+
+    pid: int = 0
+    url: str = ""  # Empty: it does not listen yet.
+    durability: str = "strict"
+    has_ended: bool = True
+
+    @property
+    def may_have_lost_ids(self) -> bool:
+        """Whether ids that a client has seen may be missing on the disk."""
+        return self.durability == "opportunistic" and not self.has_ended
+
+    def __str__(self) -> str:
+        where = f", {self.url}" if self.url else ""
+        return f" (process {self.pid}{where})" if self.pid else ""
+
+
+class FolderTaken(CannotRun):
+    """Another server works in this folder."""
+
+    def __init__(self, folder: Path, other: Note) -> None:
+        super().__init__(f"another server{other} works with the data in {folder}: stop it, or choose another --data")
+
+
+class Lock:
+    """Held by the one server of a folder. The system lets go of it when the process dies, however it dies.
+
+    A file of its own, because closing any other descriptor of a locked file can undo the lock.
+    """
+
+    def __init__(self, descriptor: int, before: Note) -> None:
+        self._descriptor = descriptor
+        self._note = before
+        self.before = before  # What the server before this one left.
+
+    @classmethod
+    def take(cls, folder: Path) -> Self:
+        """Raises FolderTaken when another server holds it, CannotRun when the folder can't be written."""
+        try:
+            descriptor = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as problem:
+            raise CannotRun(f"can't keep data in {folder}: {problem.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = _read(descriptor)
+            os.close(descriptor)
+            raise FolderTaken(folder, other) from None
+        lock = cls(descriptor, _read(descriptor))
+        # Who holds it, at once; how the server before ended stays until that has been dealt with.
+        lock._write(pid=os.getpid(), url="")
+        return lock
+
+    def begin(self, url: str, durability: str) -> None:
+        """From now on clients may see ids: a crash leaves this note."""
+        self._write(url=url, durability=durability, has_ended=False)
+
+    def end(self) -> None:
+        """Everything that was answered is on the disk."""
+        self._write(has_ended=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def _write(self, **changed: Any) -> None:
+        self._note = replace(self._note, **changed)
+        line = json.dumps(asdict(self._note)).encode() + b"\n"
+        # In one step and never empty between: a process that is killed here leaves the one note or the other.
+        os.pwrite(self._descriptor, line, 0)
+        os.ftruncate(self._descriptor, len(line))
+        # A machine that loses its power must not come back with the note of the server before.
+        os.fsync(self._descriptor)
+
+
+def _read(descriptor: int) -> Note:
+    line, _, _ = os.pread(descriptor, 10_000, 0).partition(b"\n")
+    if not line:  # A new folder.
+        return Note()
+    try:
+        return Note(**json.loads(line))
+    except (ValueError, TypeError):
+        return Note(durability="opportunistic", has_ended=False)  # The worst that can be.
+
+
+class ServerFile:
+    """`server.json`: address and token for programs that run on this machine as the same user.
+
+    {"url": "http://127.0.0.1:8048", "token": "ts_..."}
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "server.json"
+
+    def write(self, url: str, token: str) -> None:
+        draft = self._file.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w") as opened:
+            json.dump({"url": url, "token": token}, opened)
+        draft.replace(self._file)  # Whoever reads meanwhile gets the old one or the new one.
+
+    def token(self) -> str | None:
+        """The token in it; None when there is no such file (the server before ended in good order)."""
+        try:
+            return str(json.loads(self._file.read_bytes())["token"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def remove(self) -> None:
+        self._file.unlink(missing_ok=True)

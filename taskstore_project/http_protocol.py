@@ -1,0 +1,148 @@
+"""HTTP as daphne speaks it, with limits of ours, JSON for what never reaches the application, and a polite end."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from io import BytesIO
+from typing import Any
+from weakref import WeakSet
+
+from daphne.http_protocol import HTTPFactory, WebRequest
+from django.conf import settings
+from twisted.web import http
+
+MOST_HEAD_BYTES = 32 * 1024  # Request line and headers; a claim of a thousand ids fits.
+LINGER_S = 10  # How long a refused body is read and thrown away.
+
+
+class Request(WebRequest):  # type: ignore[misc]
+    """A request whose body is refused before it is kept anywhere, when it is too large."""
+
+    # Django parses forms; here a large one would hold up everybody else.
+    _parsePOSTFormSubmission = False  # noqa: N815 - Twisted's name, as below.
+
+    def gotLength(self, length: int | None) -> None:  # noqa: N802
+        if length is not None and length > settings.TASKSTORE_MAX_REQUEST_BYTES:
+            self.refuse_body()
+        else:
+            super().gotLength(length)
+
+    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802
+        if self.channel.is_refused:
+            return
+        if self.content.tell() + len(data) > settings.TASKSTORE_MAX_REQUEST_BYTES:
+            self.refuse_body()
+        else:
+            super().handleContentChunk(data)
+
+    def requestReceived(self, *args: Any) -> None:  # noqa: N802
+        if not self.channel.is_refused:
+            super().requestReceived(*args)
+
+    def refuse_body(self) -> None:
+        self.content = BytesIO()
+        # Else the client would be told to go on.
+        self.requestHeaders.removeHeader(b"expect")
+        limit = settings.TASKSTORE_MAX_REQUEST_BYTES
+        self.channel.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body has to be at most {limit} bytes.")
+
+    def basic_error(self, status: int, status_text: bytes, body: str) -> None:
+        # Daphne's own page is HTML with an inline style.
+        headers = [(b"Content-Type", b"application/json")]
+        self.handle_reply({"type": "http.response.start", "status": status, "headers": headers})
+        self.handle_reply({"type": "http.response.body", "body": detail(body)})
+
+
+class Channel(http.HTTPChannel):  # type: ignore[misc]
+    """A connection."""
+
+    MAX_LENGTH = MOST_HEAD_BYTES
+    totalHeadersSize = MOST_HEAD_BYTES  # noqa: N815
+    is_refused = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being received or answered."""
+        return self.is_refused or not self.requests
+
+    @property
+    def is_open(self) -> bool:
+        # A websocket takes the transport over.
+        return bool(self.transport and self.transport.connected and self.transport.protocol is self)
+
+    def end_after_answer(self) -> None:
+        """Close once the request at hand is answered."""
+        self.persistent = 0
+        for request in self.requests:
+            if not request.startedWriting:
+                request.responseHeaders.setRawHeaders(b"connection", [b"close"])
+
+    def refuse(self, status: HTTPStatus, reason: str) -> None:
+        """Answer by ourselves, take no other request, and close when the client has read it.
+
+        What the client still sends is thrown away for a while: closing at once would
+        reset the connection, and the answer would be lost with it.
+        """
+        self.is_refused = True
+        body = detail(reason)
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+        self.transport.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        self.dataReceived = self.lineReceived = lambda _: None
+        self.transport.loseWriteConnection()
+        self.setTimeout(LINGER_S)
+
+    def checkPersistence(self, request: Request, version: bytes) -> bool:  # noqa: N802
+        if not self.factory.is_ending:
+            return bool(super().checkPersistence(request, version))
+        request.responseHeaders.setRawHeaders(b"connection", [b"close"])
+        return False
+
+    def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802
+        self._refuse_head()
+
+    def _respondToBadRequestAndDisconnect(self) -> None:  # noqa: N802
+        if self._receivedHeaderSize > self.totalHeadersSize:
+            self._refuse_head()
+        else:
+            self.refuse(HTTPStatus.BAD_REQUEST, "This is no valid HTTP/1.1 request.")
+
+    def _refuse_head(self) -> None:
+        reason = f"Request line and headers have to be at most {MOST_HEAD_BYTES} bytes together."
+        self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
+
+
+class Factory(HTTPFactory):  # type: ignore[misc]
+    """Makes the connections, and knows the open ones."""
+
+    protocol = Channel
+    is_ending = False
+
+    def __init__(self, server: Any) -> None:
+        super().__init__(server)
+        self._channels: WeakSet[Channel] = WeakSet()
+
+    def buildProtocol(self, addr: Any) -> Channel:  # noqa: N802
+        channel: Channel = super().buildProtocol(addr)
+        channel.requestFactory = Request
+        self._channels.add(channel)
+        return channel
+
+    @property
+    def channels(self) -> list[Channel]:
+        return [channel for channel in self._channels if channel.is_open]
+
+    def end_after_answers(self) -> None:
+        """From now on every connection closes with its next answer."""
+        self.is_ending = True
+        for channel in self.channels:
+            channel.end_after_answer()
+
+    def close_idle(self) -> None:
+        for channel in self.channels:
+            if channel.is_idle:
+                channel.loseConnection()
+
+
+def detail(reason: str) -> bytes:
+    return json.dumps({"detail": reason}).encode()

@@ -1,0 +1,67 @@
+"""Where the server listens."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from .commands import CannotRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """What a host and a port of the command line stand for."""
+
+    host: str  # As the user wrote it.
+    family: socket.AddressFamily
+    name: tuple[Any, ...]  # For bind().
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return ip_address(self.name[0]).is_loopback
+
+    def bind(self) -> socket.socket:
+        """Take the port; nobody is let in before `listen`. Raises CannotRun when it is in use."""
+        bound = socket.socket(self.family, socket.SOCK_STREAM)
+        try:
+            # Else a restart would have to wait until the connections of the server before are forgotten.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(self.name)
+        except OSError as problem:
+            bound.close()
+            raise self._cannot_listen(problem) from None
+        return bound
+
+    def listen(self, bound: socket.socket) -> None:
+        """Let clients in. Raises CannotRun when another process was faster."""
+        try:
+            bound.listen(socket.SOMAXCONN)
+        except OSError as problem:
+            raise self._cannot_listen(problem) from None
+
+    def _cannot_listen(self, problem: OSError) -> CannotRun:
+        return CannotRun(
+            f"can't listen on port {self.name[1]} of {self.host} ({problem.strerror}): "
+            "stop what uses it, or choose another one with --port"
+        )
+
+
+def resolve(host: str, port: int) -> Address:
+    """The address of a host name or number. Raises CannotRun when there is none."""
+    try:
+        family, _, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as problem:
+        raise CannotRun(f"--host {host} is no address of this machine: {problem}") from None
+    return Address(host=host, family=family, name=name)
+
+
+def local_url(bound: socket.socket) -> str:
+    """The address by which programs on this machine reach the socket."""
+    address, port = bound.getsockname()[:2]
+    number = ip_address(address)
+    if number.is_unspecified:  # Every address of this machine: take the one that needs no network.
+        number = ip_address("127.0.0.1" if number.version == 4 else "::1")
+    return f"http://{number}:{port}" if number.version == 4 else f"http://[{number}]:{port}"

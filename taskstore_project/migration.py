@@ -1,0 +1,69 @@
+"""Brings the database up to date before anything is served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import OperationalError, connection
+
+from .commands import CannotRun
+
+CONNECT_TIMEOUT_S = 5
+MIGRATION_LOCK = 0x7A5C_5702  # Any number that nobody else takes a lock by.
+
+
+def bring_up_to_date() -> None:
+    """Make or change the tables. Raises CannotRun when the database can't be reached."""
+    with reached() as database, one_at_a_time(database):
+        call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
+
+
+def need_store() -> None:
+    """Raises CannotRun when the database can't be reached or holds no store yet."""
+    with reached() as database, database.cursor() as cursor:
+        tables = database.introspection.table_names(cursor)
+    if "tasks_app_token" not in tables:
+        raise CannotRun(f"there is no store in {place()} yet: start the server once, it makes one")
+
+
+@contextmanager
+def reached() -> Iterator[Any]:
+    """A connection of its own, without the pool: that would try again, and log, before it says what is wrong."""
+    probe = connection.copy()
+    if probe.vendor == "postgresql":
+        probe.settings_dict["OPTIONS"].pop("pool", None)
+        probe.settings_dict["OPTIONS"].setdefault("connect_timeout", CONNECT_TIMEOUT_S)
+    try:
+        probe.ensure_connection()
+    except OperationalError as problem:
+        raise CannotRun(f"can't open the database {place()}: {problem}") from None
+    try:
+        yield probe
+    finally:
+        probe.close()
+
+
+@contextmanager
+def one_at_a_time(database: Any) -> Iterator[None]:
+    """Servers that start together on one PostgreSQL must not make the same tables at the same time."""
+    if database.vendor != "postgresql":  # Differs on SQLite because the folder's lock keeps a second server out.
+        yield
+        return
+    # Of a transaction, not of a session: a pooler in between may hand sessions round.
+    database.set_autocommit(False)
+    with database.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
+    yield
+    database.rollback()
+
+
+def place() -> str:
+    """Where the database is, for messages: never with the password."""
+    chosen = settings.DATABASES["default"]
+    if connection.vendor == "sqlite":
+        return str(chosen["NAME"])
+    return f"{chosen['NAME']} on {chosen['HOST'] or 'this machine'}"

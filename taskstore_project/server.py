@@ -1,0 +1,128 @@
+"""The server: daphne in this process, and how it ends without cutting an answer off."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import daphne.server
+from daphne.server import reactor, twisted_loop
+from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
+from twisted.logger import STDLibLogObserver, globalLogBeginner
+
+from .http_protocol import Factory
+
+GRACE_S = 0.3  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
+PATIENCE_S = 8.5  # For the answers that are being made: the process has to be gone within ten seconds.
+LAST_WORDS_S = 0.3  # For what is cancelled then.
+
+SERVICE_RESTART = 1012  # The websocket's close code: come back in a moment.
+MOST_SOCKET_BYTES = 64 * 1024  # Pages send a word or two over their socket.
+
+
+class Server(daphne.server.Server):  # type: ignore[misc]
+    """Serves an application on a socket that listens already, until SIGTERM or Ctrl-C.
+
+    `has_cut_off` says afterwards whether some answers were not ready when the patience was at its end.
+    """
+
+    def __init__(self, application: Any, listener: socket.socket, ready_callable: Callable[[], None]) -> None:
+        super().__init__(
+            application,
+            endpoints=[f"fd:fileno={listener.fileno()}"],
+            ready_callable=ready_callable,
+            server_name="taskstore",
+        )
+        self.has_cut_off = False
+        self._listener = listener
+        self._ending: asyncio.Task[None] | None = None
+
+    def run(self) -> None:
+        # Not daphne's own: it leaves no choice of the factory, looks through all packages for plugins,
+        # and its end cuts off what is being answered.
+        asyncio.set_event_loop(twisted_loop)
+        # What goes wrong inside is a line on standard error, as everywhere.
+        globalLogBeginner.beginLoggingTo([STDLibLogObserver("twisted")], redirectStandardIO=False)
+        self.connections: dict[Any, dict[str, Any]] = {}
+        self.http_factory = Factory(self)
+        self.ws_factory = self._websockets()
+        self._port = self._adopted_port()
+        reactor.callLater(1, self.application_checker)
+        reactor.callLater(2, self.timeout_checker)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            twisted_loop.add_signal_handler(number, self.end)
+        self.ready_callable()
+        reactor.run(installSignalHandlers=False)
+
+    def end(self) -> None:
+        """Accept no more, finish what is being answered, and let `run` return. Asked a second time: at once."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        else:
+            self._ending.cancel()
+
+    def _websockets(self) -> WebSocketFactory:
+        factory = WebSocketFactory(self, server=self.server_name)
+        factory.setProtocolOptions(
+            autoPingTimeout=self.ping_timeout,
+            allowNullOrigin=True,  # Who may come in is for the application.
+            openHandshakeTimeout=self.websocket_handshake_timeout,
+            maxMessagePayloadSize=MOST_SOCKET_BYTES,
+            maxFramePayloadSize=MOST_SOCKET_BYTES,
+        )
+        return factory
+
+    def _adopted_port(self) -> Any:
+        self._listener.setblocking(False)
+        port = reactor.adoptStreamPort(self._listener.fileno(), self._listener.family, self.http_factory)
+        # Twisted has a copy; this one would keep the port open to the last.
+        self._listener.close()
+        return port
+
+    async def _end(self) -> None:
+        try:
+            self._stop_accepting()
+            await self._see_answers_out()
+        finally:
+            self.has_cut_off = self._is_busy()
+            await self._cancel_what_is_left()
+            reactor.stop()
+
+    def _stop_accepting(self) -> None:
+        self.http_factory.end_after_answers()
+        # Those who are through the system's handshake already would be cut off.
+        self._port.doRead()
+        self._port.stopListening()
+
+    async def _see_answers_out(self) -> None:
+        started_s = twisted_loop.time()
+        while self._is_busy() and twisted_loop.time() < started_s + PATIENCE_S:
+            self._close_websockets()
+            if twisted_loop.time() > started_s + GRACE_S:
+                self.http_factory.close_idle()
+            await asyncio.sleep(0.02)
+
+    def _is_busy(self) -> bool:
+        # Connections too: an answer is out when its last byte is.
+        return bool(self.http_factory.channels) or any(not work.done() for work in self._applications())
+
+    def _applications(self) -> Iterator[asyncio.Future[Any]]:
+        for details in self.connections.values():
+            if "application_instance" in details:
+                yield details["application_instance"]
+
+    def _close_websockets(self) -> None:
+        for protocol in list(self.connections):
+            if isinstance(protocol, WebSocketProtocol) and protocol.state == protocol.STATE_OPEN:
+                # Not sendClose(): that refuses codes which only a server may send.
+                protocol.sendCloseFrame(code=SERVICE_RESTART)
+
+    async def _cancel_what_is_left(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=LAST_WORDS_S)
