@@ -63,6 +63,7 @@ class Preview:
 
     count: int
     by_state: Mapping[State, int]  # Ready, claimed, expired, scheduled: they add up to count.
+    ready_already: int  # Ready and not failed: a requeue will skip them.
     samples: list[int]  # A few ids.
     at_ms: int
     bound: int
@@ -100,6 +101,7 @@ def preview(selection: Selection) -> Preview:
     return Preview(
         count=sum(by_state.values()),
         by_state=by_state,
+        ready_already=tasks.ready(now_ms).filter(error="").count(),
         samples=list(tasks.order_by("id").values_list("id", flat=True)[:SAMPLES]),
         at_ms=now_ms,
         bound=Task.objects.aggregate(Max("id", default=0))["id__max"],
@@ -163,6 +165,8 @@ def _run(
     started = time.monotonic()
     ids = _ids(selection, expected)
     done, skipped = 0, Counter[str]()
+    if selection.ids is not None:
+        skipped[CHANGED_MEANWHILE] += len(set(selection.ids)) - len(ids)
     for chunk in _chunks(ids):
         tasks = list(Task.objects.defer("data").filter(id__in=chunk))
         skipped[CHANGED_MEANWHILE] += len(chunk) - len(tasks)
