@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from django.db.models import Q
 from django.utils import timezone
 
+from .errors import InvalidInput
 from .models import Scope, Token
+from .validation import group_name
 
+NAME_LENGTH = 100
 PREFIX = "ts_"  # So that scanners for leaked secrets can tell what it is.
 LAST_USED_EVERY = timedelta(minutes=1)  # A write for each request would cost more than the request.
 
@@ -22,7 +25,12 @@ def create(
     groups: Sequence[str] = (),
     expires_at: datetime | None = None,
 ) -> tuple[Token, str]:
-    """Make a token. Returns it with its secret, which can't be had again."""
+    """Make a token. Returns it with its secret, which can't be had again.
+
+    Raises InvalidInput that names every wrong field.
+    """
+    if wrong := dict(_problems(name, groups, expires_at)):
+        raise InvalidInput({field: [text] for field, text in wrong.items()})
     secret = PREFIX + secrets.token_urlsafe(32)
     token = Token.objects.create(
         name=name,
@@ -47,6 +55,18 @@ def valid(secret: str) -> Token | None:
 def revoke(token: Token) -> None:
     """From now on nobody gets in with it."""
     Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def _problems(name: str, groups: Sequence[str], expires_at: datetime | None) -> Iterator[tuple[str, str]]:
+    if not (name.strip() and name.isprintable() and len(name) <= NAME_LENGTH):
+        yield "name", f"a name of 1 to {NAME_LENGTH} printable characters"
+    elif name.isdecimal():
+        yield "name", "a name that can't be taken for an id: not digits alone"
+    for pattern in groups:
+        for _, text in group_name("groups", pattern):
+            yield "groups", f"names of groups, or beginnings of names with a star; {pattern!r}: {text}"
+    if expires_at is not None and expires_at <= timezone.now():
+        yield "expires_at", "a time in the future"
 
 
 def _hash(secret: str) -> str:

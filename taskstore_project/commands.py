@@ -18,6 +18,8 @@ class CannotRun(Exception):
 class ProjectCommand(BaseCommand):
     """A command that ends with one line on standard error and exit code 2 where the user has to act."""
 
+    # The server checks by itself; the others need not load every page to do so.
+    requires_system_checks = []
     # Django's own options work; in the help they would hide ours.
     suppressed_base_arguments = {
         "--version",
@@ -27,7 +29,6 @@ class ProjectCommand(BaseCommand):
         "--traceback",
         "--no-color",
         "--force-color",
-        "--skip-checks",
     }
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:

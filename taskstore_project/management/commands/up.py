@@ -42,6 +42,7 @@ class Command(ProjectCommand):
 
     def handle(self, *, host: str, port: int, no_auth: bool, **_: Any) -> None:
         leave_quietly_when_told()
+        self.check()
         os.umask(0o077)
         address = resolve(host, port)
         refuse_strangers(address, no_auth=no_auth)

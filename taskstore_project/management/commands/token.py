@@ -1,0 +1,132 @@
+"""The tokens of programs: made, listed and revoked on the command line, also beside a running server."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.utils import timezone
+
+from tasks_app import audit, tokens
+from tasks_app.errors import InvalidInput
+from tasks_app.models import Scope, Token
+from taskstore_project.commands import CannotRun, ProjectCommand
+from taskstore_project.migration import need_store
+
+MOST_DAYS = 36_500
+COLUMNS = ("id", "name", "scope", "groups", "created", "expires", "last used", "state")
+
+
+class Command(ProjectCommand):
+    help = "Make, list and revoke the tokens that programs use for the API."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="create | list | revoke")
+        create = verbs.add_parser("create", help="make a token and print it, this once")
+        create.add_argument("name", metavar="NAME", help="what uses it")
+        create.add_argument("--scope", choices=Scope.values, required=True, help="each includes the ones before it")
+        create.add_argument(
+            "--groups",
+            nargs="+",
+            default=[],
+            metavar="GROUP",
+            help="only these groups; 'pay/*' stands for all names that begin with pay/ (default: every group)",
+        )
+        create.add_argument("--expires", type=days, metavar="DAYS", help="default: never")
+        verbs.add_parser("list", help="show the tokens, without their secrets")
+        revoke = verbs.add_parser("revoke", help="let nobody in with it any more")
+        revoke.add_argument("token", metavar="NAME|ID")
+
+    def handle(self, *, verb: str, **options: Any) -> None:
+        need_store()
+        match verb:
+            case "create":
+                self.create(options["name"], Scope(options["scope"]), options["groups"], options["expires"])
+            case "list":
+                self.list()
+            case "revoke":
+                self.revoke(find(options["token"]))
+
+    def create(self, name: str, scope: Scope, groups: Sequence[str], lifetime: timedelta | None) -> None:
+        expires_at = timezone.now() + lifetime if lifetime else None
+        try:
+            token, secret = tokens.create(name, scope, groups, expires_at)
+        except InvalidInput as mistake:
+            raise CannotRun(str(mistake)) from None
+        write_down("create token", token)
+        self.stdout.write(secret)
+
+    def list(self) -> None:
+        rows = [COLUMNS, *(shown(token) for token in Token.objects.order_by("id"))]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+            self.stdout.write(line.rstrip())
+
+    def revoke(self, token: Token) -> None:
+        tokens.revoke(token)
+        write_down("revoke token", token)
+
+
+def write_down(action: str, token: Token) -> None:
+    audit.record(actor=f"{users_name()} (command line)", action=action, selection=f"token {token.name}", done=1)
+
+
+def users_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A container's user may have a number only.
+        return f"user {os.getuid()}"
+
+
+def days(text: str) -> timedelta:
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_DAYS:
+        return timedelta(days=int(text))
+    raise argparse.ArgumentTypeError(f"{text} is no number of days: it has to be from 1 to {MOST_DAYS}")
+
+
+def find(name_or_id: str) -> Token:
+    """The token that is still valid for anybody under this name or id. Raises CannotRun when that is not one."""
+    alive = Token.objects.filter(revoked_at=None)
+    found = alive.filter(id=int(name_or_id)) if is_id(name_or_id) else alive.filter(name=name_or_id)
+    match list(found):
+        case [token]:
+            return token
+        case []:
+            raise CannotRun(f"there is no token {name_or_id} that could be revoked: see `token list`")
+        case several:
+            ids = ", ".join(str(token.pk) for token in several)
+            raise CannotRun(f"{len(several)} tokens are named {name_or_id}: revoke them by id ({ids})")
+
+
+def is_id(text: str) -> bool:
+    # No name looks like one, see tokens.create.
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def shown(token: Token) -> tuple[str, ...]:
+    return (
+        str(token.pk),
+        token.name,
+        token.scope,
+        " ".join(token.groups) or "all",
+        day(token.created_at),
+        day(token.expires_at),
+        day(token.last_used_at),
+        state(token),
+    )
+
+
+def state(token: Token) -> str:
+    if token.revoked_at:
+        return "revoked"
+    return "expired" if token.expires_at and token.expires_at <= timezone.now() else "valid"
+
+
+def day(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d}" if at else "never"
