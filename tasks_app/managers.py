@@ -5,7 +5,7 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asgiref.sync import sync_to_async
@@ -32,6 +32,9 @@ from .validation import Limits, validate
 
 if TYPE_CHECKING:
     from .models import Task
+
+
+READ_AT_ONCE = 50  # Tasks of 10 MiB each still have to fit in memory.
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
@@ -75,6 +78,19 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def longest_available_first(self) -> Self:
         return self.order_by("available_at_ms", "id")
+
+    def after(self, task: Task) -> Self:
+        """What follows a task in the order of `longest_available_first`."""
+        # The first condition bounds the scan of the index, which the second alone would not.
+        return self.filter(
+            Q(available_at_ms__gte=task.available_at_ms),
+            Q(available_at_ms__gt=task.available_at_ms) | Q(id__gt=task.id),
+        )
+
+    def of_one_moment(self) -> Iterator[Task]:
+        """The tasks one by one, any number of them, as one statement sees them. Read on without a pause."""
+        with database.reading(using=self.db):
+            yield from self.iterator(chunk_size=READ_AT_ONCE)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise Immutable(

@@ -27,6 +27,8 @@ TASKSTORE_MAX_DATA_BYTES = environment.number("TASKSTORE_MAX_DATA_BYTES", 10 * 2
 TASKSTORE_MAX_REQUEST_BYTES = environment.number("TASKSTORE_MAX_REQUEST_BYTES", 64 * 2**20)
 TASKSTORE_MAX_CHANGES = environment.number("TASKSTORE_MAX_CHANGES", 10_000)
 TASKSTORE_MAX_LABELS = environment.number("TASKSTORE_MAX_LABELS", 64)
+# Whoever is on this machine may do everything through the API; `up --no-auth` switches it on.
+TASKSTORE_NO_AUTH = False
 TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 
 DATABASES = {
@@ -163,6 +165,15 @@ X_FRAME_OPTIONS = "DENY"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if IS_PUBLIC_HTTPS else 0
+
+# ---- The description of the API
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Task Store",
+    "OAS_VERSION": "3.1.1",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
 
 # ---- What is written to standard error: a line per warning and error
 

@@ -1,9 +1,16 @@
 """Where everything is. The REST API sits at the root, as the Task Store documents it."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
 urlpatterns = [
     # Django's admin: ad hoc edits, through the store.
     path("admin/", admin.site.urls),
+    # The REST API.
+    path("", include("tasks_app.rest_api.urls")),
 ]
+
+handler400 = "taskstore_project.error_pages.bad_request"
+handler403 = "taskstore_project.error_pages.permission_denied"
+handler404 = "taskstore_project.error_pages.not_found"
+handler500 = "taskstore_project.error_pages.server_error"

@@ -1,0 +1,88 @@
+"""Who asks: a program with a token, or, without tokens, whoever is on this machine and is no web page."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.http.request import split_domain_port
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from .. import tokens
+from ..models import Scope, Token
+from ..policy import may
+
+TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+# Who everybody is on a server that was started with --no-auth.
+ANYBODY = Token(name="anybody", scope=Scope.OPERATE)
+
+_trusted: dict[str, tuple[Token, float]] = {}
+
+
+class TokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer <token>`. A session's cookie opens nothing here, so that no page of another site can."""
+
+    def authenticate(self, request: Request) -> tuple[AnonymousUser, Token] | None:
+        if settings.TASKSTORE_NO_AUTH:
+            refuse_web_pages(request)
+            return AnonymousUser(), ANYBODY
+        header = request.META.get("HTTP_AUTHORIZATION")
+        return None if header is None else (AnonymousUser(), _token_in(header))
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class MayDo(BasePermission):
+    """Whether the token's scope allows what the view `needs`."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return isinstance(request.auth, Token) and may(request.auth, view.needs)
+
+
+def _token_in(header: str) -> Token:
+    scheme, _, secret = header.partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise AuthenticationFailed("Send the token as `Authorization: Bearer <token>`.")
+    token = recently_valid(secret.strip())
+    if token is None:
+        raise AuthenticationFailed("There is no such token, or it has expired or been revoked.")
+    return token
+
+
+def recently_valid(secret: str) -> Token | None:
+    """As `tokens.valid`, but it may take a few seconds to learn that a token was revoked."""
+    token, until_s = _trusted.get(secret, (None, 0.0))
+    if token is None or time.monotonic() > until_s or _has_expired(token):
+        token = tokens.valid(secret)
+        _trusted.pop(secret, None)
+        if token:
+            _trusted[secret] = (token, time.monotonic() + TRUSTED_S)
+    return token
+
+
+def _has_expired(token: Token) -> bool:
+    return token.expires_at is not None and token.expires_at <= timezone.now()
+
+
+def refuse_web_pages(request: Request) -> None:
+    """Without tokens everything on this machine may come in: but not a page in its browser.
+
+    A page of another site names itself in `Origin`; one that made its own name point to this
+    machine is known by `Host`.
+    """
+    host, _ = split_domain_port(request.get_host())
+    if host not in LOOPBACK:
+        raise PermissionDenied("Without tokens the server is reached by a name of the loopback only.")
+    own_origin = f"{request.scheme}://{request.get_host()}"
+    is_foreign = request.META.get("HTTP_ORIGIN", own_origin) != own_origin
+    if is_foreign or request.META.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
+        raise PermissionDenied("Without tokens no page of another site gets in.")

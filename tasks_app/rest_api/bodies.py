@@ -1,0 +1,60 @@
+"""From the bytes of a request to a typed value, or an answer that names every wrong field."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from django.conf import settings
+from django.http import UnreadablePostError
+from rest_framework.request import Request
+
+from ..errors import InvalidInput, LimitExceeded
+from . import strict_json
+from .wire import Asked
+from .wrong_fields import wrong_fields
+
+AskedT = TypeVar("AskedT", bound=Asked)
+
+
+def read(request: Request, asked: type[AskedT]) -> AskedT:
+    """The body as a value of this type, whatever Content-Type it announces.
+
+    Raises InvalidInput that names every wrong field, LimitExceeded when the body is too long.
+    """
+    tree = strict_json.read(body_of(request))
+    value = _converted(tree, asked)
+    if value is None or any(value.problems()):
+        raise InvalidInput(wrong_fields(tree, asked))
+    return value
+
+
+def _converted(tree: Any, asked: type[AskedT]) -> AskedT | None:
+    try:
+        return msgspec.convert(tree, asked)
+    except (msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
+        return None
+
+
+def body_of(request: Request) -> bytes:
+    """The body as it was sent. Without Content-Length it is empty to DRF, which is why it is read here."""
+    encoding = request.META.get("HTTP_CONTENT_ENCODING", "identity")
+    if encoding.lower() != "identity":
+        raise InvalidInput({"Content-Encoding": ["absent: bodies are not compressed"]})
+    most = settings.TASKSTORE_MAX_REQUEST_BYTES
+    # What is announced is looked at first: what is never sent must not be waited for.
+    if _announced(request) > most or len(body := _received(request, most + 1)) > most:
+        raise LimitExceeded({"body": [f"at most {most} bytes a request"]})
+    return body
+
+
+def _announced(request: Request) -> int:
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    return int(length) if length.isascii() and length.isdigit() else 0
+
+
+def _received(request: Request, most: int) -> bytes:
+    try:
+        return request._request.read(most)
+    except UnreadablePostError:
+        raise InvalidInput({"body": ["whole: the connection broke before its end"]}) from None

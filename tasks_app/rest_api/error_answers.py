@@ -1,0 +1,53 @@
+"""What is answered when something went wrong: the one place that translates the tree of `errors`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import InterfaceError, OperationalError
+from rest_framework.response import Response
+from rest_framework.views import exception_handler
+
+from ..errors import CommitRefused, InvalidInput, LimitExceeded, StoreBusy, StoreUnavailable
+from .wire import Failure, Outcome, Problems, Refused
+
+RETRY_AFTER_S = 1
+MOST_IN_DETAIL = 3
+
+
+def answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
+    """The answer to what a view raised; None, which raises it on, when nobody expected it."""
+    match error:
+        case CommitRefused():
+            # Not 409: clients of the original take every other status for a broken server.
+            return Response(Outcome(error=Refused.of(error.refusal)))
+        case LimitExceeded():
+            return Response(_problems(error), status=413)
+        case InvalidInput():
+            return Response(_problems(error), status=400)
+        case StoreBusy() | StoreUnavailable():
+            return _try_again(str(error), error.code)
+        case OperationalError() | InterfaceError():
+            return _try_again("the database can't be reached: try again later", StoreUnavailable.code)
+    response = exception_handler(error, context)
+    if response is not None:
+        response.data = Failure(detail=printable(str(response.data["detail"])))
+    return response
+
+
+def _try_again(detail: str, code: str) -> Response:
+    return Response(Failure(detail=detail, code=code), status=503, headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+def _problems(error: InvalidInput) -> Problems:
+    errors = {printable(path) or "body": texts for path, texts in error.fields.items()}
+    sentences = [f"{path}: {' '.join(texts)}" for path, texts in errors.items()]
+    more = len(sentences) - MOST_IN_DETAIL
+    return Problems(
+        detail="; ".join(sentences[:MOST_IN_DETAIL]) + (f"; and {more} more" if more > 0 else ""), errors=errors
+    )
+
+
+def printable(text: str) -> str:
+    """The text as it can be written in UTF-8: names of fields come from the request and may hold anything."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,25 @@
+"""What those who watch over the server ask. They have no token."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ..models import Task
+from .base import OpenView
+from .wire import Health
+
+
+class Healthz(OpenView):
+    """The process lives. It does not ask the database, whose failure a restart of this process would not mend."""
+
+    def get(self, request: Request) -> Response:
+        return Response(Health())
+
+
+class Readyz(OpenView):
+    """The process can work: the store answers."""
+
+    def get(self, request: Request) -> Response:
+        Task.objects.find([0])
+        return Response(Health())

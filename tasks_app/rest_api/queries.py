@@ -1,0 +1,77 @@
+"""Numbers, ids and switches in paths and queries: strings, read as strictly as bodies are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from django.core.handlers.asgi import ASGIRequest
+from rest_framework.request import Request
+
+from ..errors import InvalidInput
+from ..validation import INT64_MAX, INT64_MIN, Problem
+
+INTEGER = re.compile(r"-?[0-9]{1,19}")
+SWITCH = {"0": False, "no": False, "false": False, "1": True, "yes": True, "true": True}
+
+
+def integer(field: str, text: str) -> int:
+    """Only ASCII digits: Python would take `1_000` and Arabic digits too."""
+    if INTEGER.fullmatch(text) and INT64_MIN <= int(text) <= INT64_MAX:
+        return int(text)
+    raise InvalidInput({field: ["an integer of 64 bits"]})
+
+
+def integers(field: str, text: str) -> list[int]:
+    """Integers with commas between them."""
+    return [integer(f"{field}[{place}]", part) for place, part in enumerate(text.split(","))]
+
+
+def switch(field: str, text: str) -> bool:
+    try:
+        return SWITCH[text.lower()]
+    except KeyError:
+        raise InvalidInput({field: [f"one of {', '.join(SWITCH)}"]}) from None
+
+
+def limit_in(query: Mapping[str, str]) -> int | None:
+    """How many at most; None for as many as there are, which is asked for by 0 or not at all."""
+    limit = integer("limit", query.get("limit", "0"))
+    if limit < 0:
+        raise InvalidInput({"limit": ["0 for no limit, or how many tasks at most"]})
+    return limit or None
+
+
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise InvalidInput when there are any."""
+    if fields := {path: [text] for path, text in problems}:
+        raise InvalidInput(fields)
+
+
+def refuse_broken_path(request: Request) -> None:
+    """Servers replace what is no UTF-8 in a path, and one would read another group than the one that was meant."""
+    path = raw.scope.get("raw_path", b"") if isinstance(raw := request._request, ASGIRequest) else b""
+    try:
+        unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise InvalidInput({"name": ["percent-encoded UTF-8"]}) from None
+
+
+def query_of(request: Request, *known: str) -> Mapping[str, str]:
+    """The parameters of the query. Raises InvalidInput when one is unknown, there twice, or no UTF-8."""
+    try:
+        pairs = parse_qsl(request.META["QUERY_STRING"], keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInput({"query": ["percent-encoded UTF-8"]}) from None
+    query = dict(pairs)
+    problems = {name: ["no such parameter" + _known(known)] for name in query.keys() - set(known)}
+    if problems:
+        raise InvalidInput(problems)
+    if len(query) < len(pairs):
+        raise InvalidInput({"query": ["each parameter once"]})
+    return query
+
+
+def _known(names: tuple[str, ...]) -> str:
+    return f"; there are {', '.join(names)}" if names else ""

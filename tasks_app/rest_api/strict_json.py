@@ -1,0 +1,64 @@
+"""JSON as the contract wants it, and nothing else: pure.
+
+The standard library's reader, because it lets us see every pair of an object: msgspec and
+orjson take the last of duplicate keys without a word.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from ..errors import InvalidInput
+
+MOST_DIGITS = 20  # Of an integer of 64 bits, with its sign. More would only cost time to convert.
+LONGEST_NAME_SHOWN = 100
+
+
+def read(body: bytes) -> Any:
+    """The value that the body holds. Members that are null count as absent and are left out.
+
+    Raises InvalidInput that names `body` when it is empty, no UTF-8, no JSON, nested too
+    deep, or holds a duplicate key, NaN or an integer beyond 64 bits.
+    """
+    if not body.strip():
+        raise wrong("the body is empty: send a JSON object")
+    try:
+        return READER.decode(body.decode())
+    except UnicodeDecodeError as problem:
+        raise wrong(f"text in UTF-8: byte {problem.start} is not") from None
+    except json.JSONDecodeError as problem:
+        raise wrong(f"JSON: {problem}") from None
+    except RecursionError:
+        raise wrong("JSON that is not nested so deep") from None
+
+
+def wrong(text: str) -> InvalidInput:
+    return InvalidInput({"body": [text]})
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise wrong(f'each key once in an object: "{_duplicate(pairs)}" is there twice')
+    if None in members.values():
+        return {name: value for name, value in members.items() if value is not None}
+    return members
+
+
+def _duplicate(pairs: list[tuple[str, Any]]) -> str:
+    names = [name for name, _ in pairs]
+    return next(name for place, name in enumerate(names) if name in names[:place])[:LONGEST_NAME_SHOWN]
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise wrong("integers of at most 64 bits")
+    return int(digits)
+
+
+def _constant(name: str) -> NoReturn:
+    raise wrong(f"JSON, which has no {name}")
+
+
+READER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_constant=_constant)

@@ -1,0 +1,40 @@
+"""The API sits at the root, and no path ends with a slash (contract.md section 3)."""
+
+from django.urls import path, register_converter
+
+from . import health, views
+
+
+class GroupName:
+    """All that follows, with any character in it."""
+
+    regex = "(?s:.+)"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(GroupName, "group_name")
+
+app_name = "rest_api"
+
+urlpatterns = [
+    # /group: what there is
+    path("groups", views.Groups.as_view(), name="groups"),
+    path("group", views.GroupByQuery.as_view(), name="group_by_query"),
+    path("group/<group_name:name>", views.Group.as_view(), name="group"),
+    # /task: by id
+    path("task/<str:id>", views.OneTask.as_view(), name="task"),
+    path("tasks", views.TasksByBody.as_view(), name="tasks_by_body"),
+    path("tasks/<str:ids>", views.TasksByPath.as_view(), name="tasks_by_path"),
+    path("history/<str:id>", views.History.as_view(), name="history"),
+    # What workers do
+    path("update", views.Update.as_view(), name="update"),
+    path("claim", views.ClaimTasks.as_view(), name="claim"),
+    # For those who watch over the server
+    path("healthz", health.Healthz.as_view(), name="healthz"),
+    path("readyz", health.Readyz.as_view(), name="readyz"),
+]

@@ -1,0 +1,147 @@
+"""The endpoints: read the request, call one verb, shape the reply (contract.md sections 3 to 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from django.core.handlers.asgi import ASGIRequest
+from django.http import StreamingHttpResponse
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from .. import history
+from ..errors import LimitExceeded
+from ..managers import limits
+from ..models import Task
+from ..operations import GroupScope, Operation
+from ..policy import Action
+from ..validation import group_name
+from . import bodies
+from .base import View
+from .queries import integer, integers, limit_in, query_of, refuse, refuse_broken_path, switch
+from .rendering import JSONRenderer
+from .stream import asynchronous, listing
+from .wire import ClaimRequest, HistoryAnswer, Outcome, TaskAnswer, TasksRequest, UpdateRequest
+
+
+class Groups(View):
+    """The names of the groups that hold a task, sorted."""
+
+    needs = Action.SEE
+
+    def get(self, request: Request) -> Response:
+        return Response(Task.objects.groups(self.token().group_scope))
+
+
+class Listing(View):
+    needs = Action.SEE_PAYLOADS
+
+    def tasks_of(self, name: str, query: Mapping[str, str]) -> StreamingHttpResponse:
+        limit, owned = limit_in(query), switch("owned", query.get("owned", "no"))
+        if name:  # Clients of gRPC may have put tasks into a group without a name.
+            refuse(group_name("name", name))
+        self.must_reach(name)
+        pieces = listing(Task.objects.group(name, owned=owned), limit)
+        # The server's event loop must not wait for the next piece; Django's test client has no loop.
+        is_asynchronous = isinstance(self.request._request, ASGIRequest)
+        return StreamingHttpResponse(
+            asynchronous(pieces) if is_asynchronous else pieces, content_type=JSONRenderer.media_type
+        )
+
+
+class Group(Listing):
+    """The tasks of a group, the oldest available time first."""
+
+    def get(self, request: Request, name: str) -> StreamingHttpResponse:
+        refuse_broken_path(request)
+        return self.tasks_of(name, query_of(request, "limit", "owned"))
+
+
+class GroupByQuery(Listing):
+    """The same, for a name that a path can't carry. Without one: the names, as the original's client asks for them."""
+
+    def get(self, request: Request) -> StreamingHttpResponse | Response:
+        query = query_of(request, "name", "limit", "owned")
+        if "name" in query:
+            return self.tasks_of(query["name"], query)
+        return Response(Task.objects.groups(self.token().group_scope))
+
+
+class OneTask(View):
+    """The task with this id."""
+
+    needs = Action.SEE_PAYLOADS
+
+    def get(self, request: Request, id: str) -> Response:
+        task_id, scope = integer("id", id), self.token().group_scope
+        [task] = Task.objects.find([task_id], scope)
+        if task is None:
+            raise NotFound(history.epitaph_of(task_id, scope) or f"There is no task {task_id}.")
+        return Response(TaskAnswer.of(task))
+
+
+class TasksByPath(View):
+    """The tasks of these ids in the order asked, null for one that does not exist."""
+
+    needs = Action.SEE_PAYLOADS
+
+    def get(self, request: Request, ids: str) -> Response:
+        return found(integers("ids", ids), self.token().group_scope)
+
+
+class TasksByBody(View):
+    """The same for more ids than fit into an address."""
+
+    needs = Action.SEE_PAYLOADS
+
+    def post(self, request: Request) -> Response:
+        return found(bodies.read(request, TasksRequest).ids, self.token().group_scope)
+
+
+class Update(View):
+    """Add, replace and delete tasks: everything, or nothing with the reasons in `error`."""
+
+    needs = Action.WORK
+
+    def post(self, request: Request) -> Response:
+        asked = bodies.read(request, UpdateRequest)
+        for group in {add.group for add in asked.adds if add.group}:
+            self.must_reach(group)
+        return outcome_of(asked.operation(self.token().group_scope))
+
+
+class ClaimTasks(View):
+    """Take available tasks: they are replaced by successors that are leased to the client."""
+
+    needs = Action.WORK
+
+    def post(self, request: Request) -> Response:
+        asked = bodies.read(request, ClaimRequest)
+        self.must_reach(asked.group)
+        return outcome_of(asked.operation(self.token().group_scope))
+
+
+class History(View):
+    """What became of an id that was ever given out."""
+
+    needs = Action.SEE
+
+    def get(self, request: Request, id: str) -> Response:
+        task_id = integer("id", id)
+        chain = history.chain_of(task_id, self.token().group_scope)
+        if chain is None:
+            raise NotFound(f"No id {task_id} is known.")
+        return Response(HistoryAnswer.of(task_id, chain))
+
+
+def found(ids: Sequence[int], scope: GroupScope) -> Response:
+    most = limits().changes
+    if len(ids) > most:
+        raise LimitExceeded({"ids": [f"at most {most} at once, not {len(ids)}"]})
+    return Response([task and TaskAnswer.of(task) for task in Task.objects.find(ids, scope)])
+
+
+def outcome_of(operation: Operation) -> Response:
+    tasks = Task.objects.perform(operation)
+    return Response(Outcome(tasks=tuple(map(TaskAnswer.of, tasks))))
