@@ -48,9 +48,13 @@ def contents(wheel):
 
 
 @pytest.fixture(scope="module")
-def taskstore(wheel, tmp_path_factory):
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("installed")
+
+
+@pytest.fixture(scope="module")
+def taskstore(wheel, folder):
     """The installed console script, with or without the packages of `taskstore[server]`."""
-    folder = tmp_path_factory.mktemp("installed")
     environment = bootstrap.Environment(folder / "environment")
     installer = next(bootstrap.installers(bootstrap.Environment(Path(sys.prefix))))
     installer.create(environment)
@@ -64,7 +68,6 @@ def taskstore(wheel, tmp_path_factory):
         program = environment.folder / "bin" / "taskstore"
         return subprocess.run([program, *arguments], env=variables, capture_output=True, text=True, check=False)
 
-    run.folder = folder
     return run
 
 
@@ -75,15 +78,15 @@ def test_it_holds_the_code_the_templates_and_the_static_files_and_nothing_else(c
 
 def test_a_worker_needs_httpx_alone(contents):
     [metadata] = [data for name, data in contents.items() if name.endswith(".dist-info/METADATA")]
-    required = message_from_bytes(metadata).get_all("Requires-Dist")
+    required = message_from_bytes(metadata).get_all("Requires-Dist", [])
     assert [line.partition("<")[0] for line in required if "extra ==" not in line] == ["httpx"]
     assert any(line.lower().startswith("django<") for line in required)
 
 
-def test_the_installed_commands_run_and_keep_data_with_the_users_other_data(taskstore):
+def test_the_installed_commands_run_and_keep_data_with_the_users_other_data(taskstore, folder):
     checked = taskstore("check")
     assert checked.returncode == 0, checked.stderr
-    assert (taskstore.folder / "share" / "taskstore" / "secret_key").exists()
+    assert (folder / "share" / "taskstore" / "secret_key").exists()
 
 
 def test_installed_templates_and_static_files_are_found(taskstore):

@@ -24,6 +24,8 @@ class Command(BaseCommand):
         parser = ArgumentParser(
             prog=f"{Path(prog_name).name} {subcommand}",
             description=f"{self.help} All other arguments go to pytest.",
+            epilog="TASKSTORE_TEST_POSTGRES_URL and TASKSTORE_CHROMIUM name a server and a browser to use; "
+            "otherwise the system's are taken, or installed.",
             allow_abbrev=False,
         )
         parser.add_argument("--database", choices=[SQLITE, POSTGRESQL, "both"], default="both", help="default: both")
