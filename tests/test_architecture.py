@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "apps": {"guards", "policy"},
     "migrations": {"guards", "models"},
     "management": VERBS | {"client"},
+    "templatetags": VERBS | {"console"},
     # A way in knows the verbs, and no other way in.
     **dict.fromkeys(BESIDE_THE_VERBS - {"validation"} | WAYS_IN, VERBS),
 }
