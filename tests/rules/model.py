@@ -1,0 +1,199 @@
+"""A store as plain as can be: one dictionary, one thing after another.
+
+Written from contract.md sections 1, 2, 3 and 5 alone, so that it shares no mistake with `rules`:
+it knows nothing of read sets, drafts and places.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tasks_app.operations import Change, Claim, Commit, Ending, NewTask, Operation, Refusal, TaskRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What became of an id."""
+
+    id: int
+    ending: Ending
+    successor: int | None
+    by: int
+
+
+@dataclass
+class NaiveStore:
+    now_ms: int = 1_000_000
+    last_id: int = 0
+    last_commit: int = 0
+    tasks: dict[int, TaskRecord] = field(default_factory=dict)
+    trail: list[Ended] = field(default_factory=list)
+
+    def perform(self, operation: Operation, claimable: Iterable[int] | None = None) -> list[TaskRecord] | Refusal:
+        """Do one operation. A claim takes tasks among `claimable` only, if that is given."""
+        if isinstance(operation, Claim):
+            return self.claim(operation, self.tasks if claimable is None else claimable)
+        return self.commit(operation)
+
+    def commit(self, commit: Commit) -> list[TaskRecord] | Refusal:
+        refusal = self.reasons_against(commit)
+        if refusal != Refusal():
+            return refusal
+        self.last_commit += 1
+        removed = {task_id: self.tasks.pop(task_id) for task_id in commit.changed_ids}
+        moved_to: dict[int, TaskRecord] = {}
+        made = []
+        for add in commit.adds:
+            replaced = add.id if add.id in commit.deletes and add.id not in moved_to else None
+            made.append(self.added(add, commit.owner, removed[replaced] if replaced is not None else None))
+            if replaced is not None:
+                moved_to[replaced] = made[-1]
+        for change in commit.updates:
+            made.append(self.changed(removed[change.id], change, commit.owner))
+            self.end(removed[change.id], why_changed(removed[change.id], made[-1], change, commit), made[-1], commit)
+        for task_id in commit.deletes:
+            successor = moved_to.get(task_id)
+            self.end(removed[task_id], why_deleted(removed[task_id], successor, commit), successor, commit)
+        return made
+
+    def claim(self, claim: Claim, claimable: Iterable[int]) -> list[TaskRecord] | Refusal:
+        missing = tuple(self.absent(claim.depends, claim))
+        if missing:
+            return Refusal(depends=missing)
+        available = [
+            task
+            for task in self.tasks.values()
+            if task.id in set(claimable)
+            and task.group == claim.group
+            and claim.scope.allows(task.group)
+            and task.available_at_ms <= self.now_ms
+        ]
+        available.sort(key=lambda task: (-task.priority, task.available_at_ms, task.id))
+        if available:
+            self.last_commit += 1
+        made = []
+        for task in available[: claim.limit]:
+            del self.tasks[task.id]
+            lease_ms = claim.duration_ms if claim.duration_ms > 0 else 0
+            made.append(
+                self.keep(
+                    group=task.group,
+                    available_at_ms=self.now_ms + lease_ms,
+                    owner=claim.owner,
+                    data=task.data,
+                    data_type=task.data_type,
+                    error=task.error,
+                    labels=task.labels,
+                    priority=task.priority,
+                    origin=task.origin,
+                    claims=task.claims + 1,
+                    leased=True,
+                    created_at_ms=task.created_at_ms,
+                )
+            )
+            self.end(task, Ending.CLAIMED, made[-1], claim)
+        return made
+
+    def reasons_against(self, commit: Commit) -> Refusal:
+        named = commit.changed_ids
+        return Refusal(
+            changes=tuple(self.absent([change.id for change in commit.updates], commit)),
+            deletes=tuple(self.absent(commit.deletes, commit)),
+            depends=tuple(self.absent(commit.depends, commit)),
+            owned=tuple(self.held_by_others(commit)) if commit.operator is None else (),
+            bugs=("nothing to do",) * (not commit.adds and not named)
+            + ("no group",) * sum(add.group == "" for add in commit.adds)
+            + ("named twice",) * sum(times > 1 for times in Counter(named).values()),
+        )
+
+    def absent(self, ids: Iterable[int], asked: Operation) -> list[int]:
+        found: list[int] = []
+        for task_id in ids:
+            is_there = task_id in self.tasks and asked.scope.allows(self.tasks[task_id].group)
+            if not is_there and task_id not in found:
+                found.append(task_id)
+        return found
+
+    def held_by_others(self, commit: Commit) -> list[int]:
+        found: list[int] = []
+        for task_id in commit.changed_ids:
+            if self.absent([task_id], commit) or task_id in found:
+                continue
+            task = self.tasks[task_id]
+            if task.available_at_ms > self.now_ms and task.owner != commit.owner:
+                found.append(task_id)
+        return found
+
+    def added(self, add: NewTask, owner: int, replaced: TaskRecord | None) -> TaskRecord:
+        return self.keep(
+            group=add.group,
+            available_at_ms=self.moment(add.timespec_ms),
+            owner=owner,
+            data=add.data,
+            data_type=add.data_type,
+            error=add.error,
+            labels=add.labels,
+            priority=add.priority,
+            origin=replaced.origin if replaced else None,
+            claims=replaced.claims if replaced else 0,
+            leased=False,
+            created_at_ms=replaced.created_at_ms if replaced else self.now_ms,
+        )
+
+    def changed(self, task: TaskRecord, change: Change, owner: int) -> TaskRecord:
+        moment = self.moment(change.timespec_ms)
+        return self.keep(
+            group=change.group if change.group is not None else task.group,
+            available_at_ms=moment,
+            owner=0 if change.release else owner,
+            data=task.data if change.keep_data else change.data,
+            data_type=task.data_type if change.keep_data else change.data_type,
+            error=task.error if change.keep_error else change.error,
+            labels=change.labels if change.labels is not None else task.labels,
+            priority=change.priority if change.priority is not None else task.priority,
+            origin=task.origin,
+            claims=task.claims,
+            leased=not change.release and moment > self.now_ms,
+            created_at_ms=task.created_at_ms,
+        )
+
+    def moment(self, timespec_ms: int) -> int:
+        if timespec_ms == 0:
+            return self.now_ms
+        return self.now_ms + abs(timespec_ms) if timespec_ms < 0 else timespec_ms
+
+    def keep(self, *, origin, **columns) -> TaskRecord:
+        """Give the task the next id; without an origin it is the first of its chain."""
+        self.last_id += 1
+        task = TaskRecord(
+            id=self.last_id,
+            origin=self.last_id if origin is None else origin,
+            made_at_ms=self.now_ms,
+            made_by_commit=self.last_commit,
+            **columns,
+        )
+        self.tasks[task.id] = task
+        return task
+
+    def end(self, task: TaskRecord, ending: Ending, successor: TaskRecord | None, asked: Operation) -> None:
+        self.trail.append(
+            Ended(id=task.id, ending=ending, successor=successor.id if successor else None, by=asked.owner)
+        )
+
+
+def why_changed(task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit) -> Ending:
+    if successor.group != task.group:
+        return Ending.MOVED
+    if commit.operator is not None:
+        return commit.operator.ending
+    if change.release:
+        return Ending.GIVEN_BACK
+    if change.keep_data and task.leased and successor.leased and successor.owner == task.owner:
+        return Ending.RENEWED
+    return Ending.CHANGED
+
+
+def why_deleted(task: TaskRecord, successor: TaskRecord | None, commit: Commit) -> Ending:
+    if successor is not None:
+        return Ending.MOVED if successor.group != task.group else Ending.CHANGED
+    return commit.operator.ending if commit.operator else Ending.DELETED

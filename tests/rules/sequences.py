@@ -1,0 +1,143 @@
+"""Sequences of operations, as hypothesis draws them: small worlds, in which much collides."""
+
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from hypothesis import strategies as st
+
+from tasks_app.operations import (
+    EVERY_GROUP,
+    Change,
+    Claim,
+    Commit,
+    Ending,
+    GroupScope,
+    NewTask,
+    Operation,
+    Operator,
+    Order,
+)
+
+LENGTH = 30
+START_MS = 1_000_000  # The time of the first operation.
+# An id from here on stands for "the newest task but n": which one that is shows when the sequence runs.
+NEWEST = 10**6
+NEVER = 10**9  # An id that no sequence reaches.
+
+
+def often(usual, *others, times):
+    """A list to choose from, mostly the usual value: an operation of which each part is odd is only ever refused."""
+    return [usual] * times * len(others) + list(others)
+
+
+def fields(**choices):
+    """Any combination of the choices, in one draw: hypothesis takes its time for each, and a sequence has many."""
+    combinations = [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+    return st.sampled_from(combinations)
+
+
+def made_of(kind, *parts, **drawn):
+    """A frozen value of that kind, its fields put together from the parts."""
+    return st.tuples(st.fixed_dictionaries(drawn), *parts).map(lambda drawn: kind(**ChainMap(*drawn)))
+
+
+def some(values, least=0, most=2):
+    return st.lists(values, min_size=least, max_size=most).map(tuple)
+
+
+GROUPS = often("mail", "reports", "mail/in", times=1)
+# Mostly tasks that are there.
+IDS = st.sampled_from([NEWEST + n for n in range(8)] * 6 + [-1, 0, 1, 2, 3, 5, 8, NEVER])
+DEPENDS = st.one_of(*[st.just(())] * 4, st.tuples(IDS))
+# Now; a second, a minute from now; long ago; about when the sequence runs; far ahead.
+TIMES = often(0, -1, -1_000, -60_000, 1, START_MS, START_MS + 1_000, START_MS + 60_000, 9_000_000, times=1)
+CONTENT = fields(data=[b"", b"\0\xff"], data_type=["", "example/Letter"], error=["", "broken"], timespec_ms=TIMES)
+KEPT = fields(keep_data=[False, True], keep_error=[False, True], release=[False, False, True])
+STAYING = fields(group=[None, None, "mail", "reports"], labels=[None, {}, {"team": "red"}], priority=[None, 0, 5, -5])
+WHO = fields(
+    owner=often(7, 8, 0, times=2),
+    scope=often(EVERY_GROUP, GroupScope(("mail",)), GroupScope(("mail/*", "reports")), times=6),
+)
+OPERATORS = fields(operator=often(None, Operator(name="Ann"), Operator(name="Bob", ending=Ending.PURGED), times=6))
+
+GOING = fields(group=GROUPS, labels=[{}, {"team": "red"}], priority=often(0, 5, -5, times=1))
+ADDS = made_of(NewTask, CONTENT, GOING)
+MOVES = made_of(NewTask, CONTENT, GOING, id=IDS)
+GROUPLESS = st.just(NewTask(group=""))
+CHANGES = made_of(Change, CONTENT, KEPT, STAYING, id=IDS)
+
+BY = (WHO, OPERATORS)
+ADDING = made_of(Commit, *BY, adds=some(ADDS, least=1, most=3))
+UPDATING = made_of(Commit, *BY, updates=some(CHANGES, least=1), depends=DEPENDS)
+RENEWING = made_of(
+    Commit,
+    WHO,
+    updates=st.tuples(st.builds(Change, id=IDS, timespec_ms=st.just(-60_000), keep_data=st.just(True))),
+)
+DELETING = made_of(Commit, *BY, deletes=some(IDS, least=1), depends=DEPENDS)
+MOVING = made_of(Commit, *BY, adds=some(MOVES, least=1), deletes=some(IDS, least=1))
+MIXED = made_of(
+    Commit,
+    *BY,
+    adds=some(ADDS | ADDS | MOVES | GROUPLESS),
+    updates=some(CHANGES),
+    deletes=some(IDS),
+    depends=DEPENDS,
+)
+ASKED = fields(
+    group=GROUPS,
+    duration_ms=often(1_000, -5, 0, 1, 60_000, times=1),
+    limit=often(1, 2, 5, times=1),
+    order=[Order.OLDEST],
+)
+CLAIMING = made_of(Claim, WHO, ASKED, depends=DEPENDS)
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation, and the time that passes before it; None: it goes into the transaction of the one before it."""
+
+    elapsed_ms: int | None
+    operation: Operation
+
+
+STEPS = st.builds(
+    Step,
+    elapsed_ms=st.sampled_from([None, None, 0, 1, 1_000, 60_000]),
+    operation=st.one_of(ADDING, ADDING, UPDATING, RENEWING, DELETING, MOVING, MIXED, CLAIMING, CLAIMING),
+)
+SEQUENCES = st.lists(STEPS, min_size=LENGTH, max_size=LENGTH)
+
+
+def batches(sequence: Sequence[Step]) -> list[tuple[int, list[Operation]]]:
+    """The operations of each transaction, with the time that passes before it."""
+    found: list[tuple[int, list[Operation]]] = []
+    for step in sequence:
+        if step.elapsed_ms is None and found:
+            found[-1][1].append(step.operation)
+        else:
+            found.append((step.elapsed_ms or 0, [step.operation]))
+    return found
+
+
+def resolved(operation: Operation, living: Sequence[int], last_id: int) -> Operation:
+    """The operation with ids as they are now: `living` are there, rising, and `last_id` is the newest given out."""
+
+    def meant(task_id: int) -> int:
+        if living and NEWEST <= task_id < NEWEST + 8:
+            return living[-1 - (task_id - NEWEST) % len(living)]
+        # Nobody can name a task that the same transaction is only about to make.
+        return task_id if task_id <= last_id else NEVER
+
+    depends = tuple(meant(task_id) for task_id in operation.depends)
+    if isinstance(operation, Claim):
+        return replace(operation, depends=depends)
+    return replace(
+        operation,
+        adds=tuple(replace(add, id=meant(add.id)) for add in operation.adds),
+        updates=tuple(replace(change, id=meant(change.id)) for change in operation.updates),
+        deletes=tuple(meant(task_id) for task_id in operation.deletes),
+        depends=depends,
+    )

@@ -1,0 +1,115 @@
+"""The rules against a plain model of the contract: sequences of operations, and broken rules that must show."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tasks_app import rules
+from tasks_app.operations import Ending, Refusal
+
+from .harness import Disagreement, check
+from .sequences import SEQUENCES
+
+pytestmark = pytest.mark.once
+
+EVERY_KIND_OF_ANSWER = {"done", "nothing to claim", "changes", "deletes", "depends", "owned", "bugs"}
+# Requeued is what the console calls a change of its own.
+EVERY_ENDING = set(Ending) - {Ending.REQUEUED}
+
+
+def check_sequences(most: int) -> Counter[str]:
+    """Check so many sequences of 30 operations, and count the kinds of answers."""
+    seen: Counter[str] = Counter()
+
+    # Without hypothesis' own shrinking: see `shortened`. Thirty operations are slow to draw on a busy machine.
+    @settings(
+        max_examples=most,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow],
+        database=None,
+    )
+    @given(SEQUENCES)
+    def check_one(sequence):
+        check(sequence, seen)
+
+    check_one()
+    return seen
+
+
+def test_the_rules_agree_with_the_model():
+    seen = check_sequences(2_000)
+    assert set(seen) == EVERY_KIND_OF_ANSWER | EVERY_ENDING
+
+
+def wrong_successor(**wrong):
+    """A `_successor` that gets fields wrong: each is a value, or a function of the task that is replaced."""
+    right = rules._successor
+
+    def successor(task, now_ms, **changed):
+        values = {name: value(task) if callable(value) else value for name, value in wrong.items()}
+        return right(task, now_ms, **{**changed, **values})
+
+    return successor
+
+
+def first_reason_only(operation, world, refusal_of=rules.refusal_of):
+    refusal = refusal_of(operation, world)
+    if refusal is None:
+        return None
+    name = next(name for name in ("changes", "deletes", "depends", "owned", "bugs") if getattr(refusal, name))
+    return Refusal(**{name: getattr(refusal, name)})
+
+
+def last_add_succeeds(adds, deletes):
+    return {add.id: place for place, add in enumerate(adds) if add.id in deletes}
+
+
+def found_in_every_group(self, task_id, scope):
+    return None if task_id in self._gone else self._named.get(task_id)
+
+
+def everything_is_claimable(self, group, scope):
+    return (task for task in self._candidates.get(group, iter(())) if task.id not in self._gone)
+
+
+FAULTS = {
+    "the owner is ignored": ("_owned_by_others", lambda commit, world: ()),
+    "a task stays with its owner for ever": (
+        "_owned_by_others",
+        lambda commit, world: tuple(
+            task_id
+            for task_id in dict.fromkeys(commit.changed_ids)
+            if (task := world.find(task_id, commit.scope)) and task.owner != commit.owner and not commit.operator
+        ),
+    ),
+    "operators can't override owners": (
+        "_owned_by_others",
+        lambda commit, world, right=rules._owned_by_others: right(replace(commit, operator=None), world),
+    ),
+    "the available time is ignored": ("World.claimable", everything_is_claimable),
+    "what is gone is found again": ("World.take", lambda self, removals: None),
+    "groups out of the scope are found": ("World.find", found_in_every_group),
+    "what is missing is skipped, the rest is done": ("_missing", lambda ids, scope, world: ()),
+    "only the first reason is given": ("refusal_of", first_reason_only),
+    "what makes no sense is done": ("_bugs", lambda commit: ()),
+    "a delay counts backwards": ("available_at", lambda timespec_ms, now_ms: timespec_ms or now_ms),
+    "the origin is lost": ("_successor", wrong_successor(origin=0)),
+    "the claims are not counted": ("_successor", wrong_successor(claims=lambda task: task.claims)),
+    "the labels are lost": ("_successor", wrong_successor(labels={})),
+    "the owner stays when a task is given back": ("_successor", wrong_successor(owner=lambda task: task.owner)),
+    "the age starts anew": ("_successor", wrong_successor(created_at_ms=0)),
+    "every update leases": ("_successor", wrong_successor(leased=True)),
+    "a claim takes all": ("islice", lambda tasks, limit: tasks),
+    "the last of several adds is the successor": ("_successors_among", last_add_succeeds),
+    "a move is a deletion": ("_successors_among", lambda adds, deletes: {}),
+    "every ending is a change": ("_ending", lambda *_: Ending.CHANGED),
+}
+
+
+@pytest.mark.parametrize(("place", "fault"), FAULTS.values(), ids=FAULTS.keys())
+def test_the_model_finds_a_broken_rule(monkeypatch, place, fault):
+    monkeypatch.setattr(f"tasks_app.rules.{place}", fault)
+    with pytest.raises(Disagreement):
+        check_sequences(2_000)

@@ -1,0 +1,128 @@
+"""Values that the store does not take, each named by its field."""
+
+from dataclasses import replace
+
+import pytest
+
+from tasks_app.errors import InvalidInput, LimitExceeded
+from tasks_app.operations import Change, Claim, Commit, NewTask
+from tasks_app.validation import LATEST_MS, Limits, validate
+
+pytestmark = pytest.mark.once
+
+ANN = 7
+SMALL = Limits(data_bytes=4, changes=4, labels=2, error_length=4)
+ADD = NewTask(group="mail")
+CHANGE = Change(id=1)
+CLAIM = Claim(group="mail", owner=ANN)
+
+
+def fields_refused(operation, limits=Limits()):  # noqa: B008 - frozen.
+    """The names of the fields that are refused; none when the operation is taken."""
+    try:
+        validate(operation, limits)
+    except InvalidInput as refused:
+        return list(refused.fields)
+    return []
+
+
+def commit(**asked):
+    return Commit(**{"owner": ANN, **asked})
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        commit(),
+        commit(adds=(ADD,), updates=(CHANGE,), deletes=(2,), depends=(3, 4)),
+        commit(owner=-(2**63), deletes=(2**63 - 1, -(2**63), 0)),
+        commit(adds=(replace(ADD, group="é/% \t\u202e" + "x" * 248),)),
+        commit(adds=(replace(ADD, timespec_ms=LATEST_MS, priority=100, data=b"\0\xff"),)),
+        commit(updates=(replace(CHANGE, timespec_ms=-(LATEST_MS // 2), priority=-100, labels={"": ""}),)),
+        # The rules say what makes no sense: as a refusal, together with all other reasons.
+        commit(adds=(replace(ADD, group=""),), deletes=(1, 1)),
+        replace(CLAIM, duration_ms=-5, limit=1_000, depends=(1, 1)),
+        replace(CLAIM, duration_ms=LATEST_MS // 2),
+    ],
+)
+def test_it_takes_what_is_at_the_edge(operation):
+    assert fields_refused(operation) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "field"),
+    [
+        (commit(owner=2**63), "clientid"),
+        (commit(owner=-(2**63) - 1), "clientid"),
+        (commit(deletes=(1, 2**63)), "deletes[1]"),
+        (commit(depends=(-(2**63) - 1,)), "depends[0]"),
+        (commit(updates=(CHANGE, replace(CHANGE, id=2**63))), "updates[1].id"),
+        (commit(adds=(replace(ADD, group="x" * 256),)), "adds[0].group"),
+        (commit(adds=(replace(ADD, group="a\0b"),)), "adds[0].group"),
+        (commit(adds=(replace(ADD, group="a\ud800"),)), "adds[0].group"),
+        (commit(adds=(replace(ADD, timespec_ms=LATEST_MS + 1),)), "adds[0].timespec"),
+        (commit(adds=(replace(ADD, timespec_ms=-(LATEST_MS // 2) - 1),)), "adds[0].timespec"),
+        (commit(adds=(replace(ADD, priority=101),)), "adds[0].priority"),
+        (commit(adds=(replace(ADD, error="\0"),)), "adds[0].error"),
+        (commit(adds=(replace(ADD, data_type="\udfff"),)), "adds[0].data_type"),
+        (commit(adds=(replace(ADD, data_type="x" * 1_001),)), "adds[0].data_type"),
+        (commit(adds=(replace(ADD, labels={"a\0": "x"}),)), "adds[0].labels"),
+        (commit(adds=(replace(ADD, labels={"x" * 256: "x"}),)), "adds[0].labels"),
+        (commit(adds=(replace(ADD, labels={"team": "\0"}),)), "adds[0].labels.team"),
+        (commit(updates=(replace(CHANGE, priority=-101),)), "updates[0].priority"),
+        (commit(updates=(replace(CHANGE, group=""),)), "updates[0].group"),
+        (commit(updates=(replace(CHANGE, labels={"team": "x" * 256}),)), "updates[0].labels.team"),
+        (replace(CLAIM, owner=2**63), "clientid"),
+        (replace(CLAIM, group=""), "group"),
+        (replace(CLAIM, group="a\0"), "group"),
+        (replace(CLAIM, limit=0), "limit"),
+        (replace(CLAIM, limit=1_001), "limit"),
+        (replace(CLAIM, duration_ms=LATEST_MS // 2 + 1), "duration"),
+        (replace(CLAIM, duration_ms=-(2**63) - 1), "duration"),
+        (replace(CLAIM, depends=(2**63,)), "depends[0]"),
+    ],
+)
+def test_it_names_the_field_that_is_wrong(operation, field):
+    assert fields_refused(operation) == [field]
+
+
+def test_it_names_every_field_that_is_wrong():
+    wrong = commit(
+        owner=2**63,
+        adds=(replace(ADD, group="\0", priority=101),),
+        updates=(replace(CHANGE, error="\0"),),
+        deletes=(2**63,),
+    )
+    assert set(fields_refused(wrong)) == {
+        "clientid", "deletes[0]", "adds[0].group", "adds[0].priority", "updates[0].error"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operation", "field"),
+    [
+        (commit(adds=(ADD, ADD), updates=(CHANGE,), deletes=(2,), depends=(3,)), ""),
+        (commit(adds=(replace(ADD, data=b"12345"),)), "adds[0].data"),
+        (commit(updates=(replace(CHANGE, data=b"12345"),)), "updates[0].data"),
+        (commit(adds=(replace(ADD, labels={"a": "", "b": "", "c": ""}),)), "adds[0].labels"),
+        (commit(adds=(replace(ADD, error="12345"),)), "adds[0].error"),
+        (replace(CLAIM, depends=(1, 2, 3, 4, 5)), "depends"),
+    ],
+)
+def test_it_names_the_limit_that_is_passed(operation, field):
+    with pytest.raises(LimitExceeded) as refused:
+        validate(operation, SMALL)
+    assert list(refused.value.fields) == [field]
+    assert any(str(limit) in refused.value.fields[field][0] for limit in (2, 4))
+
+
+def test_what_is_exactly_at_the_limit_is_taken():
+    full = replace(ADD, data=b"1234", labels={"a": "", "b": ""}, error="1234")
+    assert fields_refused(commit(adds=(full, full), updates=(CHANGE,), deletes=(2,)), SMALL) == []
+
+
+def test_what_is_wrong_and_too_much_is_not_called_too_much():
+    with pytest.raises(InvalidInput) as refused:
+        validate(commit(owner=2**63, adds=(replace(ADD, data=b"12345"),)), SMALL)
+    assert not isinstance(refused.value, LimitExceeded)
+    assert set(refused.value.fields) == {"clientid", "adds[0].data"}
