@@ -168,8 +168,14 @@ SECURE_HSTS_SECONDS = 365 * 24 * 3600 if IS_PUBLIC_HTTPS else 0
 
 # ---- The description of the API
 
+REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema"}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Task Store",
+    "DESCRIPTION": (
+        "Transactions on tasks: claim them, and commit results, new tasks and deletions together. "
+        "Members that are `null` count as absent. The same description as a page: `/schema/ui`."
+    ),
+    "VERSION": "1",
     "OAS_VERSION": "3.1.1",
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

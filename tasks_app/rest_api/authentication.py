@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from ipaddress import ip_address
 from typing import Any
 
 from django.conf import settings
@@ -19,7 +20,6 @@ from ..models import Scope, Token
 from ..policy import may
 
 TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 # Who everybody is on a server that was started with --no-auth.
 ANYBODY = Token(name="anybody", scope=Scope.OPERATE)
@@ -80,9 +80,18 @@ def refuse_web_pages(request: Request) -> None:
     machine is known by `Host`.
     """
     host, _ = split_domain_port(request.get_host())
-    if host not in LOOPBACK:
+    if not is_loopback(host):
         raise PermissionDenied("Without tokens the server is reached by a name of the loopback only.")
     own_origin = f"{request.scheme}://{request.get_host()}"
     is_foreign = request.META.get("HTTP_ORIGIN", own_origin) != own_origin
     if is_foreign or request.META.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
         raise PermissionDenied("Without tokens no page of another site gets in.")
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -13,6 +13,7 @@ from .wire import Failure, Outcome, Problems, Refused
 
 RETRY_AFTER_S = 1
 MOST_IN_DETAIL = 3
+LONGEST_PATH = 300  # Names of fields come from the request, and may be as long as it.
 
 
 def answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -40,7 +41,7 @@ def _try_again(detail: str, code: str) -> Response:
 
 
 def _problems(error: InvalidInput) -> Problems:
-    errors = {printable(path) or "body": texts for path, texts in error.fields.items()}
+    errors = {printable(path)[:LONGEST_PATH] or "body": texts for path, texts in error.fields.items()}
     sentences = [f"{path}: {' '.join(texts)}" for path, texts in errors.items()]
     more = len(sentences) - MOST_IN_DETAIL
     return Problems(
@@ -49,5 +50,5 @@ def _problems(error: InvalidInput) -> Problems:
 
 
 def printable(text: str) -> str:
-    """The text as it can be written in UTF-8: names of fields come from the request and may hold anything."""
+    """The text as it can be written in UTF-8: what comes from the request may hold lone surrogates."""
     return text.encode(errors="backslashreplace").decode()

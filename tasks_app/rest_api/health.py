@@ -7,12 +7,14 @@ from rest_framework.response import Response
 
 from ..models import Task
 from .base import OpenView
+from .description import FAILURES, endpoint
 from .wire import Health
 
 
 class Healthz(OpenView):
     """The process lives. It does not ask the database, whose failure a restart of this process would not mend."""
 
+    @endpoint("healthz", answer=Health, failures={})
     def get(self, request: Request) -> Response:
         return Response(Health())
 
@@ -20,6 +22,7 @@ class Healthz(OpenView):
 class Readyz(OpenView):
     """The process can work: the store answers."""
 
+    @endpoint("readyz", answer=Health, failures={503: FAILURES[503]})
     def get(self, request: Request) -> Response:
         Task.objects.find([0])
         return Response(Health())

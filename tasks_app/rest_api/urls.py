@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import health, views
+from . import health, schema, views
 
 
 class GroupName:
@@ -37,4 +37,7 @@ urlpatterns = [
     # For those who watch over the server
     path("healthz", health.Healthz.as_view(), name="healthz"),
     path("readyz", health.Readyz.as_view(), name="readyz"),
+    # What the API has
+    path("schema", schema.Schema.as_view(), name="schema"),
+    path("schema/ui", schema.SchemaPage.as_view(), name="schema_page"),
 ]

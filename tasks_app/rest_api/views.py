@@ -19,10 +19,28 @@ from ..policy import Action
 from ..validation import group_name
 from . import bodies
 from .base import View
+from .description import (
+    FAILURES,
+    FLAG,
+    ID,
+    IDS,
+    LIMIT,
+    NAME,
+    NAMES,
+    NOT_THERE,
+    TASKS,
+    TASKS_OR_NULL,
+    endpoint,
+    path,
+    query,
+)
 from .queries import integer, integers, limit_in, query_of, refuse, refuse_broken_path, switch
 from .rendering import JSONRenderer
 from .stream import asynchronous, listing
 from .wire import ClaimRequest, HistoryAnswer, Outcome, TaskAnswer, TasksRequest, UpdateRequest
+
+IN_PATH = path("name", NAME, "All that follows is the name; `/` as it is or as %2F.")
+LISTED = [query("limit", LIMIT, "How many at most; 0: all."), query("owned", FLAG, "Also what is not available.")]
 
 
 class Groups(View):
@@ -30,6 +48,7 @@ class Groups(View):
 
     needs = Action.SEE
 
+    @endpoint("groups", answer=NAMES)
     def get(self, request: Request) -> Response:
         return Response(Task.objects.groups(self.token().group_scope))
 
@@ -53,6 +72,7 @@ class Listing(View):
 class Group(Listing):
     """The tasks of a group, the oldest available time first."""
 
+    @endpoint("group", answer=TASKS, parameters=[IN_PATH, *LISTED])
     def get(self, request: Request, name: str) -> StreamingHttpResponse:
         refuse_broken_path(request)
         return self.tasks_of(name, query_of(request, "limit", "owned"))
@@ -61,6 +81,7 @@ class Group(Listing):
 class GroupByQuery(Listing):
     """The same, for a name that a path can't carry. Without one: the names, as the original's client asks for them."""
 
+    @endpoint("group_by_query", answer={"oneOf": [TASKS, NAMES]}, parameters=[query("name", NAME), *LISTED])
     def get(self, request: Request) -> StreamingHttpResponse | Response:
         query = query_of(request, "name", "limit", "owned")
         if "name" in query:
@@ -73,6 +94,7 @@ class OneTask(View):
 
     needs = Action.SEE_PAYLOADS
 
+    @endpoint("task", answer=TaskAnswer, parameters=[path("id", ID)], failures=FAILURES | NOT_THERE)
     def get(self, request: Request, id: str) -> Response:
         task_id, scope = integer("id", id), self.token().group_scope
         [task] = Task.objects.find([task_id], scope)
@@ -86,6 +108,7 @@ class TasksByPath(View):
 
     needs = Action.SEE_PAYLOADS
 
+    @endpoint("tasks", answer=TASKS_OR_NULL, parameters=[path("ids", IDS)])
     def get(self, request: Request, ids: str) -> Response:
         return found(integers("ids", ids), self.token().group_scope)
 
@@ -95,6 +118,7 @@ class TasksByBody(View):
 
     needs = Action.SEE_PAYLOADS
 
+    @endpoint("tasks_by_body", answer=TASKS_OR_NULL, body=TasksRequest)
     def post(self, request: Request) -> Response:
         return found(bodies.read(request, TasksRequest).ids, self.token().group_scope)
 
@@ -104,6 +128,7 @@ class Update(View):
 
     needs = Action.WORK
 
+    @endpoint("update", answer=Outcome, body=UpdateRequest)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, UpdateRequest)
         for group in {add.group for add in asked.adds if add.group}:
@@ -116,6 +141,7 @@ class ClaimTasks(View):
 
     needs = Action.WORK
 
+    @endpoint("claim", answer=Outcome, body=ClaimRequest)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, ClaimRequest)
         self.must_reach(asked.group)
@@ -127,6 +153,7 @@ class History(View):
 
     needs = Action.SEE
 
+    @endpoint("history", answer=HistoryAnswer, parameters=[path("id", ID)], failures=FAILURES | NOT_THERE)
     def get(self, request: Request, id: str) -> Response:
         task_id = integer("id", id)
         chain = history.chain_of(task_id, self.token().group_scope)

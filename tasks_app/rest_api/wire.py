@@ -15,10 +15,24 @@ from ..history import Chain
 from ..instance import INSTANCE
 from ..models import EndedTask, Task
 from ..operations import Change, Claim, Commit, Ending, GroupScope, NewTask, Operation, Order, Refusal
-from ..validation import INT64_MAX, INT64_MIN, MOST_CLAIMED, MOST_PRIORITY, Problem, is_utf8
+from ..validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY, Problem, is_utf8
 
 Int64 = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
 Ids = tuple[Int64, ...]
+Timespec = Annotated[
+    int,
+    Meta(
+        ge=-(LATEST_MS // 2),
+        le=LATEST_MS,
+        description="Milliseconds. 0: now. Negative: that long from now. Positive: that very time since the Epoch.",
+    ),
+]
+Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="Of the lease, in milliseconds.")]
+MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="How many at most at once.")]
+Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
+Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
+DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
+DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
 ServerSet = Annotated[Any, Meta(description="Set by the server; accepted and ignored.")]
 
 # ---- What is asked
@@ -36,19 +50,12 @@ class WithData(Asked, frozen=True, kw_only=True):
     """What adds and updates have in common."""
 
     data: str | UnsetType = UNSET
-    data_base64: Annotated[bytes | UnsetType, Meta(description="In place of `data`, for data that is not UTF-8.")] = (
-        UNSET
-    )
-    timespec: Annotated[
-        Int64,
-        Meta(
-            description="Milliseconds. 0: now. Negative: that long from now. Positive: that very time since the Epoch."
-        ),
-    ] = 0
-    ownerid: ServerSet = None
-    origin: ServerSet = None
-    claims: ServerSet = None
-    created: ServerSet = None
+    data_base64: DataBase64 | UnsetType = UNSET
+    timespec: Timespec = 0
+    ownerid: ServerSet = UNSET
+    origin: ServerSet = UNSET
+    claims: ServerSet = UNSET
+    created: ServerSet = UNSET
 
     def problems(self) -> Iterator[Problem]:
         if self.data is UNSET:
@@ -63,11 +70,6 @@ class WithData(Asked, frozen=True, kw_only=True):
         if self.data is not UNSET:
             return self.data.encode()
         return b"" if self.data_base64 is UNSET else self.data_base64
-
-
-Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
-Priority = Annotated[Int64, Meta(description=f"From -{MOST_PRIORITY} to {MOST_PRIORITY}, larger first.")]
-DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 
 
 class Add(WithData, frozen=True, kw_only=True):
@@ -106,7 +108,7 @@ class Update(WithData, frozen=True, kw_only=True):
     data_type: DataType | UnsetType = UNSET
     keep: Annotated[bool, Meta(description="Data, type and error stay as they are.")] = False
     release: Annotated[bool, Meta(description="Give the task back: owner 0, not leased.")] = False
-    group: ServerSet = None
+    group: ServerSet = UNSET
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -130,10 +132,18 @@ class Update(WithData, frozen=True, kw_only=True):
         )
 
 
-class UpdateRequest(Asked, frozen=True, kw_only=True):
-    """One all-or-nothing change, under the condition that all `depends` exist."""
+class AskedOperation(Asked, frozen=True, kw_only=True):
+    """What an update and a claim have in common: they stand for an operation of the store."""
 
     clientid: Int64
+
+    def operation(self, scope: GroupScope) -> Operation:
+        raise NotImplementedError
+
+
+class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
+    """One all-or-nothing change, under the condition that all `depends` exist."""
+
     adds: tuple[Add, ...] = ()
     updates: tuple[Update, ...] = ()
     deletes: Ids = ()
@@ -156,14 +166,13 @@ class UpdateRequest(Asked, frozen=True, kw_only=True):
         )
 
 
-class ClaimRequest(Asked, frozen=True, kw_only=True):
+class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     """Take available tasks of a group: they are replaced by successors that are leased to the client."""
 
-    clientid: Int64
     group: str
-    duration: Annotated[Int64, Meta(description="Of the lease, in milliseconds.")] = 60_000
+    duration: Duration = 60_000
     depends: Ids = ()
-    limit: Annotated[Int64, Meta(description=f"How many at most at once, from 1 to {MOST_CLAIMED}.")] = 1
+    limit: MostAtOnce = 1
     order: Order = Order.RANDOM
 
     def operation(self, scope: GroupScope) -> Operation:

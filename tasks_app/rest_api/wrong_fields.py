@@ -7,16 +7,18 @@ goes, so that in the end the values of the right ones can be judged too.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from msgspec import convert, inspect
 
-from ..validation import INT64_MAX, INT64_MIN, Problem, is_utf8
-from .wire import Asked
+from ..errors import InvalidInput
+from ..managers import limits
+from ..operations import EVERY_GROUP
+from ..validation import INT64_MAX, INT64_MIN, Problem, is_utf8, validate
+from .wire import Asked, AskedOperation
 
 MOST_NAMED = 1_000  # So that the answer to a large body stays small.
-LONGEST_NAME_SHOWN = 100
 
 
 def wrong_fields(tree: Any, asked: type[Asked]) -> dict[str, list[str]]:
@@ -24,9 +26,18 @@ def wrong_fields(tree: Any, asked: type[Asked]) -> dict[str, list[str]]:
     walk = Walk()
     harmless = walk.along(tree, inspect.type_info(asked), "")
     fields = dict(walk.problems)
-    for path, text in convert(harmless, asked).problems():
+    for path, text in _problems_of_values(convert(harmless, asked)):
         fields.setdefault(path, text)
     return {path: [text] for path, text in fields.items()}
+
+
+def _problems_of_values(value: Asked) -> Iterator[Problem]:
+    yield from value.problems()
+    if isinstance(value, AskedOperation):
+        try:
+            validate(value.operation(EVERY_GROUP), limits())
+        except InvalidInput as invalid:
+            yield from ((path, " ".join(texts)) for path, texts in invalid.fields.items())
 
 
 class Scalar(NamedTuple):
@@ -45,12 +56,10 @@ def _is_base64(value: Any) -> bool:
     return True
 
 
-INTEGER = Scalar("an integer of 64 bits", lambda value: type(value) is int and INT64_MIN <= value <= INT64_MAX, 1)
 TEXT = Scalar("text that can be written as UTF-8", lambda value: isinstance(value, str) and is_utf8(value), "-")
 BASE64 = Scalar("text in base64", _is_base64, "")
 TRUTH = Scalar("true or false", lambda value: isinstance(value, bool), False)
 SCALARS: dict[type[inspect.Type], Scalar] = {
-    inspect.IntType: INTEGER,
     inspect.StrType: TEXT,
     inspect.BytesType: BASE64,
     inspect.BoolType: TRUTH,
@@ -74,18 +83,16 @@ class Walk:
                 return self._list(value, type_.item_type, path)
             case inspect.DictType():
                 return self._texts(value, path)
-            case inspect.EnumType():
-                return self._scalar(value, _one_of([choice.value for choice in type_.cls]), path)
             case inspect.AnyType():
                 return value
-        return self._scalar(value, SCALARS[type(type_)], path)
+        return self._scalar(value, _scalar_of(type_), path)
 
     def _object(self, value: Any, type_: inspect.StructType, path: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             self._wrong(path, "an object", value)
             return {field.name: _harmless(field.type) for field in type_.fields if field.required}
         fields = {field.name: field for field in type_.fields}
-        for name in value.keys() - fields.keys():
+        for name in filter(lambda name: name not in fields, value):
             self._add(_below(path, name), f"no such field; there are {', '.join(fields)}")
         return {
             name: self._member(value, field, _below(path, name))
@@ -100,6 +107,9 @@ class Walk:
         return _harmless(field.type)
 
     def _list(self, value: Any, item: inspect.Type, path: str) -> list[Any]:
+        if isinstance(value, list) and len(value) > limits().changes:
+            self._add(path, f"at most {limits().changes} at once, not {len(value)}")
+            return []
         if isinstance(value, list):
             return [self.along(part, item, f"{path}[{place}]") for place, part in enumerate(value)]
         self._wrong(path, "a list", value)
@@ -126,16 +136,22 @@ class Walk:
 
 
 def _below(path: str, name: str) -> str:
-    name = name[:LONGEST_NAME_SHOWN]
     return f"{path}.{name}" if path else name
 
 
-def _one_of(choices: list[Any]) -> Scalar:
-    return Scalar(f"one of {', '.join(choices)}", lambda value: value in choices, choices[0])
+def _scalar_of(type_: inspect.Type) -> Scalar:
+    match type_:
+        case inspect.IntType(ge=int(least), le=int(most)):
+            is_any = (least, most) == (INT64_MIN, INT64_MAX)
+            right = "an integer of 64 bits" if is_any else f"an integer from {least} to {most}"
+            return Scalar(right, lambda value: type(value) is int and least <= value <= most, 1)
+        case inspect.EnumType():
+            choices = [choice.value for choice in type_.cls]
+            return Scalar(f"one of {', '.join(choices)}", lambda value: value in choices, choices[0])
+    return SCALARS[type(type_)]
 
 
 def _harmless(type_: inspect.Type) -> Any:
     while isinstance(type_, inspect.Metadata):
         type_ = type_.type
-    scalar = SCALARS.get(type(type_))
-    return scalar.harmless if scalar else []
+    return [] if isinstance(type_, inspect.VarTupleType) else _scalar_of(type_).harmless
