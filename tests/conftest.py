@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import django
 import hypothesis
 import pytest
+from django.db import connection
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from taskstore_project.testing.chromium import chromium as find_chromium
@@ -18,6 +19,10 @@ if OWN_DATA_FOLDER:
     os.environ["TASKSTORE_DATA"] = OWN_DATA_FOLDER
 os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
+
+if connection.vendor == "sqlite":
+    # A file as in production: in memory SQLite knows neither a write-ahead log nor waiting for a lock.
+    connection.settings_dict["TEST"]["NAME"] = connection.settings_dict["NAME"].with_name("test.sqlite3")
 
 # Time limits of single examples say more about the machine than about the code.
 hypothesis.settings.register_profile("full", deadline=None, print_blob=True)
