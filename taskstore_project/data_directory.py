@@ -117,10 +117,17 @@ class ServerFile:
             json.dump({"url": url, "token": token}, opened)
         draft.replace(self._file)  # Whoever reads meanwhile gets the old one or the new one.
 
+    def url(self) -> str | None:
+        """The address in it; None when there is no such file (no server runs, or it runs elsewhere)."""
+        return self._read("url")
+
     def token(self) -> str | None:
         """The token in it; None when there is no such file (the server before ended in good order)."""
+        return self._read("token")
+
+    def _read(self, name: str) -> str | None:
         try:
-            return str(json.loads(self._file.read_bytes())["token"])
+            return str(json.loads(self._file.read_bytes())[name])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -1,0 +1,142 @@
+"""Demos: the store at work, to be watched in the console."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+from django.conf import settings
+from django.core.management.base import CommandParser
+
+from taskstore_project.commands import CannotRun, ProjectCommand
+from taskstore_project.data_directory import ServerFile
+from taskstore_project.demo import wordcount_worker
+from taskstore_project.demo.crew import Crew, WorkerFailed
+from taskstore_project.demo.texts import sample_text, text_of
+from taskstore_project.demo.wordcount import WordCount, differences
+from taskstore_project.demo.wordcount_worker import Refused, Store, words_of
+
+COUNTS_DIFFER = 1
+INTERRUPTED = 130
+MOST_WORKERS = 64
+TELL_EVERY_S = 2.0
+
+
+class Command(ProjectCommand):
+    help = "Show the store at work; watch the console meanwhile."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        demos = parser.add_subparsers(dest="demo", required=True, metavar="wordcount")
+        wordcount = demos.add_parser("wordcount", help="count the words of a text by map and reduce tasks")
+        wordcount.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: a megabyte found here")
+        wordcount.add_argument("--workers", type=worker_number, default=8, metavar="N", help="default: 8")
+        wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random meanwhile")
+        wordcount.add_argument("--keep", action="store_true", help="leave the output tasks in the store")
+        wordcount.add_argument("--url", help="of the server (default: the one that runs on this data folder)")
+        wordcount.add_argument("--token", help="for that server, scope work (default: this machine's own)")
+
+    def handle(self, *, files: Sequence[Path], url: str | None, token: str | None, **options: Any) -> None:
+        text = read(files)
+        url, token = access(url, token)
+        try:
+            found = self.count(text, url, token, **options)
+        except (WorkerFailed, Refused, TimeoutError) as problem:
+            raise CannotRun(str(problem)) from problem
+        except httpx.HTTPError as problem:
+            raise CannotRun(f"the server at {url} does not answer: {problem}") from problem
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        self.compare(found, Counter(words_of(text)))
+
+    def count(
+        self, text: str, url: str, token: str, *, workers: int, kill_workers: bool, keep: bool, **_: Any
+    ) -> Counter[str]:
+        run = f"wordcount/{secrets.token_hex(3)}"
+        program = Path(wordcount_worker.__file__)
+        crew = Crew(program, [url, run], {"TASKSTORE_TOKEN": token}, size=workers, is_killed=kill_workers)
+        demo = WordCount(run, Store(url, token), crew, Progress())
+        print(f"{workers} workers count words in the groups {run}/...: watch them at {url}/console/", flush=True)
+        started_at = time.monotonic()
+        try:
+            with crew:
+                found = demo.count(text)
+        finally:
+            if not keep:
+                demo.clean_up()
+        killed = f", {crew.kills} workers were killed" if kill_workers else ""
+        print(f"done in {time.monotonic() - started_at:.1f} s{killed}")
+        return found
+
+    def compare(self, found: Counter[str], expected: Counter[str]) -> None:
+        """Print the most frequent words. Ends with exit code 1 when any count is not that of a plain count."""
+        for word, count in found.most_common(10):
+            print(f"{grouped(count):>12}  {word}")
+        wrong = differences(found, expected)
+        if not wrong:
+            print(f"all {grouped(len(expected))} words have the same count as in a plain count of the same text")
+            return
+        print(f"{grouped(len(wrong))} words have another count than in a plain count:", file=sys.stderr)
+        for word in wrong[:10]:
+            print(f"    {word}: {found[word]} instead of {expected[word]}", file=sys.stderr)
+        sys.exit(COUNTS_DIFFER)
+
+
+class Progress:
+    """What is done: one line that changes on a terminal, else a line every two seconds and at each end."""
+
+    def __init__(self) -> None:
+        self._told_at = 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        is_whole = done >= total
+        if sys.stdout.isatty():
+            print(f"\r{grouped(done)} of {grouped(total)} {what}\033[K", end="\n" if is_whole else "", flush=True)
+        elif is_whole or time.monotonic() - self._told_at > TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            print(f"{grouped(done)} of {grouped(total)} {what}", flush=True)
+
+
+def read(files: Sequence[Path]) -> str:
+    try:
+        text = text_of(files) if files else sample_text()
+    except OSError as problem:
+        raise CannotRun(f"can't read {problem.filename}: {problem.strerror}") from None
+    if not words_of(text):
+        raise CannotRun("there is no word in this text: name a file that has some")
+    return text
+
+
+def access(url: str | None, token: str | None) -> tuple[str, str]:
+    """Address and token of the server: as given, else of the one that runs on this data folder."""
+    here = ServerFile(settings.TASKSTORE_DATA)
+    if not url:
+        url, token = here.url(), token or here.token()
+    if not url:
+        raise CannotRun("no server runs on this data folder: start one with `up`, or name one with --url and --token")
+    if not token:
+        # Not this machine's own: it is nobody else's business.
+        raise CannotRun(f"name a token for {url} with --token")
+    try:
+        answer = httpx.get(f"{url}/healthz", trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as problem:
+        raise CannotRun(f"no server answers at {url} ({problem}): start one with `up`") from None
+    if answer.is_error:
+        raise CannotRun(f"what answers at {url} is no task store: /healthz says {answer.status_code}")
+    return url, token
+
+
+def worker_number(text: str) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_WORKERS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is no number of workers: it has to be from 1 to {MOST_WORKERS}")
+
+
+def grouped(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
