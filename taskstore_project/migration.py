@@ -8,7 +8,8 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.db import OperationalError, connection
+from django.db import Error as DatabaseProblem
+from django.db import connection
 
 from .commands import CannotRun
 
@@ -16,10 +17,25 @@ CONNECT_TIMEOUT_S = 5
 MIGRATION_LOCK = 0x7A5C_5702  # Any number that nobody else takes a lock by.
 
 
-def bring_up_to_date() -> None:
-    """Make or change the tables. Raises CannotRun when the database can't be reached."""
-    with reached() as database, one_at_a_time(database):
-        call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
+@contextmanager
+def alone() -> Iterator[None]:
+    """Only one server at a time gets ready: two on one PostgreSQL would make the same tables.
+
+    Raises CannotRun when the database can't be reached.
+    """
+    with reached() as database:
+        # Differs on SQLite because there the folder's lock keeps a second server out.
+        if database.vendor == "postgresql":
+            # Of a transaction, not of a session: a pooler in between may hand sessions round.
+            database.set_autocommit(False)
+            with database.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
+        yield
+
+
+def migrate() -> None:
+    """Make or change the tables."""
+    call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
 
 
 def need_store() -> None:
@@ -39,26 +55,12 @@ def reached() -> Iterator[Any]:
         probe.settings_dict["OPTIONS"].setdefault("connect_timeout", CONNECT_TIMEOUT_S)
     try:
         probe.ensure_connection()
-    except OperationalError as problem:
+    except DatabaseProblem as problem:
         raise CannotRun(f"can't open the database {place()}: {problem}") from None
     try:
         yield probe
     finally:
         probe.close()
-
-
-@contextmanager
-def one_at_a_time(database: Any) -> Iterator[None]:
-    """Servers that start together on one PostgreSQL must not make the same tables at the same time."""
-    if database.vendor != "postgresql":  # Differs on SQLite because the folder's lock keeps a second server out.
-        yield
-        return
-    # Of a transaction, not of a session: a pooler in between may hand sessions round.
-    database.set_autocommit(False)
-    with database.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
-    yield
-    database.rollback()
 
 
 def place() -> str:

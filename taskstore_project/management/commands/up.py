@@ -101,14 +101,19 @@ def allow(url: str, *, no_auth: bool) -> None:
 
 
 def make_ready(lock: Lock | None, url: str) -> None:
-    migration.bring_up_to_date()
-    if lock:
-        if connection.vendor == "sqlite" and lock.before.may_have_lost_ids:
-            database.jump_ids_of_sqlite()
-        lock.begin(url, settings.TASKSTORE_DURABILITY)
-    # At once: whatever fails after this, nobody could ever learn the password.
-    if password := make_first_admin():
-        say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only now).")
+    with migration.alone():
+        migration.migrate()
+        if lock:
+            recover(lock)
+            lock.begin(url, settings.TASKSTORE_DURABILITY)
+        # Said at once: whatever fails after this, nobody could ever learn the password.
+        if password := make_first_admin():
+            say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only now).")
+
+
+def recover(lock: Lock) -> None:
+    if connection.vendor == "sqlite" and lock.before.may_have_lost_ids:
+        database.jump_ids_of_sqlite()
 
 
 @contextmanager

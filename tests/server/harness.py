@@ -1,0 +1,151 @@
+"""Real server processes, each with a data folder and a database of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+
+from taskstore_project.testing import PROJECT
+from taskstore_project.testing.suite import clean_environment
+
+START_SECONDS = 60  # The machine may be busy.
+END_SECONDS = 10  # What is promised.
+
+
+class Server:
+    """A process of `manage.py up`, and what it has said so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said = ""
+        self.url = ""
+        self._complaints: list[str] = []
+        # Read all the time: a process that says more than fits a pipe would stop.
+        self._listening = threading.Thread(target=self._listen_to_complaints, daemon=True)
+        self._listening.start()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.url.removeprefix("http://").rpartition(":")
+        return host, int(port)
+
+    @property
+    def complaints(self) -> str:
+        """All that it wrote to standard error; the process has to be at its end."""
+        self._listening.join(END_SECONDS)
+        return "".join(self._complaints)
+
+    def wait_until_ready(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.said += line
+            if found := re.search(r"ready: (https?://\S+)/console/", line):
+                self.url = found[1]
+                return
+        self.process.wait()
+        raise AssertionError(f"the server ended with {self.process.returncode}: {self.complaints}")
+
+    def ask(self, method: str, path: str, token: str = "", **body: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.request(method, self.url + path, headers=headers, timeout=START_SECONDS, trust_env=False, **body)
+
+    def tell(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Tell it to end, wait as long as is promised, and return its exit code."""
+        self.tell(number)
+        return self.process.wait(END_SECONDS)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._listening.join(END_SECONDS)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe
+            pipe.close()
+
+    def _listen_to_complaints(self) -> None:
+        assert self.process.stderr
+        self._complaints.extend(self.process.stderr)
+
+
+class Store:
+    """A data folder with its database, in which servers and commands are started."""
+
+    def __init__(self, parent: Path, database_url: str = "") -> None:
+        self.folder = parent / "data"
+        self.database_url = database_url  # Empty: SQLite in the folder.
+        self._environment = {**clean_environment(self.folder), "DATABASE_URL": database_url}
+
+    def manage(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """A command that ends by itself."""
+        command = [sys.executable, "manage.py", *arguments]
+        environment = {**self._environment, **variables}
+        return subprocess.run(
+            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
+
+    def start(self, *arguments: str, **variables: str) -> Server:
+        """A server that may not have got far yet. The caller kills it at the end."""
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        command = [sys.executable, "manage.py", "up", "--port", "0", *arguments]
+        return Server(subprocess.Popen(command, cwd=PROJECT, env={**self._environment, **variables}, **pipes))
+
+    @contextmanager
+    def up(self, *arguments: str, **variables: str) -> Iterator[Server]:
+        """A server that is ready; killed at the end if it still runs."""
+        server = self.start(*arguments, **variables)
+        try:
+            server.wait_until_ready()
+            yield server
+        finally:
+            server.kill()
+
+    @property
+    def token(self) -> str:
+        """For programs on this machine, while a server runs."""
+        return str(json.loads((self.folder / "server.json").read_bytes())["token"])
+
+    @contextmanager
+    def nobody_can_write(self) -> Iterator[None]:
+        """Requests that add tasks are under way until this ends."""
+        if self.database_url:
+            with psycopg.connect(self.database_url) as postgresql:
+                postgresql.execute("LOCK TABLE tasks_app_task IN EXCLUSIVE MODE")
+                yield
+        else:
+            with closing(sqlite3.connect(self.folder / "taskstore.sqlite3", isolation_level=None)) as sqlite:
+                sqlite.execute("BEGIN IMMEDIATE")
+                yield
+
+    def ids_given(self) -> int:
+        """The highest id that SQLite's counter has given out."""
+        with closing(sqlite3.connect(self.folder / "taskstore.sqlite3")) as sqlite:
+            [highest] = sqlite.execute("SELECT value FROM tasks_app_counters WHERE name = 'ids'").fetchone()
+        return int(highest)
+
+
+def wait_for(condition: Any, what: str) -> None:
+    """Look again and again until it is so. Fails with `what` when it takes too long."""
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen in {START_SECONDS} s"
+        time.sleep(0.02)

@@ -1,0 +1,87 @@
+"""`manage.py up`, as whoever starts it and whoever asks it notices."""
+
+import json
+import re
+import signal
+import socket
+import stat
+from contextlib import ExitStack, closing
+from http.client import HTTPResponse
+
+import pytest
+
+from .harness import wait_for
+
+ADD = {"clientid": 1, "adds": [{"group": "mail", "data": "1"}]}
+
+
+def test_it_makes_everything_at_the_first_start(store):
+    with store.up() as server:
+        assert re.search(r"The first user is admin, with the password \S{19} ", server.said)
+        assert server.ask("GET", "/healthz").status_code == 200
+        assert server.end() == 0
+        assert server.complaints == ""
+    assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in store.folder.iterdir()} == {0o600}
+
+
+def test_programs_on_this_machine_find_it_while_it_runs(store):
+    with store.up() as server:
+        file = store.folder / "server.json"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        shown = json.loads(file.read_bytes())
+        assert shown["url"] == server.url
+        assert server.ask("POST", "/update", shown["token"], json=ADD).status_code == 200
+        assert server.end() == 0
+    assert not file.exists()
+
+
+def test_it_goes_on_at_once_where_a_killed_server_stopped(store):
+    with store.up() as killed:
+        [task] = killed.ask("POST", "/update", store.token, json=ADD).json()["tasks"]
+        left_behind = store.token
+    with store.up() as server:
+        assert "password" not in server.said
+        assert server.ask("GET", f"/task/{task['id']}", store.token).json()["data"] == "1"
+        assert server.ask("GET", "/groups", left_behind).status_code == 401
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_answers_what_it_was_asked_before_it_ends(store, number):
+    with store.up() as server, ExitStack() as connections:
+        # Somebody who keeps a connection without asking for anything holds up nobody.
+        connections.enter_context(socket.create_connection(server.address))
+        with store.nobody_can_write():
+            asked = [connections.enter_context(closing(ask(server, store.token))) for _ in range(4)]
+            # Answered after what was sent before: the server has read all of it.
+            assert server.ask("GET", "/healthz").status_code == 200
+            server.tell(number)
+            wait_for(lambda: not accepts(server), "the end of listening")
+        assert [len(answer_to(connection)["tasks"]) for connection in asked] == [1] * 4
+        assert server.process.wait(10) == 0
+        assert server.complaints == ""
+
+
+def ask(server, token):
+    """A connection on which a task was asked for."""
+    body = json.dumps(ADD).encode()
+    connection = socket.create_connection(server.address)
+    head = f"POST /update HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    return connection
+
+
+def answer_to(connection):
+    response = HTTPResponse(connection)
+    response.begin()
+    assert response.status == 200
+    assert response.getheader("Connection") == "close"
+    return json.load(response)
+
+
+def accepts(server):
+    try:
+        with socket.create_connection(server.address):
+            return True
+    except ConnectionRefusedError:
+        return False

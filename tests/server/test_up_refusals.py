@@ -1,0 +1,90 @@
+"""What `manage.py up` can't work with: one line on standard error that says what to do, and exit code 2."""
+
+import socket
+from argparse import ArgumentTypeError
+
+import pytest
+
+from taskstore_project.management.commands.up import port_number
+
+pytestmark = pytest.mark.once
+
+PUBLIC = {"TASKSTORE_PUBLIC_URL": "https://tasks.example.org"}
+
+
+@pytest.fixture
+def refusal(sqlite_store):
+    """The line with which `up` refuses."""
+
+    def refuse(*arguments, **variables):
+        told = sqlite_store.manage("up", "--port", "0", *arguments, **variables)
+        assert (told.returncode, told.stdout) == (2, "")
+        assert told.stderr.startswith("taskstore: ")
+        assert told.stderr.count("\n") == 1
+        return told.stderr
+
+    return refuse
+
+
+def test_it_refuses_a_port_that_is_in_use(refusal):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        line = refusal("--port", port)
+    assert f"port {port} of 127.0.0.1 (Address already in use)" in line
+    assert "--port" in line
+
+
+def test_it_refuses_a_host_that_is_not_its_own(refusal):
+    assert "--host nowhere.invalid" in refusal("--host", "nowhere.invalid")
+    assert "192.0.2.1" in refusal("--host", "192.0.2.1", **PUBLIC)
+
+
+def test_it_refuses_to_let_other_machines_in_without_a_public_address(refusal):
+    assert "TASKSTORE_PUBLIC_URL" in refusal("--host", "0.0.0.0")  # noqa: S104 - just that.
+    assert "TASKSTORE_PUBLIC_URL" in refusal("--host", "::")
+
+
+def test_it_lets_other_machines_in_with_a_public_address(sqlite_store):
+    with sqlite_store.up("--host", "0.0.0.0", **PUBLIC) as server:  # noqa: S104
+        assert server.url == "https://tasks.example.org"
+
+
+def test_it_drops_tokens_for_this_machine_alone(refusal):
+    assert "--no-auth is for this machine alone" in refusal("--no-auth", "--host", "0.0.0.0", **PUBLIC)  # noqa: S104
+    assert "--no-auth is for this machine alone" in refusal("--no-auth", **PUBLIC)
+
+
+def test_it_refuses_a_folder_that_cannot_be(refusal, tmp_path):
+    (tmp_path / "file").touch()
+    assert f"{tmp_path}/file/data" in refusal("--data", f"{tmp_path}/file/data")
+
+
+def test_it_refuses_a_folder_that_it_cannot_write(refusal, sqlite_store):
+    # The administrator may write everywhere, but not a file where a folder is.
+    (sqlite_store.folder / "server.lock").mkdir(parents=True)
+    assert f"can't keep data in {sqlite_store.folder}: Is a directory" in refusal()
+
+
+def test_it_refuses_a_file_that_is_no_database(refusal, sqlite_store):
+    sqlite_store.folder.mkdir()
+    (sqlite_store.folder / "taskstore.sqlite3").write_text("This is a letter to Bob. " * 100)
+    assert "taskstore.sqlite3" in refusal()
+
+
+@pytest.mark.parametrize("database", ["postgresql://ann:geheim@127.0.0.1:1/tasks", "postgresql:///tasks?host=/nowhere"])
+def test_it_refuses_a_database_that_it_cannot_reach(refusal, database):
+    line = refusal(DATABASE_URL=database)
+    assert "can't open the database tasks on" in line
+    assert "geheim" not in line
+
+
+def test_it_refuses_an_option_that_makes_no_sense(sqlite_store):
+    told = sqlite_store.manage("up", "--port", "99999")
+    assert told.returncode == 2
+    assert told.stderr.endswith("error: argument --port: 99999 is no port: it has to be a number from 0 to 65535\n")
+
+
+@pytest.mark.parametrize("text", ["65536", "-1", "http", "80.0", "", "\u0663"])
+def test_a_port_is_a_number_of_sixteen_bits(text):
+    with pytest.raises(ArgumentTypeError):
+        port_number(text)
