@@ -1,0 +1,120 @@
+"""What is answered when it is not the client's mistake, and where there is no view."""
+
+import logging
+
+import pytest
+from django.db import InterfaceError, OperationalError
+from django.test import Client
+
+from tasks_app.errors import CommitUnknown, StoreBusy, StoreUnavailable
+from tasks_app.managers import TaskManager
+
+BODY = {"clientid": 1, "adds": [{"group": "mail", "data": "secret letter"}]}
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Lets the verbs raise something."""
+
+    def fail_with(error):
+        def verb(*args, **kwargs):
+            raise error
+
+        for name in ("perform", "find", "group", "groups"):
+            monkeypatch.setattr(TaskManager, name, verb)
+
+    return fail_with
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StoreBusy("locked"), "busy"),
+        (StoreUnavailable("gone"), "unavailable"),
+        (CommitUnknown("lost"), "commit_unknown"),
+        (OperationalError("no route to host"), "unavailable"),
+        (InterfaceError("connection closed"), "unavailable"),
+    ],
+)
+def test_a_store_that_cannot_answer_says_when_to_try_again(api, failing, error, code):
+    failing(error)
+    for response in (api.http.post("/update", BODY, "application/json"), api.http.get("/group/mail")):
+        assert (response.status_code, response["Retry-After"]) == (503, "1")
+        assert response.json().keys() == {"detail", "code"}
+        assert response.json()["code"] == code
+
+
+def test_the_database_does_not_speak_to_clients(api, failing):
+    failing(OperationalError('connection to server at "db.internal" failed: SELECT secret'))
+    assert "db.internal" not in str(api.get("/groups"))
+
+
+def test_the_unexpected_has_a_number_that_the_log_has(api, failing, caplog):
+    failing(ZeroDivisionError("of all things"))
+    api.http.raise_request_exception = False
+    with caplog.at_level(logging.ERROR):
+        status, answer = api.post("/update", BODY)
+    assert (status, answer.keys()) == (500, {"detail", "request_id"})
+    assert "of all things" not in answer["detail"]
+    [record] = caplog.records
+    assert f"request {answer['request_id']} failed: POST /update" in record.getMessage()
+    assert record.exc_info
+    assert "secret letter" not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/update/", "/group/", "/schema/", "/GROUPS"])
+@pytest.mark.parametrize("accept", [None, "*/*", "application/json"])
+def test_an_unknown_path_answers_json(client, path, accept):
+    response = client.get(path, headers={} if accept is None else {"accept": accept})
+    assert (response.status_code, response["Content-Type"]) == (404, "application/json")
+    assert list(response.json()) == ["detail"]
+
+
+def test_the_api_answers_json_to_a_browser_too(api):
+    response = api.http.get("/groups", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (response.status_code, response["Content-Type"]) == (200, "application/json")
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "nonsense", ",;q=x"])
+def test_what_a_client_would_rather_have_does_not_matter(api, accept):
+    assert api.http.get("/groups", headers={"accept": accept}).status_code == 200
+    assert api.http.get("/nothing", headers={"accept": accept}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/update", "POST, OPTIONS"),
+        ("PUT", "/claim", "POST, OPTIONS"),
+        ("POST", "/groups", "GET, HEAD, OPTIONS"),
+        ("DELETE", "/task/1", "GET, HEAD, OPTIONS"),
+        ("PATCH", "/group/mail", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/groups", "GET, HEAD, OPTIONS"),
+        ("BREW", "/groups", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_other_methods_are_refused(api, method, path, allowed):
+    response = api.http.generic(method, path)
+    assert (response.status_code, response["Allow"]) == (405, allowed)
+    assert list(response.json()) == ["detail"]
+
+
+def test_head_and_options_work(api):
+    api.add()
+    for path in ("/groups", "/group/mail"):
+        head = api.http.head(path)
+        assert (head.status_code, head.getvalue()) == (200, b"")
+    options = api.http.options("/update")
+    assert (options.status_code, options["Allow"]) == (200, "POST, OPTIONS")
+
+
+def test_a_foreign_host_is_refused_in_json(db):
+    response = Client(headers={"host": "rebound.example"}).get("/groups")
+    assert response.status_code == 400
+    assert "host name" in response.json()["detail"]
+
+
+def test_answers_are_not_kept_by_anybody(api):
+    api.add()
+    for path in ("/groups", "/group/mail", "/task/0"):
+        assert api.http.get(path)["Cache-Control"] == "no-store"

@@ -1,0 +1,109 @@
+from urllib.parse import quote
+
+import pytest
+
+from tasks_app.models import Scope
+from tasks_app.rest_api import stream
+
+from .api import BOB, Api
+
+
+def test_it_lists_the_available_tasks_the_oldest_available_time_first(api):
+    second, first = api.add(timespec=2_000), api.add(timespec=1_000)
+    api.add(timespec=-60_000)
+    api.add("reports")
+    assert api.get("/group/mail") == (200, [first, second])
+
+
+@pytest.mark.parametrize("owned", ["1", "yes", "true", "TRUE", "Yes"])
+def test_owned_adds_those_that_are_not_available(api, owned):
+    first, later = api.add(timespec=1_000), api.add(timespec=-60_000)
+    assert api.get(f"/group/mail?owned={owned}") == (200, [first, later])
+
+
+@pytest.mark.parametrize("owned", ["0", "no", "false", "False"])
+def test_owned_can_be_denied(api, owned):
+    api.add(timespec=-60_000)
+    assert api.get(f"/group/mail?owned={owned}") == (200, [])
+
+
+def test_it_lists_at_most_limit(api):
+    tasks = [api.add(timespec=number) for number in (1, 2, 3)]
+    assert api.get("/group/mail?limit=2")[1] == tasks[:2]
+    assert api.get("/group/mail?limit=3")[1] == tasks
+    assert api.get("/group/mail?limit=9223372036854775807")[1] == tasks
+    assert api.get("/group/mail?limit=0")[1] == tasks
+
+
+def test_a_group_that_does_not_exist_is_empty(api):
+    assert api.get("/group/nowhere") == (200, [])
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "/a", "a//b/", "a b", "100%", "%2F", "ü/ß", "line\nbreak", "q?x=1#y", "\u202ertl"]
+)
+def test_a_name_holds_any_character(api, name):
+    task = api.add(name)
+    assert api.get(f"/group/{quote(name)}") == (200, [task])
+    assert api.get(f"/group/{quote(name, safe='')}") == (200, [task])
+    assert api.get(f"/group?name={quote(name, safe='')}") == (200, [task])
+
+
+def test_the_query_carries_names_that_a_path_cannot(api):
+    task = api.add("..")
+    assert api.get("/group?name=..&limit=1&owned=yes") == (200, [task])
+    assert api.get("/group?name=") == (200, [])
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=-1", "limit"),
+        ("limit=1_000", "limit"),
+        ("limit=1.0", "limit"),
+        ("limit=", "limit"),
+        ("limit=٣", "limit"),
+        ("limit=9223372036854775808", "limit"),
+        ("owned=maybe", "owned"),
+        ("owned=", "owned"),
+        ("page=2", "page"),
+        ("limit=1&limit=2", "query"),
+        ("owned=%FF", "query"),
+    ],
+)
+def test_a_wrong_parameter_is_named(api, query, field):
+    status, answer = api.get(f"/group/mail?{query}")
+    assert (status, list(answer["errors"])) == (400, [field])
+
+
+@pytest.mark.parametrize("name", ["a%00b", "x" * 256])
+def test_a_name_that_no_group_can_have_is_refused(api, name):
+    for path in (f"/group/{name}", f"/group?name={name}"):
+        status, answer = api.get(path)
+        assert (status, list(answer["errors"])) == (400, ["name"])
+
+
+def test_a_foreign_group_is_forbidden(api):
+    api.add("payroll")
+    reader = Api(Scope.READ, ("pay/*", "mail"))
+    assert reader.get("/group/payroll")[0] == 403
+    assert reader.get("/group?name=payroll")[0] == 403
+    assert reader.get("/group?name=")[0] == 403
+    assert reader.get("/group/mail") == (200, [])
+
+
+def test_a_group_larger_than_a_snapshot_comes_in_consecutive_pages(api, monkeypatch):
+    monkeypatch.setattr(stream, "SNAPSHOT_TASKS", 3)
+    # Equal times, so that the pages must be told apart by id too.
+    tasks = api.committed(
+        clientid=BOB, adds=[{"group": "mail", "data": str(n), "timespec": 1 + n // 4} for n in range(9)]
+    )
+    assert api.get("/group/mail")[1] == tasks
+    for limit in range(1, 11):
+        assert api.get(f"/group/mail?limit={limit}")[1] == tasks[:limit]
+
+
+def test_more_than_fits_in_memory_comes_whole(api, monkeypatch):
+    monkeypatch.setattr(stream, "IN_MEMORY_BYTES", 100)
+    tasks = api.committed(adds=[{"group": "mail", "data": "ä" * 5_000} for _ in range(40)])
+    assert api.get("/group/mail")[1] == tasks

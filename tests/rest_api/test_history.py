@@ -1,0 +1,50 @@
+from tasks_app.models import Scope
+
+from .api import ANN, BOB, Api
+
+
+def test_it_tells_the_chain_of_an_id(api):
+    first = api.add(data="1")["id"]
+    [claimed] = api.claimed(owner=BOB)
+    api.committed(clientid=BOB, deletes=[claimed["id"]])
+    for asked in (first, claimed["id"]):
+        status, answer = api.get(f"/history/{asked}")
+        assert (status, answer["id"], answer["origin"]) == (200, asked, first)
+        assert [step["id"] for step in answer["steps"]] == [first, claimed["id"]]
+    added, leased = answer["steps"]
+    assert (added["ownerid"], added["claims"], leased["ownerid"], leased["claims"]) == (ANN, 0, BOB, 1)
+    assert added["ended"] == {
+        "at": leased["made"],
+        "commit": leased["made_by_commit"],
+        "clientid": BOB,
+        "how": "claimed",
+        "successor": claimed["id"],
+        "operator": "",
+        "reason": "",
+    }
+    assert (leased["ended"]["how"], leased["ended"]["successor"]) == ("deleted", None)
+
+
+def test_a_living_task_has_not_ended(api):
+    task = api.add()
+    status, answer = api.get(f"/history/{task['id']}")
+    assert (status, answer["created"], [step["ended"] for step in answer["steps"]]) == (200, task["created"], [None])
+
+
+def test_it_shows_no_data(api):
+    task = api.add(data="secret letter")
+    assert "secret letter" not in str(api.get(f"/history/{task['id']}"))
+
+
+def test_an_unknown_id_is_not_there(api):
+    assert api.get("/history/0") == (404, {"detail": "No id 0 is known."})
+
+
+def test_what_is_no_id_is_named(api):
+    status, answer = api.get("/history/x")
+    assert (status, list(answer["errors"])) == (400, ["id"])
+
+
+def test_an_id_in_a_foreign_group_is_not_there(api):
+    foreign = api.add("reports")["id"]
+    assert Api(Scope.READ, ("mail",)).get(f"/history/{foreign}")[0] == 404

@@ -1,0 +1,71 @@
+import re
+
+import pytest
+from django.test import Client
+
+from tasks_app.models import Scope
+from tasks_app.rest_api.urls import urlpatterns
+
+from .api import Api
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return Client().get("/schema").json()
+
+
+def test_it_describes_every_endpoint(schema):
+    patterns = {re.sub(r"<\w+:(\w+)>", r"{\1}", f"/{pattern.pattern}") for pattern in urlpatterns}
+    assert schema["paths"].keys() == patterns - {"/schema", "/schema/ui"}
+
+
+def test_it_says_which_fields_an_answer_has(schema, db):
+    task = Api().add(data_base64="/w==", data_type="t/T")
+    described = schema["components"]["schemas"]["TaskAnswer"]
+    assert described["properties"].keys() == task.keys()
+    assert set(described["required"]) == task.keys() - {"data_type", "data_base64"}
+
+
+def test_it_names_the_types_that_are_read_and_answered_with(schema):
+    update = schema["paths"]["/update"]["post"]
+    reference = {"$ref": "#/components/schemas/UpdateRequest"}
+    assert update["requestBody"]["content"] == {"application/json": {"schema": reference}}
+    assert update["responses"].keys() == {"200", "400", "401", "403", "413", "503"}
+    assert update["security"] == [{"token": []}]
+
+
+def test_every_reference_leads_somewhere(schema):
+    references = set(re.findall(r"#/components/schemas/(\w+)", str(schema)))
+    assert references
+    assert references <= schema["components"]["schemas"].keys()
+
+
+def test_it_gives_the_bounds_that_hold(schema):
+    described = schema["components"]["schemas"]["ClaimRequest"]
+    assert (described["properties"]["limit"]["minimum"], described["properties"]["limit"]["maximum"]) == (1, 1_000)
+    assert described["required"] == ["clientid", "group"]
+    assert described["additionalProperties"] is False
+
+
+def test_it_names_its_page(schema):
+    assert "/schema/ui" in schema["info"]["description"]
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_its_page_works_under_the_policy_and_asks_with_a_token(live_server, chromium):
+    api = Api(Scope.READ)
+    chromium.goto(f"{live_server.url}/schema/ui")
+    chromium.get_by_role("button", name="Authorize").click()
+    chromium.get_by_label("auth-bearer-value").fill(api.secret)
+    chromium.get_by_label("Apply credentials").click()
+    chromium.get_by_role("button", name="Close").click()
+    groups = chromium.locator("#operations-groups-groups")
+    groups.click()
+    groups.get_by_role("button", name="Try it out").click()
+    groups.get_by_role("button", name="Execute").click()
+    answer = groups.locator(".live-responses-table tr.response .response-col_status")
+    answer.wait_for()
+    assert answer.inner_text().startswith("200")

@@ -1,0 +1,46 @@
+import pytest
+
+from tasks_app.models import Scope
+
+from .api import BOB, Api
+
+
+def test_it_answers_with_the_task(api):
+    task = api.add(data="1")
+    assert api.get(f"/task/{task['id']}") == (200, task)
+
+
+def test_an_id_that_was_claimed_names_its_successor(api):
+    old = api.add()["id"]
+    [new] = api.claimed()
+    assert api.get(f"/task/{old}") == (404, {"detail": f"task {old} was claimed: its successor is {new['id']}"})
+
+
+def test_an_id_that_was_deleted_says_so(api):
+    task = api.add()["id"]
+    api.committed(deletes=[task])
+    assert api.get(f"/task/{task}") == (404, {"detail": f"task {task} was deleted"})
+
+
+@pytest.mark.parametrize("unknown", ["0", "-5", "9223372036854775807"])
+def test_an_id_that_never_was_is_not_there(api, unknown):
+    assert api.get(f"/task/{unknown}") == (404, {"detail": f"There is no task {unknown}."})
+
+
+@pytest.mark.parametrize("wrong", ["x", "1.0", "9223372036854775808", "1_0", "+1", "%20", "٣", "1%00", "1%0A"])
+def test_what_is_no_id_is_named(api, wrong):
+    status, answer = api.get(f"/task/{wrong}")
+    assert (status, list(answer["errors"])) == (400, ["id"])
+
+
+@pytest.mark.parametrize("path", ["/task/", "/task/1/", "/task"])
+def test_other_paths_are_not_there(api, path):
+    assert api.get(path)[0] == 404
+
+
+def test_an_id_in_a_foreign_group_is_as_if_it_never_was(api):
+    there, gone = api.add("reports")["id"], api.add("reports")["id"]
+    api.committed(clientid=BOB, deletes=[gone])
+    reader = Api(Scope.READ, ("mail",))
+    for foreign in (there, gone):
+        assert reader.get(f"/task/{foreign}") == (404, {"detail": f"There is no task {foreign}."})

@@ -1,0 +1,117 @@
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from tasks_app import tokens
+from tasks_app.models import Scope
+from tasks_app.rest_api import authentication
+
+from .api import Api, answered
+
+OPEN = {"/healthz", "/readyz", "/schema", "/schema/ui"}
+GUARDED = {
+    "/groups": "GET", "/group": "GET", "/group/mail": "GET", "/group?name=mail": "GET", "/task/1": "GET",
+    "/tasks/1": "GET", "/tasks": "POST", "/history/1": "GET", "/update": "POST", "/claim": "POST",
+}  # fmt: skip
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the cache, which a test can put forward."""
+
+    class Clock:
+        now_s = 1_000.0
+
+        def monotonic(self):
+            return self.now_s
+
+    clock = Clock()
+    monkeypatch.setattr(authentication, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize(("path", "method"), GUARDED.items())
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer  ", "Basic QW5uOnNlY3JldA==", "Bearer ts_nonsense", "ts_nonsense", "Bearer \xff\xfe"],
+)
+def test_without_a_valid_token_nobody_gets_in(db, path, method, header):
+    headers = {} if header is None else {"authorization": header}
+    response = Client(headers=headers).generic(method, path)
+    assert (response.status_code, response["WWW-Authenticate"]) == (401, "Bearer")
+    assert list(response.json()) == ["detail"]
+
+
+def test_the_scheme_may_be_written_in_any_case(api):
+    assert Client(headers={"authorization": f"bearer  {api.secret}"}).get("/groups").status_code == 200
+
+
+def test_a_session_opens_nothing(db):
+    client = Client()
+    client.force_login(User.objects.create_superuser("ann"))
+    assert client.get("/groups").status_code == 401
+    assert client.post("/update").status_code == 401
+
+
+def test_a_token_beside_a_session_needs_no_csrf_token(api):
+    client = Client(enforce_csrf_checks=True, headers={"authorization": f"Bearer {api.secret}"})
+    client.force_login(User.objects.create_superuser("ann"))
+    body = {"clientid": 1, "adds": [{"group": "mail"}]}
+    assert client.post("/update", body, content_type="application/json").status_code == 200
+
+
+def test_a_revoked_token_opens_nothing_after_five_seconds(api, clock):
+    assert api.get("/groups")[0] == 200
+    tokens.revoke(api.token)
+    clock.now_s += 5.1
+    assert api.get("/groups")[0] == 401
+
+
+def test_a_valid_token_is_not_looked_up_for_each_request(api, clock, django_assert_num_queries):
+    assert api.get("/groups")[0] == 200
+    clock.now_s += 4.9
+    with django_assert_num_queries(1):
+        assert api.get("/groups")[0] == 200
+
+
+def test_a_token_expires_to_the_moment(db, clock):
+    api = Api()
+    api.token.expires_at = timezone.now() + timedelta(hours=1)
+    api.token.save()
+    assert api.get("/groups")[0] == 200
+    cached, _ = authentication._trusted[api.secret]
+    cached.expires_at = timezone.now()
+    api.token.expires_at = timezone.now()
+    api.token.save()
+    assert api.get("/groups")[0] == 401
+
+
+def test_every_path_has_a_place_in_this_test():
+    from tasks_app.rest_api.urls import urlpatterns
+
+    tested = {path.partition("?")[0].replace("/mail", "/<group_name:name>") for path in {*OPEN, *GUARDED}}
+    tested = {path.replace("tasks/1", "tasks/<str:ids>").replace("/1", "/<str:id>") for path in tested}
+    assert tested == {f"/{pattern.pattern}" for pattern in urlpatterns}
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_some_paths_need_no_token(db, path):
+    assert Client().get(path).status_code == 200
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize(("path", "method"), GUARDED.items())
+def test_a_scope_allows_what_it_says(db, scope, path, method):
+    status, _ = answered(Api(scope).http.generic(method, path))
+    is_forbidden = scope == Scope.READ and path in ("/update", "/claim")
+    assert (status == 403) == is_forbidden
+
+
+def test_no_other_site_is_told_that_it_may_ask(api):
+    response = api.http.get("/groups", headers={"origin": "https://elsewhere.example"})
+    preflight = api.http.options("/update", headers={"access-control-request-method": "POST"})
+    for answer in (response, preflight):
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]

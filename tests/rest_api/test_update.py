@@ -1,0 +1,196 @@
+import pytest
+
+from tasks_app.models import Scope, Task
+
+from .api import ANN, BOB, Api
+
+
+def test_an_update_answers_with_the_new_tasks_adds_first(api):
+    old = api.add(data="old")
+    status, answer = api.post(
+        "/update",
+        {"clientid": BOB, "adds": [{"group": "reports", "data": "1"}], "updates": [{"id": old["id"], "data": "new"}]},
+    )
+    assert (status, answer["error"]) == (200, None)
+    assert [(task["group"], task["data"], task["ownerid"]) for task in answer["tasks"]] == [
+        ("reports", "1", BOB),
+        ("mail", "new", BOB),
+    ]
+
+
+def test_a_task_has_the_documented_fields_and_ours(api):
+    task = api.add(data="letter", labels={"to": "Bob"}, priority=3, error="bounced", timespec=1388552400000)
+    assert task == {
+        "id": task["id"],
+        "group": "mail",
+        "data": "letter",
+        "timespec": 1388552400000,
+        "ownerid": ANN,
+        "error": "bounced",
+        "labels": {"to": "Bob"},
+        "priority": 3,
+        "origin": task["id"],
+        "claims": 0,
+        "created": task["created"],
+    }
+
+
+def test_a_negative_timespec_is_that_long_from_now(api):
+    before = Task.objects.now_ms()
+    task = api.add(timespec=-60_000)
+    assert before + 60_000 <= task["timespec"] <= Task.objects.now_ms() + 60_000
+
+
+def test_it_deletes_and_answers_without_tasks(api):
+    task = api.add()
+    assert api.post("/update", {"clientid": ANN, "deletes": [task["id"]]}) == (200, {"tasks": [], "error": None})
+
+
+def test_a_refusal_is_an_answer_of_status_200_that_lists_every_reason(api):
+    leased = api.add(timespec=-60_000)["id"]
+    assert api.post(
+        "/update",
+        {"clientid": BOB, "updates": [{"id": leased}, {"id": 0}], "deletes": [-7, -7], "depends": [0], "adds": [{}]},
+    ) == (
+        200,
+        {
+            "tasks": [],
+            "error": {
+                "changes": [0],
+                "deletes": [-7],
+                "depends": [0],
+                "owned": [leased],
+                "bugs": [
+                    "adds[0] has no group: name the group that the task goes into",
+                    "task -7 is named 2 times within updates and deletes: name it once",
+                ],
+            },
+        },
+    )
+
+
+@pytest.mark.parametrize("body", [{}, {"adds": None, "updates": [], "depends": None}])
+def test_an_update_that_does_nothing_is_refused(api, body):
+    status, answer = api.post("/update", {"clientid": ANN, **body})
+    assert (status, answer["tasks"]) == (200, [])
+    assert answer["error"] == {
+        "changes": [],
+        "deletes": [],
+        "depends": [],
+        "owned": [],
+        "bugs": ["nothing to do: name at least one add, update or delete"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("sent", "data", "data_base64"),
+    [
+        ({"data": "tab\there, NUL\0, emoji 😀"}, "tab\there, NUL\0, emoji 😀", None),
+        ({"data_base64": "/wA="}, None, "/wA="),
+        ({"data_base64": "aGk="}, "hi", None),
+        ({"data": None, "data_base64": "aGk="}, "hi", None),
+        ({}, "", None),
+    ],
+)
+def test_data_is_text_or_base64(api, sent, data, data_base64):
+    task = api.add(**sent)
+    assert (task["data"], task.get("data_base64")) == (data, data_base64)
+
+
+def test_a_task_can_be_sent_back_as_it_came(api):
+    task = api.add(data_base64="/w==", data_type="type.example/Letter", labels={"to": "Bob"}, priority=-100)
+    [same] = api.committed(updates=[task])
+    assert same == task | {"id": same["id"]}
+    [copy] = api.committed(adds=[same], deletes=[same["id"]])
+    assert copy == same | {"id": copy["id"]}
+
+
+def test_an_update_keeps_labels_and_priority_but_neither_data_nor_error(api):
+    task = api.add(data="1", error="bounced", data_type="t/T", labels={"to": "Bob"}, priority=5)
+    [new] = api.committed(updates=[{"id": task["id"], "group": "elsewhere"}])
+    assert (new["group"], new["labels"], new["priority"]) == ("mail", {"to": "Bob"}, 5)
+    assert (new["data"], new["error"], "data_type" in new) == ("", "", False)
+
+
+def test_an_update_can_clear_labels_and_priority(api):
+    task = api.add(labels={"to": "Bob"}, priority=5)
+    [new] = api.committed(updates=[{"id": task["id"], "labels": {}, "priority": 0}])
+    assert (new["labels"], new["priority"]) == ({}, 0)
+
+
+def test_keep_renews_a_lease_without_sending_the_data_again(api):
+    api.add(data="1", error="bounced", data_type="t/T")
+    [task] = api.claimed()
+    [renewed] = api.committed(updates=[{"id": task["id"], "keep": True, "timespec": -90_000}])
+    assert [renewed[name] for name in ("data", "error", "data_type")] == ["1", "bounced", "t/T"]
+    assert renewed["timespec"] > task["timespec"]
+
+
+def test_release_gives_the_task_back(api):
+    api.add(data="1")
+    [task] = api.claimed()
+    [released] = api.committed(updates=[{"id": task["id"], "keep": True, "release": True}])
+    assert released["ownerid"] == 0
+    assert [again["data"] for again in api.claimed(owner=BOB)] == ["1"]
+
+
+@pytest.mark.parametrize("clientid", [0, -1, 2**63 - 1, -(2**63)])
+def test_a_clientid_is_any_integer_of_64_bits(api, clientid):
+    assert api.add(owner=clientid)["ownerid"] == clientid
+
+
+def test_the_body_is_json_whatever_its_content_type(api):
+    body = '{"clientid": 1, "adds": [{"group": "mail"}]}'
+    for content_type in ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        status, _ = api.send("/update", body, content_type)
+        assert status == 200
+    assert len(api.get("/group/mail")[1]) == 4
+
+
+def test_it_names_every_wrong_field_of_values_and_of_types(api):
+    status, answer = api.post(
+        "/update",
+        {
+            "adds": [{"group": "x" * 256, "data": 1}, {"group": "mail", "data": "1", "data_base64": "MQ=="}],
+            "updates": [{"id": 1}, 7, {"id": "1", "keep": True, "error": "", "priority": 101}],
+            "deletes": {"1": 2},
+            "mystery": 1,
+        },
+    )
+    assert status == 400
+    assert answer["errors"].keys() == {
+        "adds[0].group",
+        "adds[0].data",
+        "adds[1].data_base64",
+        "clientid",
+        "deletes",
+        "mystery",
+        "updates[1]",
+        "updates[2].id",
+        "updates[2].error",
+        "updates[2].priority",
+    }
+    assert answer["errors"]["updates[2].priority"] == ["an integer from -100 to 100, not this integer"]
+
+
+def test_it_is_forbidden_to_a_token_that_may_only_read(db):
+    status, answer = Api(Scope.READ).post("/update", {"clientid": ANN, "adds": [{"group": "mail"}]})
+    assert (status, list(answer)) == (403, ["detail"])
+    assert not Task.objects.exists()
+
+
+def test_adding_to_a_foreign_group_is_forbidden(db):
+    api = Api(groups=("mail", "pay/*"))
+    body = {"clientid": ANN, "adds": [{"group": "mail"}, {"group": "payroll"}]}
+    assert api.post("/update", body) == (403, {"detail": 'This token may not touch the group "payroll".'})
+    assert not Task.objects.exists()
+    assert api.add("pay/june")["group"] == "pay/june"
+
+
+def test_ids_in_a_foreign_group_are_not_there(api):
+    foreign = api.add("reports")["id"]
+    body = {"clientid": ANN, "updates": [{"id": foreign}], "deletes": [foreign], "depends": [foreign]}
+    _, answer = Api(groups=("mail",)).post("/update", body)
+    refused = answer["error"]
+    assert (refused["changes"], refused["deletes"], refused["depends"]) == ([foreign], [foreign], [foreign])
+    assert api.get(f"/task/{foreign}")[0] == 200
