@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -149,3 +150,12 @@ def wait_for(condition: Any, what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen in {START_SECONDS} s"
         time.sleep(0.02)
+
+
+def accepts(server: Server) -> bool:
+    """Whether the server takes a new connection."""
+    try:
+        with socket.create_connection(server.address):
+            return True
+    except ConnectionRefusedError:
+        return False

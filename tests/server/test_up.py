@@ -10,7 +10,7 @@ from http.client import HTTPResponse
 
 import pytest
 
-from .harness import wait_for
+from .harness import accepts, wait_for
 
 ADD = {"clientid": 1, "adds": [{"group": "mail", "data": "1"}]}
 
@@ -77,11 +77,3 @@ def answer_to(connection):
     assert response.status == 200
     assert response.getheader("Connection") == "close"
     return json.load(response)
-
-
-def accepts(server):
-    try:
-        with socket.create_connection(server.address):
-            return True
-    except ConnectionRefusedError:
-        return False

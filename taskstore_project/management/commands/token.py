@@ -93,20 +93,14 @@ def days(text: str) -> timedelta:
 def find(name_or_id: str) -> Token:
     """The token that is still valid for anybody under this name or id. Raises CannotRun when that is not one."""
     alive = Token.objects.filter(revoked_at=None)
-    found = alive.filter(id=int(name_or_id)) if is_id(name_or_id) else alive.filter(name=name_or_id)
-    match list(found):
+    match [token for token in alive if name_or_id in (str(token.pk), token.name)]:  # No name looks like an id.
         case [token]:
             return token
         case []:
-            raise CannotRun(f"there is no token {name_or_id} that could be revoked: see `token list`")
+            raise CannotRun(f"there is no token {name_or_id!a} that could be revoked: see `token list`")
         case several:
             ids = ", ".join(str(token.pk) for token in several)
-            raise CannotRun(f"{len(several)} tokens are named {name_or_id}: revoke them by id ({ids})")
-
-
-def is_id(text: str) -> bool:
-    # No name looks like one, see tokens.create.
-    return text.isascii() and text.isdigit() and len(text) < 19
+            raise CannotRun(f"{len(several)} tokens are named {name_or_id!r}: revoke them by id ({ids})")
 
 
 def shown(token: Token) -> tuple[str, ...]:

@@ -1,0 +1,69 @@
+"""The server with an application that does what a test needs. A process of its own: `... PATIENCE_S`."""
+
+import asyncio
+import json
+import signal
+import sys
+
+from django.conf import settings
+
+MOST_BODY_BYTES = 1000
+
+
+async def application(scope, receive, send):
+    if scope["type"] == "websocket":
+        await websocket(receive, send)
+    elif scope["path"] == "/slow":
+        await slow(send)
+    elif scope["path"] == "/never":
+        await asyncio.Event().wait()
+    else:
+        await body_length(receive, send)
+
+
+async def body_length(receive, send):
+    length, more = 0, True
+    while more:
+        event = await receive()
+        length, more = length + len(event["body"]), event["more_body"]
+    await answer(send, {"length": length})
+
+
+async def slow(send):
+    """Half an answer, and the rest when the process gets SIGUSR1."""
+    go_on = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, go_on.set)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"half ", "more_body": True})
+    await go_on.wait()
+    await send({"type": "http.response.body", "body": b"whole"})
+
+
+async def websocket(receive, send):
+    """Greets, and says at the end with which code it was closed."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.send", "text": "hello"})
+    closed = await receive()
+    print(f"closed with {closed['code']}", flush=True)
+
+
+async def answer(send, value):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"Content-Type", b"application/json")]})
+    await send({"type": "http.response.body", "body": json.dumps(value).encode()})
+
+
+if __name__ == "__main__":
+    settings.configure(TASKSTORE_MAX_REQUEST_BYTES=MOST_BODY_BYTES)
+
+    from taskstore_project import server as module
+    from taskstore_project.listening import local_url, resolve
+
+    module.PATIENCE_S = float(sys.argv[1])
+    address = resolve("127.0.0.1", 0)
+    with address.bind() as bound:
+        address.listen(bound)
+        url = local_url(bound)
+        server = module.Server(application, bound, lambda: print(f"ready: {url}/console/", flush=True))
+        server.run()
+    print("cut off" if server.has_cut_off else "all answered", flush=True)

@@ -1,0 +1,201 @@
+"""The server below the application: what it refuses by itself, and how it ends."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from http.client import HTTPResponse
+
+import pytest
+from websockets.exceptions import ConnectionClosedError
+from websockets.sync.client import connect
+
+from taskstore_project.http_protocol import MOST_HEAD_BYTES
+from taskstore_project.testing import PROJECT
+
+from .harness import Server, accepts, wait_for
+from .small_application import MOST_BODY_BYTES
+
+pytestmark = pytest.mark.once
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@contextmanager
+def small_server(patience_s):
+    command = [sys.executable, "-m", "tests.server.small_application", str(patience_s)]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    server = Server(process)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def lasting_server():
+    with small_server(1) as server:
+        yield server
+
+
+@pytest.fixture
+def connection(lasting_server):
+    with socket.create_connection(lasting_server.address, timeout=10) as connection:
+        yield connection
+
+
+@pytest.fixture
+def server():
+    """One that the test may end."""
+    with small_server(1) as server:
+        yield server
+
+
+@pytest.fixture
+def last_connection(server):
+    with socket.create_connection(server.address, timeout=10) as connection:
+        yield connection
+
+
+def test_it_takes_a_body_up_to_the_limit(connection):
+    connection.sendall(POST + b"Content-Length: 1000\r\n\r\n" + b"x" * MOST_BODY_BYTES)
+    assert answer_on(connection) == (200, {"length": MOST_BODY_BYTES})
+
+
+def test_it_refuses_a_longer_body_before_it_comes(connection):
+    connection.sendall(POST + b"Expect: 100-continue\r\nContent-Length: 1001\r\n\r\n")
+    assert answer_on(connection) == (413, {"detail": "The body has to be at most 1000 bytes."})
+    assert connection.recv(1000) == b""
+
+
+def test_it_refuses_a_longer_body_that_comes_all_the_same(connection):
+    connection.sendall(POST + b"Content-Length: 1001\r\n\r\n" + b"x" * 1001 + GET + b"\r\n")
+    assert answer_on(connection) == (413, {"detail": "The body has to be at most 1000 bytes."})
+    assert connection.recv(1000) == b""
+
+
+def test_the_refusal_reaches_a_client_that_sends_on_and_on(connection):
+    connection.sendall(POST + b"Content-Length: 100000000\r\n\r\n")
+    for _ in range(1000):
+        connection.sendall(b"x" * 10_000)
+    assert answer_on(connection)[0] == 413
+
+
+def test_it_refuses_a_body_that_grows_too_long_piece_by_piece(connection):
+    connection.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+    connection.sendall(b"1f4\r\n" + b"x" * 500 + b"\r\n")
+    connection.sendall(b"1f5\r\n" + b"x" * 501 + b"\r\n0\r\n\r\n")
+    assert answer_on(connection) == (413, {"detail": "The body has to be at most 1000 bytes."})
+
+
+def test_it_takes_a_long_request_line(connection):
+    connection.sendall(b"GET /?" + b"x" * (MOST_HEAD_BYTES - 100) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer_on(connection) == (200, {"length": 0})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /" + b"x" * MOST_HEAD_BYTES + b" HTTP/1.1\r\n",
+        GET + b"X-Long: " + b"x" * MOST_HEAD_BYTES + b"\r\n",
+        GET + (b"X-Many: " + b"x" * 1000 + b"\r\n") * 40,
+    ],
+    ids=["request line", "header", "headers"],
+)
+def test_it_refuses_a_head_that_is_too_long(connection, head):
+    connection.sendall(head + b"\r\n")
+    status, body = answer_on(connection)
+    assert status == 431
+    assert str(MOST_HEAD_BYTES) in body["detail"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"hello\r\n\r\n",
+        GET + b"no colon\r\n\r\n",
+        GET + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        GET + b"Content-Length: ten\r\n\r\n",
+        GET + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        GET + b"Wrong name: 1\r\n\r\n",
+    ],
+)
+def test_it_answers_what_is_no_http_with_json(connection, request_):
+    connection.sendall(request_)
+    status, body = answer_on(connection)
+    assert (status, list(body)) == (400, ["detail"])
+
+
+def test_it_serves_others_while_a_body_is_slow(lasting_server, connection):
+    connection.sendall(POST + b"Content-Length: 1000\r\n\r\n")
+    assert lasting_server.ask("GET", "/").json() == {"length": 0}
+
+
+def test_it_sends_a_begun_answer_to_its_end(server, last_connection):
+    last_connection.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    response = HTTPResponse(last_connection)
+    response.begin()
+    assert response.read(5) == b"half "
+    server.tell(signal.SIGTERM)
+    server.tell(signal.SIGUSR1)
+    assert response.read() == b"whole"
+    assert last_words(server) == "all answered"
+
+
+def test_it_lets_a_client_in_the_middle_of_a_request_finish(server, last_connection):
+    last_connection.sendall(POST + b"Content-Length: 10\r\n\r\n12345")
+    assert server.ask("GET", "/").status_code == 200  # The server has read what was sent.
+    server.tell(signal.SIGTERM)
+    wait_for(lambda: not accepts(server), "the end of listening")
+    last_connection.sendall(b"67890")
+    response = HTTPResponse(last_connection)
+    response.begin()
+    assert response.getheader("Connection") == "close"
+    assert json.load(response) == {"length": 10}
+    assert last_words(server) == "all answered"
+
+
+def test_it_tells_websockets_to_come_back(server):
+    with connect(server.url.replace("http", "ws"), proxy=None) as websocket:
+        assert websocket.recv() == "hello"
+        server.tell(signal.SIGTERM)
+        with pytest.raises(ConnectionClosedError) as closed:
+            websocket.recv()
+        assert "received 1012" in str(closed.value)
+    assert last_words(server) == "closed with 1012\nall answered"
+
+
+def test_it_does_not_wait_for_ever(server, last_connection):
+    last_connection.sendall(b"GET /never HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert server.ask("GET", "/").status_code == 200
+    server.tell(signal.SIGTERM)
+    assert last_words(server) == "cut off"
+
+
+def test_it_ends_at_once_when_it_is_told_twice():
+    with small_server(patience_s=600) as server, socket.create_connection(server.address) as connection:
+        connection.sendall(b"GET /never HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert server.ask("GET", "/").status_code == 200
+        server.tell(signal.SIGTERM)
+        wait_for(lambda: not accepts(server), "the end of listening")
+        server.tell(signal.SIGTERM)
+        assert last_words(server) == "cut off"
+
+
+def answer_on(connection):
+    response = HTTPResponse(connection)
+    response.begin()
+    assert response.getheader("Content-Type") == "application/json"
+    return response.status, json.load(response)
+
+
+def last_words(server):
+    """What the process says at its end."""
+    server.process.wait(10)
+    assert server.complaints == ""
+    return server.process.stdout.read().strip()

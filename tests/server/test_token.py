@@ -1,0 +1,144 @@
+"""`manage.py token`, as whoever types it notices, and as its tokens open the API."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from tasks_app import tokens
+from tasks_app.models import AuditEntry, Token
+
+
+@pytest.fixture
+def token(db, capsys):
+    """What the command writes to standard output."""
+
+    def run(*arguments):
+        call_command("token", *arguments)
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def refusal(db, capsys):
+    """The line with which the command refuses."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as refused:
+            call_command("token", *arguments)
+        assert refused.value.code == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        return told.err
+
+    return run
+
+
+def test_it_prints_a_new_token_alone_beside_a_running_server(store):
+    with store.up() as server:
+        made = store.manage("token", "create", "ann", "--scope", "read")
+        assert (made.returncode, made.stderr) == (0, "")
+        secret = made.stdout.removesuffix("\n")
+        assert server.ask("GET", "/groups", secret).status_code == 200
+        assert server.ask("POST", "/claim", secret, json={"clientid": 1, "group": "mail"}).status_code == 403
+        assert store.manage("token", "revoke", "ann").returncode == 0
+
+
+def test_it_needs_a_store(sqlite_store):
+    told = sqlite_store.manage("token", "list")
+    assert told.returncode == 2
+    assert told.stderr.count("\n") == 1
+    assert "start the server once" in told.stderr
+
+
+def test_it_makes_a_token_for_some_groups_and_some_time(token):
+    secret = token("create", "ann", "--scope", "work", "--groups", "pay/*", "mail", "--expires", "3").strip()
+    made = tokens.valid(secret)
+    assert made is not None
+    assert (made.name, made.scope, made.groups) == ("ann", "work", ["pay/*", "mail"])
+    assert made.expires_at is not None
+    assert timedelta(days=2.9) < made.expires_at - timezone.now() <= timedelta(days=3)
+
+
+def test_it_lists_tokens_without_their_secrets(token):
+    secret = token("create", "ann", "--scope", "work", "--groups", "pay/*", "--expires", "3").strip()
+    token("create", "bob", "--scope", "read")
+    token("revoke", "bob")
+    [head, ann, bob] = token("list").splitlines()
+    assert head.split() == ["id", "name", "scope", "groups", "created", "expires", "last", "used", "state"]
+    assert ann.split()[1:4] == ["ann", "work", "pay/*"]
+    assert ann.endswith("valid")
+    assert bob.split()[1:4] == ["bob", "read", "all"]
+    assert bob.endswith("revoked")
+    assert secret not in head + ann + bob
+    assert tokens.valid(secret)
+
+
+def test_it_says_when_a_token_has_expired(token):
+    token("create", "ann", "--scope", "work", "--expires", "3")
+    Token.objects.update(expires_at=timezone.now())
+    assert token("list").strip().endswith("expired")
+
+
+@pytest.mark.parametrize("by", ["name", "pk"])
+def test_it_revokes_by_name_and_by_id(token, by):
+    secret = token("create", "ann", "--scope", "work").strip()
+    token("revoke", str(getattr(Token.objects.get(), by)))
+    assert tokens.valid(secret) is None
+
+
+def test_it_writes_each_change_down(token):
+    token("create", "ann", "--scope", "work")
+    token("revoke", "ann")
+    trail = AuditEntry.objects.order_by("id")
+    assert [(entry.action, entry.selection) for entry in trail] == [
+        ("create token", "token ann"),
+        ("revoke token", "token ann"),
+    ]
+    assert all(entry.actor.endswith(" (command line)") for entry in trail)
+
+
+@pytest.mark.parametrize("which", ["ann", "0", "999", "9" * 30, "\udcff"])
+def test_it_refuses_to_revoke_what_is_not_there(refusal, which):
+    assert (
+        refusal("revoke", which) == f"taskstore: there is no token {which!a} that could be revoked: see `token list`\n"
+    )
+
+
+def test_it_refuses_to_revoke_twice(token, refusal):
+    token("create", "ann", "--scope", "work")
+    token("revoke", "ann")
+    assert "there is no token 'ann'" in refusal("revoke", "ann")
+
+
+def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refusal):
+    token("create", "ann", "--scope", "work")
+    token("create", "ann", "--scope", "work")
+    first, second = Token.objects.order_by("id")
+    assert f"revoke them by id ({first.pk}, {second.pk})" in refusal("revoke", "ann")
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "wrong"),
+    [
+        ("", ["mail"], "name: a name of 1 to 100 printable characters"),
+        ("   ", ["mail"], "name: "),
+        ("a" * 101, ["mail"], "name: "),
+        ("ann\x1b[2J", ["mail"], "name: "),
+        ("17", ["mail"], "name: a name that can't be taken for an id"),
+        ("ann", [""], "groups: names of groups, or beginnings of names with a star; '': "),
+        ("ann", ["mail", "x" * 256], "groups: "),
+        ("ann", ["ma\0il"], "groups: "),
+    ],
+)
+def test_it_names_what_makes_no_sense(refusal, name, groups, wrong):
+    assert refusal("create", name, "--scope", "work", "--groups", *groups).startswith(f"taskstore: {wrong}")
+    assert not Token.objects.exists()
+
+
+def test_both_mistakes_are_named(refusal):
+    line = refusal("create", "17", "--scope", "work", "--groups", "")
+    assert "name: " in line
+    assert "groups: " in line
