@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import Max
+
 from .models import EndedTask, Task
 from .operations import EVERY_GROUP, GroupScope
 
@@ -31,6 +33,12 @@ def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> Chain | None:
     ended = [step for step in EndedTask.objects.filter(origin=entry.origin).order_by("id") if scope.allows(step.group)]
     living = Task.objects.get_queryset().within(scope).filter(origin=entry.origin).first()
     return Chain(origin=entry.origin, ended=ended, living=living)
+
+
+def newest_id() -> int:
+    """The largest id that is known to have been given out; 0 in a store that was never used."""
+    newest = (model.objects.aggregate(newest=Max("id"))["newest"] for model in (Task, EndedTask))
+    return max(number or 0 for number in newest)
 
 
 def epitaph_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> str | None:
