@@ -1,0 +1,25 @@
+// Questions in the native dialog: the browser keeps the focus inside, Esc closes, and the focus goes back.
+
+const dialog = document.getElementById("dialog");
+
+document.addEventListener("htmx:after:swap", (event) => {
+  if (event.detail.ctx.target !== dialog) return;
+  if (!dialog.open) dialog.showModal();
+  (dialog.querySelector("[aria-invalid=true]") ?? dialog.querySelector("[autofocus]")).focus();
+});
+
+dialog.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-close]")) return;
+  event.preventDefault();
+  dialog.close();
+});
+
+// The server did not answer at all: without a word a press of a button would seem to do nothing.
+document.addEventListener("htmx:error", (event) => {
+  if (event.detail.ctx?.target !== dialog) return;
+  dialog.replaceChildren(document.getElementById("no-answer").content.cloneNode(true));
+  if (!dialog.open) dialog.showModal();
+});
+
+// What it said is out of date when it is opened again.
+dialog.addEventListener("close", () => dialog.replaceChildren());

@@ -1,0 +1,121 @@
+"""Adding a task by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from .. import audit
+from ..errors import InvalidInput
+from ..models import Task
+from ..operations import NewTask
+from ..policy import Action
+from ..validation import GROUP_LENGTH, MOST_PRIORITY, group_name
+from . import reading
+from .pages import page, user_of
+
+UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
+NOBODY = 0  # Whose the task is: whoever claims it.
+
+
+class TaskForm(forms.Form):
+    """A task, as a person writes it down."""
+
+    group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
+    text = forms.CharField(required=False, strip=False, widget=forms.Textarea)
+    delay = forms.CharField(initial="0")
+    unit = forms.ChoiceField(choices=[(unit, unit) for unit in UNITS_MS])
+    priority = forms.CharField(initial="0")
+    labels = forms.CharField(required=False, widget=forms.Textarea)
+
+    def clean_group(self) -> str:
+        name: str = self.cleaned_data["group"]
+        problems = [text for _, text in group_name("group", name)]
+        if problems:
+            raise forms.ValidationError(problems)
+        return name
+
+    def clean_text(self) -> bytes:
+        # Browsers send CRLF for every line's end, whatever was typed.
+        text: str = self.cleaned_data["text"]
+        return text.replace("\r\n", "\n").encode()
+
+    def clean_delay(self) -> int:
+        return _number("delay", self.cleaned_data["delay"])
+
+    def clean_priority(self) -> int:
+        text: str = self.cleaned_data["priority"].strip()
+        size = _number("priority", text.removeprefix("-"), most=MOST_PRIORITY)
+        return -size if text.startswith("-") else size
+
+    def clean_labels(self) -> Mapping[str, str]:
+        lines = [line for line in self.cleaned_data["labels"].splitlines() if line.strip()]
+        pairs = [line.partition("=") for line in lines]
+        if any(not name.strip() or not equals for name, equals, _ in pairs):
+            raise forms.ValidationError("One label a line, as name=value.")
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+    def task(self) -> NewTask:
+        """The task of a form that is valid."""
+        given = self.cleaned_data
+        return NewTask(
+            group=given["group"],
+            data=given["text"],
+            timespec_ms=-given["delay"] * UNITS_MS[given["unit"]],
+            labels=given["labels"],
+            priority=given["priority"],
+        )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.WORK)
+def add(request: HttpRequest) -> HttpResponse:
+    """Ask for a task; add it."""
+    if request.method != "POST":
+        return _form(request, TaskForm(initial={"group": request.GET.get("name", "")}))
+    form = TaskForm(request.POST)
+    task = _added(form) if form.is_valid() else None
+    if task is None:
+        return _form(request, form, status=422)
+    audit.record(
+        actor=user_of(request).username,
+        action="add",
+        group=task.group,
+        selection=f"task {task.id}",
+        done=1,
+        details={"ids": [task.id]},
+    )
+    messages.success(request, f"Added task {task.id} to {task.group}.")
+    return redirect("console:task", task.id)
+
+
+def _added(form: TaskForm) -> Task | None:
+    """The new task, or None when the store takes it not; then the form says why."""
+    try:
+        [task] = Task.objects.commit(owner=NOBODY, adds=[form.task()])
+    except InvalidInput as refused:
+        for path, texts in refused.fields.items():
+            field = path.removeprefix("adds[0].").partition(".")[0]
+            form.add_error(FIELDS.get(field), forms.ValidationError(texts))
+        return None
+    return task
+
+
+FIELDS = {"group": "group", "data": "text", "labels": "labels", "priority": "priority", "timespec": "delay"}
+
+
+def _form(request: HttpRequest, form: TaskForm, status: int = 200) -> HttpResponse:
+    return render(request, "console/add.html", {"form": form}, status=status)
+
+
+def _number(field: str, text: str, **limits: Any) -> int:
+    try:
+        return reading.whole_number(field, text.strip(), **limits)
+    except InvalidInput as wrong:
+        raise forms.ValidationError(wrong.fields[field]) from None

@@ -1,0 +1,31 @@
+"""Where the pages of the console are, for those with more than a number in their address."""
+
+from __future__ import annotations
+
+from django.shortcuts import resolve_url
+from django.utils.http import urlencode
+
+from ..operations import State
+
+
+def group_page(name: str, state: State | None = None, **place: object) -> str:
+    """The page of a group; `place`: `after` or `before`, to go on from there."""
+    return f"{resolve_url('console:group')}?{_query(name=name, state=state, **place)}"
+
+
+def confirm_page(verb: str, name: str, *, state: str | None = None, task: int | None = None) -> str:
+    """The question before a verb is done to one task, or to all tasks of a group in this state."""
+    which = {"all": 1} if task is None else {"id": task, "task": task}
+    return f"{resolve_url('console:confirm')}?{_query(verb=verb, name=name, state=state, **which)}"
+
+
+def add_page(name: str) -> str:
+    return f"{resolve_url('console:add')}?{_query(name=name)}"
+
+
+def facts_part(name: str) -> str:
+    return f"{resolve_url('console:facts')}?{_query(name=name)}"
+
+
+def _query(**fields: object) -> str:
+    return urlencode({name: str(value) for name, value in fields.items() if value is not None})

@@ -1,0 +1,97 @@
+"""What every page of the console has in common: who may see it, and what an error looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render, resolve_url
+from django.views.decorators.cache import never_cache
+
+from ..errors import CommitUnknown, InvalidInput, StoreBusy, StoreUnavailable
+from ..people import must_choose_password
+from ..policy import Action, may
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+RETRY_AFTER_S = 5
+
+
+def page(action: Action) -> Callable[[View[P]], View[P]]:
+    """A page for people who may do `action`; nothing of it is kept by browsers and proxies.
+
+    Others are led to the sign-in, to the choice of a password, or get a 403. What the store
+    refuses to take becomes a 400 that names the fields, a store that can't answer a 503.
+    """
+
+    def decorate(view: View[P]) -> View[P]:
+        @wraps(view)
+        @never_cache
+        def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+            user = request.user
+            if not isinstance(user, User):
+                return _to_login(request)
+            if must_choose_password(user):
+                return redirect("console:password")
+            try:
+                if not may(user, action):
+                    raise PermissionDenied
+                return view(request, *args, **kwargs)
+            except (PermissionDenied, InvalidInput, StoreBusy, StoreUnavailable, OperationalError) as error:
+                return problem(request, error)
+
+        return guarded
+
+    return decorate
+
+
+def user_of(request: HttpRequest) -> User:
+    """The person who is signed in; only within a page."""
+    assert isinstance(request.user, User)  # noqa: S101 - the guard of every page has seen to it.
+    return request.user
+
+
+def is_partial(request: HttpRequest) -> bool:
+    """Whether a script asks for a part of a page."""
+    return request.headers.get("HX-Request-Type") == "partial"
+
+
+def problem(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The page, or the content of a dialog, that says what went wrong and what to do."""
+    status, title, text = _told(error)
+    fields: Mapping[str, Any] = error.fields if isinstance(error, InvalidInput) else {}
+    template = "console/_problem.html" if is_partial(request) else "console/problem.html"
+    response = render(request, template, {"title": title, "text": text, "fields": fields}, status=status)
+    if status == 503:
+        response["Retry-After"] = RETRY_AFTER_S
+    return response
+
+
+def _told(error: Exception) -> tuple[int, str, str]:
+    match error:
+        case PermissionDenied():
+            return 403, "You may not do this", "Your role does not allow it. An administrator can give you another."
+        case InvalidInput():
+            return 400, "That makes no sense to the store", "Nothing was changed."
+        case CommitUnknown():
+            return 503, "It is not known whether this happened", "Look at the tasks before you try it again."
+        case StoreBusy():
+            return 503, "The store is busy", "Others hold these tasks. Nothing was changed; try again in a moment."
+        case _:
+            return 503, "The database does not answer", "Nothing was changed; try again in a moment."
+
+
+def _to_login(request: HttpRequest) -> HttpResponse:
+    if is_partial(request):
+        # The part would land inside the page; the whole page has to go.
+        response = HttpResponse(status=204)
+        response["HX-Redirect"] = resolve_url("console:login")
+        return response
+    return redirect_to_login(request.get_full_path(), resolve_url("console:login"))

@@ -1,0 +1,104 @@
+"""A task's data for people: as a line, as text, as a tree of JSON, as hex. Pure; nothing here is HTML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from . import json_tree
+
+SHOWN_BYTES = 64 * 1024  # Of text and hex; who wants all of it downloads it.
+HEX_WIDTH = 16
+LINE_BYTES = 32  # Of data that is no text, in a list.
+
+
+class Form(StrEnum):
+    """How data can be looked at."""
+
+    TREE = "tree"
+    TEXT = "text"
+    HEX = "hex"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HexLine:
+    """`HEX_WIDTH` bytes of data, or what is left at its end."""
+
+    offset: str
+    bytes: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Data in one form, and the forms in which it can be had."""
+
+    form: Form
+    forms: Sequence[Form]
+    kind: str  # "JSON", "text", "binary" or "empty".
+    size: int  # Bytes.
+    is_cut: bool
+    text: str = ""
+    tree: Sequence[json_tree.Line] = ()
+    hex: Sequence[HexLine] = ()
+
+
+def show(data: bytes, wanted: Form | None = None) -> Shown:
+    """The data in the wanted form, or in the best one when it can't be had in that."""
+    tree = json_tree.lines_of(data)
+    text = text_of(data[:SHOWN_BYTES], is_whole=len(data) <= SHOWN_BYTES)
+    forms = [Form.TREE] * bool(tree) + [Form.TEXT] * (text is not None) + [Form.HEX]
+    form = wanted if wanted in forms else forms[0]
+    return Shown(
+        form=form,
+        forms=forms,
+        kind=_kind(data, is_tree=bool(tree), is_text=text is not None),
+        size=len(data),
+        is_cut=form is not Form.TREE and len(data) > SHOWN_BYTES,
+        text=text or "" if form is Form.TEXT else "",
+        tree=tree if form is Form.TREE else (),
+        hex=list(hex_lines(data[:SHOWN_BYTES])) if form is Form.HEX else (),
+    )
+
+
+def one_line(start: bytes, size: int) -> str:
+    """The beginning of data in a line for lists, as hex when it is no text. `size` is that of the whole data."""
+    text = text_of(start, is_whole=len(start) == size)
+    if text is None:
+        return start[:LINE_BYTES].hex(" ") + (" …" if size > LINE_BYTES else "")
+    line = re.sub(r"\s+", " ", text).strip()
+    return line if len(start) == size else line + "…"
+
+
+def text_of(data: bytes, *, is_whole: bool) -> str | None:
+    """The data as text with its control characters visible; None when it is no UTF-8.
+
+    When it is only the beginning of something, a character that is cut at the end is left out.
+    """
+    try:
+        return _visible(data.decode())
+    except UnicodeDecodeError as error:
+        is_cut_character = not is_whole and error.reason == "unexpected end of data"
+        return _visible(data[: error.start].decode()) if is_cut_character else None
+
+
+def hex_lines(data: bytes) -> Iterator[HexLine]:
+    for offset in range(0, len(data), HEX_WIDTH):
+        line = data[offset : offset + HEX_WIDTH]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "·" for byte in line)
+        yield HexLine(offset=f"{offset:06x}", bytes=line.hex(" "), text=text)
+
+
+def _kind(data: bytes, *, is_tree: bool, is_text: bool) -> str:
+    if not data:
+        return "empty"
+    if is_tree:
+        return "JSON"
+    return "text" if is_text else "binary"
+
+
+def _visible(text: str) -> str:
+    # Control characters can't be seen, and a browser drops some: their pictures stand for them.
+    return re.sub(r"[\x00-\x08\x0b-\x1f]", lambda found: chr(0x2400 + ord(found[0])), text.replace("\r\n", "\n"))

@@ -1,0 +1,144 @@
+"""What a page was asked, read strictly: what makes no sense raises InvalidInput that names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from django.http import QueryDict
+
+from ..bulk import Selection
+from ..errors import InvalidInput
+from ..listing import END, Place
+from ..operations import State
+from ..validation import INT64_MAX, group_name, is_utf8
+from .payload import Form
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+LONGEST_REASON = 1_000
+LONGEST_FILTER = 255
+
+
+class Verb(StrEnum):
+    """What a person can do to tasks that are there."""
+
+    REQUEUE = "requeue"
+    MOVE = "move"
+    PURGE = "purge"
+
+
+class Order(StrEnum):
+    """What the groups are sorted by."""
+
+    NAME = "name"
+    READY = "ready"
+    CLAIMED = "claimed"
+    EXPIRED = "expired"
+    SCHEDULED = "scheduled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """What somebody has seen in a confirmation and agreed to."""
+
+    selection: Selection
+    expected: int  # The number of tasks that the confirmation showed.
+    reason: str
+    typed: str  # The group's name, where it had to be typed.
+    to: str  # The group to move to.
+    create: bool  # Whether that group may be a new one.
+
+
+def group_of(asked: QueryDict) -> str:
+    name = asked.get("name", "")
+    problems = [text for _, text in group_name("name", name)]
+    if problems:
+        raise InvalidInput({"name": problems})
+    return name
+
+
+def state_of(asked: QueryDict) -> State | None:
+    """The state, or None when all are meant."""
+    return _one_of(State, "state", text) if (text := asked.get("state")) else None
+
+
+def verb_of(asked: QueryDict) -> Verb:
+    return _one_of(Verb, "verb", asked.get("verb", ""))
+
+
+def order_of(asked: QueryDict) -> tuple[Order, bool]:
+    """What to sort by, and whether downwards (a minus before it). The most ready first, if nothing is said."""
+    text = asked.get("sort") or "-ready"
+    return _one_of(Order, "sort", text.removeprefix("-")), text.startswith("-")
+
+
+def form_of(asked: QueryDict) -> Form | None:
+    """How to look at data; None: as it suits the data."""
+    return _one_of(Form, "as", text) if (text := asked.get("as")) else None
+
+
+def filter_of(asked: QueryDict) -> str:
+    return text_of(asked, "filter", LONGEST_FILTER)
+
+
+def page_of(asked: QueryDict) -> int:
+    return whole_number("page", asked.get("page") or "1", least=1)
+
+
+def places_of(asked: QueryDict) -> tuple[Place | None, Place | None]:
+    """The places after which, or before which, a list goes on."""
+    after, before = asked.get("after"), asked.get("before")
+    return (
+        Place.read(after, "after") if after else None,
+        END if before == "end" else Place.read(before, "before") if before else None,
+    )
+
+
+def selection_of(asked: QueryDict) -> Selection:
+    """The tasks with the ids `id`, or, with `all`, those of the group in this state."""
+    bound = whole_number("bound", asked.get("bound") or "0")
+    if asked.get("all"):
+        return Selection(group=group_of(asked), state=state_of(asked), bound=bound)
+    ids = [whole_number(f"id[{place}]", text, least=1) for place, text in enumerate(asked.getlist("id"))]
+    if not ids:
+        raise InvalidInput({"id": ["select at least one task"]})
+    return Selection(group=group_of(asked), ids=tuple(dict.fromkeys(ids)), bound=bound)
+
+
+def confirmed_of(asked: QueryDict) -> Confirmed:
+    return Confirmed(
+        selection=selection_of(asked),
+        expected=whole_number("expected", asked.get("expected", "")),
+        reason=text_of(asked, "reason", LONGEST_REASON).strip(),
+        typed=asked.get("typed", ""),
+        to=asked.get("to", ""),
+        create=bool(asked.get("create")),
+    )
+
+
+def text_of(asked: Mapping[str, str], field: str, longest: int) -> str:
+    text = asked.get(field, "")
+    if len(text) > longest:
+        raise InvalidInput({field: [f"at most {longest} characters, not {len(text)}"]})
+    if "\0" in text or not is_utf8(text):
+        raise InvalidInput({field: ["text without the NUL character and without lone surrogates"]})
+    return text
+
+
+def whole_number(field: str, text: str, *, least: int = 0, most: int = INT64_MAX) -> int:
+    # `int` alone would take "1_000", " 7" and the digits of other scripts.
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    if not is_number or not least <= int(text) <= most:
+        raise InvalidInput({field: [f"a whole number from {least} to {most}"]})
+    return int(text)
+
+
+def _one_of(choices: type[Choice], field: str, text: str) -> Choice:
+    try:
+        return choices(text)
+    except ValueError:
+        raise InvalidInput({field: [f"one of {', '.join(choices)}"]}) from None

@@ -1,0 +1,73 @@
+"""Coming in and going out: sign-in, sign-out, password, and the theme that a browser is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash, views
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render, resolve_url
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from ..errors import InvalidInput
+from ..people import must_choose_password, password_was_chosen
+from .pages import problem, user_of
+
+THEMES = ("system", "light", "dark")
+THEME_AGE_S = 365 * 24 * 3600
+
+login = views.LoginView.as_view(template_name="console/login.html", redirect_authenticated_user=True)
+logout = views.LogoutView.as_view(next_page="console:login")
+
+
+class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # Generic for the type checker only.
+    """The first own password: the one-time password was asked for a moment ago, so it isn't again."""
+
+    def clean(self) -> dict[str, Any]:
+        chosen = super().clean() or self.cleaned_data
+        password = chosen.get("new_password1")
+        if password and self.user.check_password(password):
+            self.add_error("new_password1", forms.ValidationError("Choose another one than the one-time password."))
+        return chosen
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+@login_required
+def password(request: HttpRequest) -> HttpResponse:
+    """Choose a new password; whoever has a one-time password gets no further without."""
+    user = user_of(request)
+    is_first = must_choose_password(user)
+    form = (FirstPasswordForm if is_first else PasswordChangeForm)(user, request.POST or None)
+    if not form.is_valid():
+        status = 422 if form.is_bound else 200
+        return render(request, "console/password.html", {"form": form, "is_first": is_first}, status=status)
+    form.save()
+    password_was_chosen(user)
+    # The session goes on; the ones in other browsers end with the old password.
+    update_session_auth_hash(request, user)
+    messages.success(request, "Your password is changed.")
+    return redirect("console:overview")
+
+
+@require_POST
+def theme(request: HttpRequest) -> HttpResponse:
+    """Keep in a cookie how the console looks, so that the first byte of the next page has it right."""
+    chosen = request.POST.get("theme", "")
+    if chosen not in THEMES:
+        return problem(request, InvalidInput({"theme": [f"one of {', '.join(THEMES)}"]}))
+    response = redirect(_page_before(request))
+    response.set_cookie("theme", chosen, max_age=THEME_AGE_S, samesite="Lax", secure=request.is_secure())
+    return response
+
+
+def _page_before(request: HttpRequest) -> str:
+    before = request.POST.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(before, {request.get_host()}, require_https=request.is_secure())
+    return before if is_ours else resolve_url("console:overview")

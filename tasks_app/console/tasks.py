@@ -1,0 +1,85 @@
+"""The page of a task, found by any id it ever had."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_safe
+
+from ..history import Chain, chain_of, newest_id
+from ..models import Task
+from ..operations import State
+from ..policy import Action, may
+from . import payload, reading
+from .pages import page, user_of
+from .payload import Shown
+from .timeline import story_of
+
+
+@require_safe
+@page(Action.SEE)
+def find(request: HttpRequest) -> HttpResponse:
+    """Lead to the task with the id that somebody typed, as pages print it: with or without gaps."""
+    typed = "".join(request.GET.get("id", "").split())
+    return redirect("console:task", reading.whole_number("id", typed, least=1))
+
+
+@require_safe
+@page(Action.SEE)
+def task(request: HttpRequest, task_id: int) -> HttpResponse:
+    chain = chain_of(task_id)
+    if chain is None:
+        return _unknown(request, task_id)
+    user, now_ms = user_of(request), Task.objects.now_ms()
+    state = chain.living.state(now_ms) if chain.living else None
+    return render(
+        request,
+        "console/task.html",
+        {
+            "asked_id": task_id,
+            "chain": chain,
+            "last": chain.living or chain.ended[-1],
+            "state": state,
+            "now_ms": now_ms,
+            "story": story_of(chain, now_ms),
+            "shown": _shown(request, chain) if may(user, Action.SEE_PAYLOADS, chain.group) else None,
+            "may_operate": may(user, Action.OPERATE, chain.group),
+            "is_ready_already": state is State.READY and chain.living is not None and not chain.living.is_failed,
+        },
+    )
+
+
+@require_safe
+@page(Action.SEE_PAYLOADS)
+def data(request: HttpRequest, task_id: int) -> HttpResponse:
+    """The data itself, byte for byte, to be saved and never to be shown by the browser."""
+    chain = chain_of(task_id)
+    if chain is None or chain.living is None:
+        raise Http404
+    return HttpResponse(
+        bytes(chain.living.data),
+        content_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="task-{chain.living.id}"'},
+    )
+
+
+def _unknown(request: HttpRequest, task_id: int) -> HttpResponse:
+    newest = newest_id()
+    return render(
+        request,
+        "console/no_task.html",
+        {
+            "task_id": task_id,
+            "newest_id": newest,
+            "is_future": task_id > newest,
+            "history_days": getattr(settings, "TASKSTORE_HISTORY_DAYS", None),
+        },
+        status=404,
+    )
+
+
+def _shown(request: HttpRequest, chain: Chain) -> Shown | None:
+    if chain.living is None:
+        return None
+    return payload.show(bytes(chain.living.data), reading.form_of(request.GET))

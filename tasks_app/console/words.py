@@ -1,0 +1,75 @@
+"""Numbers, sizes, times and durations as people read them. Pure; static/js/time.js says relative times alike."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
+
+UNITS_S = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def number(value: int) -> str:
+    """12 431, with spaces that do not break."""
+    return f"{value:,}".replace(",", THIN_SPACE)
+
+
+def thousands(value: int) -> list[str]:
+    """The digits in groups of three: "48", "201", "883"."""
+    return f"{value:,}".split(",")
+
+
+def size(value: int) -> str:
+    """Bytes with a unit: 112 B, 1.5 kB, 10 MB."""
+    if value < 1_000:
+        return f"{value} B"
+    amount = float(value)
+    for unit in ("kB", "MB", "GB"):
+        amount /= 1_000
+        if amount < 999.5 or unit == "GB":
+            break
+    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:.0f} {unit}"
+
+
+def duration(value_ms: int) -> str:
+    """A time span in its two largest units: 40 ms, 3.1 s, 4 min 9 s, 2 d 5 h."""
+    if value_ms < 1_000:
+        return f"{value_ms} ms"
+    if value_ms < 10_000:
+        return f"{value_ms // 100 / 10:g} s"
+    rest_s = value_ms // 1_000
+    parts: list[tuple[int, str]] = []
+    for unit, length_s in UNITS_S:
+        count, rest_s = divmod(rest_s, length_s)
+        if count or parts:
+            parts.append((count, unit))
+    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
+
+
+def relative(at_ms: int, now_ms: int) -> str:
+    """How far off a time is: now, 38 s ago, in 2 h."""
+    distance_s = abs(at_ms - now_ms) // 1_000
+    if distance_s == 0:
+        return "now"
+    unit, length_s = next((unit, length_s) for unit, length_s in UNITS_S if distance_s >= length_s)
+    amount = f"{number(distance_s // length_s)} {unit}"
+    return f"in {amount}" if at_ms > now_ms else f"{amount} ago"
+
+
+def exact(at_ms: int) -> str:
+    """2026-11-20 14:02:11.408 UTC"""
+    return f"{_moment(at_ms):%Y-%m-%d %H:%M:%S}.{at_ms % 1_000:03} UTC"
+
+
+def clock(at_ms: int) -> str:
+    """14:02:11 UTC"""
+    return f"{_moment(at_ms):%H:%M:%S} UTC"
+
+
+def iso(at_ms: int) -> str:
+    """2026-11-20T14:02:11.408Z, for machines."""
+    return f"{_moment(at_ms):%Y-%m-%dT%H:%M:%S}.{at_ms % 1_000:03}Z"
+
+
+def _moment(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms // 1_000, tz=UTC)
