@@ -10,7 +10,7 @@ class TasksAppConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import guards, policy  # Models can be imported only now.
+        from . import checks, guards, policy  # noqa: F401 - Models can be imported only now; checks registers itself.
 
         post_migrate.connect(guards.put_right, sender=self)
         post_migrate.connect(policy.make_roles, sender=self)

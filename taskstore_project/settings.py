@@ -165,6 +165,12 @@ X_FRAME_OPTIONS = "DENY"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if IS_PUBLIC_HTTPS else 0
+# Of the proxy that ends TLS: without it no answer would carry the line above.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if IS_PUBLIC_HTTPS else None
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005", "security.W021",  # What the other names of the domain do is for their owner to say.
+    "security.W008",  # The proxy redirects; programs on this machine come by plain HTTP.
+]  # fmt: skip
 
 # ---- The description of the API
 

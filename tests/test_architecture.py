@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "database": {"rules", "operations", "errors"},
     "guards": set(),
     # Django's.
-    "apps": {"guards", "policy"},
+    "apps": {"checks", "guards", "policy"},
+    "checks": {"models"},
     "migrations": {"guards", "models"},
     "management": VERBS | {"client"},
     "templatetags": VERBS | {"console"},

@@ -1,0 +1,83 @@
+"""What Django's `check` says about settings that would hurt the store, in this project or in one that installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import connections, router
+
+DURABILITIES = ("strict", "opportunistic")
+
+
+@register(Tags.compatibility)
+def check_store(**_: Any) -> list[CheckMessage]:
+    """Whether the database and its settings keep what the store promises."""
+    return [*_database(), *_durability()]
+
+
+@register(Tags.security)
+def check_exposure(**_: Any) -> list[CheckMessage]:
+    """Whether a server that other machines reach gives nothing away."""
+    url = getattr(settings, "TASKSTORE_PUBLIC_URL", "")
+    return [*_openness(), *_encryption(url)] if url else []
+
+
+def _database() -> Iterator[CheckMessage]:
+    from .models import Task  # Models can be imported only when the apps are ready.
+
+    alias = router.db_for_write(Task)
+    connection = connections[alias]
+    if connection.vendor not in ("sqlite", "postgresql"):
+        yield Error(
+            f"The store can't keep its tasks in {connection.display_name}.",
+            hint=f'Let DATABASES["{alias}"], or the router\'s choice for tasks_app, be PostgreSQL or SQLite.',
+            id="tasks_app.E001",
+        )
+    mode = connection.settings_dict["OPTIONS"].get("transaction_mode") or "DEFERRED"
+    if connection.vendor == "sqlite" and mode.upper() != "IMMEDIATE":
+        yield Error(
+            f"Transactions on SQLite begin {mode.upper()}: two that turn into writers fail with `database is locked`.",
+            hint=f'Set DATABASES["{alias}"]["OPTIONS"]["transaction_mode"] = "IMMEDIATE".',
+            id="tasks_app.E002",
+        )
+
+
+def _durability() -> Iterator[CheckMessage]:
+    chosen = getattr(settings, "TASKSTORE_DURABILITY", "strict")
+    if chosen not in DURABILITIES:
+        yield Error(
+            f"TASKSTORE_DURABILITY is {chosen!r}.",
+            hint=f"Let it be one of: {', '.join(DURABILITIES)}.",
+            id="tasks_app.E003",
+        )
+
+
+def _openness() -> Iterator[CheckMessage]:
+    if settings.DEBUG or "*" in settings.ALLOWED_HOSTS:
+        yield Error(
+            "Other machines reach the server, and it shows its insides (DEBUG) or answers to any name (ALLOWED_HOSTS).",
+            hint="Set DEBUG = False and name the hosts, or leave TASKSTORE_PUBLIC_URL empty.",
+            id="tasks_app.E004",
+        )
+
+
+def _encryption(url: str) -> Iterator[CheckMessage]:
+    address = urlsplit(url)
+    if address.scheme == "http" and not _is_loopback(address.hostname or ""):
+        yield Warning(
+            f"Passwords and tokens travel to {url} in the clear.",
+            hint="Put a proxy with TLS in front and let TASKSTORE_PUBLIC_URL begin with https://.",
+            id="tasks_app.W001",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

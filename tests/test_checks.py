@@ -1,0 +1,83 @@
+"""What `manage.py check` says about dangerous settings."""
+
+import subprocess
+import sys
+
+import pytest
+from django.core.checks import Tags, run_checks
+from django.db import connection
+
+from taskstore_project.testing import PROJECT
+from taskstore_project.testing.suite import clean_environment
+
+pytestmark = pytest.mark.once
+
+TAGS = [Tags.compatibility, Tags.security]
+
+
+@pytest.fixture
+def complaints():
+    """The ids of what the checks of the store find."""
+
+    def run():
+        return [found.id for found in run_checks(tags=TAGS) if str(found.id).startswith("tasks_app.")]
+
+    return run
+
+
+def test_the_settings_of_this_project_are_sound(complaints):
+    assert complaints() == []
+
+
+@pytest.mark.parametrize(("mode", "found"), [("DEFERRED", True), (None, True), ("immediate", False)])
+def test_transactions_on_sqlite_have_to_begin_as_writers(complaints, monkeypatch, mode, found):
+    monkeypatch.setattr(connection, "vendor", "sqlite")
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"transaction_mode": mode})
+    assert complaints() == ["tasks_app.E002"] * found
+
+
+def test_only_two_databases_will_do(complaints, monkeypatch):
+    monkeypatch.setattr(connection, "vendor", "oracle")
+    assert complaints() == ["tasks_app.E001"]
+
+
+def test_durability_is_one_of_two(complaints, settings):
+    settings.TASKSTORE_DURABILITY = "perhaps"
+    assert complaints() == ["tasks_app.E003"]
+
+
+@pytest.mark.parametrize("insides", [{"DEBUG": True}, {"ALLOWED_HOSTS": ["*"]}])
+def test_a_public_server_shows_nothing_of_its_insides(complaints, settings, insides):
+    for name, value in insides.items():
+        setattr(settings, name, value)
+    assert complaints() == []
+    settings.TASKSTORE_PUBLIC_URL = "https://tasks.example.org"
+    assert complaints() == ["tasks_app.E004"]
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://tasks.example.org", True),
+        ("http://192.0.2.1:8048", True),
+        ("http://localhost:8048", False),
+        ("http://127.0.0.1:8048", False),
+        ("http://[::1]:8048", False),
+        ("https://tasks.example.org", False),
+    ],
+)
+def test_other_machines_should_come_by_https(complaints, settings, url, found):
+    settings.TASKSTORE_PUBLIC_URL = url
+    assert complaints() == ["tasks_app.W001"] * found
+
+
+def test_a_server_behind_https_passes_the_check_for_deployment(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        cwd=PROJECT,
+        env={**clean_environment(tmp_path / "data"), "TASKSTORE_PUBLIC_URL": "https://tasks.example.org"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
