@@ -1,0 +1,90 @@
+"""Reads the catalogue: tables of what nobody should send."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+STEP = re.compile(r"([^.\[\]]*)(?:\[(\d+)\])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bad:
+    """A request, and what has to come of it."""
+
+    it: str
+    method: str
+    path: str
+    body: Any = b""  # Bytes as they are; a value becomes JSON once the ids in it are known.
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int = 400
+    names: list[str] | None = None
+    refused: list[str] | None = None
+
+
+def bodies() -> Iterator[Bad]:
+    for path in ("/update", "/claim", "/tasks"):
+        for entry in table("bodies")["texts"]:
+            body = bytes.fromhex(entry["hex"]) if "hex" in entry else text_of(entry).encode()
+            yield Bad(it=f"{path} {entry['it']}", method="POST", path=path, body=body)
+
+
+def text_of(entry: dict[str, Any]) -> str:
+    return str(entry["text"]) if "text" in entry else entry["repeat"] * int(entry["times"])
+
+
+def fields() -> Iterator[Bad]:
+    catalogue = table("fields")
+    for request in catalogue["requests"]:
+        for path, kinds in request["fields"].items():
+            for value in (value for kind in kinds for value in catalogue["values"][kind]):
+                body = with_value(request["good"], path, value)
+                it = f"{request['path']} {path} {json.dumps(value)[:40]}"
+                yield Bad(it=it, method="POST", path=request["path"], body=body, names=[path or "body"])
+
+
+def requests() -> Iterator[Bad]:
+    for entry in table("requests")["requests"]:
+        method = "POST" if "post" in entry else "GET"
+        rest = {name: value for name, value in entry.items() if name not in ("post", "get")}
+        yield Bad(method=method, path=entry.get("post") or entry["get"], **rest)
+
+
+def table(name: str) -> Any:
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def with_value(tree: Any, path: str, value: Any) -> Any:
+    """The tree with another value at `adds[0].labels.to`; the empty path is a member without a name."""
+    changed = json.loads(json.dumps(tree))
+    *steps, last = steps_of(path)
+    inner = changed
+    for step in steps:
+        inner = inner[step]
+    inner[last] = value
+    return changed
+
+
+def steps_of(path: str) -> list[str | int]:
+    steps: list[str | int] = []
+    for part in path.split("."):
+        name, place = STEP.fullmatch(part).groups()  # type: ignore[union-attr]
+        steps += [name] if place is None else [name, int(place)]
+    return steps
+
+
+def expanded(value: Any, ids: dict[str, int]) -> Any:
+    """The value with ids in the place of their names, and repetitions written out."""
+    match value:
+        case str():
+            return ids.get(value, value)
+        case list():
+            return [expanded(part, ids) for part in value]
+        case {"$repeat": [repeated, times]}:
+            return expanded(repeated, ids) * times
+        case dict():
+            return {name: expanded(part, ids) for name, part in value.items()}
+    return value

@@ -1,0 +1,71 @@
+"""The catalogue against the REST API: named, nothing changed, and the connection is of use afterwards."""
+
+import json
+
+import pytest
+
+from tasks_app.models import EndedTask, Task
+from tasks_app.operations import NewTask
+from tests.rest_api.api import BOB, Api
+
+from .catalogue import Bad, bodies, expanded, fields, requests
+
+
+@pytest.fixture
+def api(db):
+    return Api()
+
+
+@pytest.fixture
+def ids(api):
+    """A task that anyone may take, another one, and one that is Bob's for a while."""
+    adds = [NewTask(group="mail", data=b"1"), NewTask(group="reports"), NewTask(group="mail", timespec_ms=-60_000)]
+    tasks = Task.objects.commit(owner=BOB, adds=adds)
+    return dict(zip(["$ready", "$other", "$leased"], [task.id for task in tasks], strict=True))
+
+
+@pytest.mark.parametrize("bad", [*bodies(), *fields(), *requests()], ids=lambda bad: bad.it)
+def test_it_is_named_and_changes_nothing(api, ids, bad):
+    before = everything()
+    status, answer = sent(api, ids, bad)
+    assert status == bad.status
+    if bad.refused is not None:
+        assert [name for name, why in answer["error"].items() if why] == bad.refused
+    else:
+        assert answer.keys() - {"errors"} == {"detail"}
+    if bad.names is not None:
+        assert list(answer["errors"]) == bad.names
+        assert all(texts and all(texts) for texts in answer["errors"].values())
+    assert everything() == before
+    assert api.get("/groups") == (200, ["mail", "reports"])
+
+
+@pytest.mark.parametrize("path", ["/update", "/claim", "/tasks"])
+def test_a_body_that_is_announced_but_too_long_is_not_waited_for(api, path):
+    response = api.http.generic("POST", path, b"", CONTENT_LENGTH=str(64 * 2**20 + 1))
+    assert (response.status_code, list(response.json()["errors"])) == (413, ["body"])
+
+
+@pytest.mark.parametrize("path", ["/update", "/claim", "/tasks"])
+def test_a_body_beyond_the_limit_is_refused(api, settings, path):
+    settings.TASKSTORE_MAX_REQUEST_BYTES = 1_000
+    status, answer = api.send(path, b" " * 1_001)
+    assert (status, answer["errors"]) == (413, {"body": ["at most 1000 bytes a request"]})
+
+
+def test_an_answer_to_a_body_of_mistakes_stays_small(api):
+    body = {"clientid": 1, "deletes": ["x"] * 10_000, "adds": [{"group": "mail", "labels": {"x" * 100_000: 1}}]}
+    response = api.http.post("/update", body, "application/json")
+    assert response.status_code == 400
+    assert len(response.content) < 200_000
+
+
+def sent(api: Api, ids: dict[str, int], bad: Bad):
+    body = bad.body if isinstance(bad.body, bytes) else json.dumps(expanded(bad.body, ids))
+    response = api.http.generic(bad.method, bad.path, body, "application/json", headers=bad.headers)
+    return response.status_code, response.json()
+
+
+def everything():
+    """All rows there are."""
+    return [list(model.objects.order_by("id").values()) for model in (Task, EndedTask)]
