@@ -28,7 +28,7 @@ from .operations import (
     Refusal,
     State,
 )
-from .validation import Limits, validate
+from .validation import Limits, group_name, refuse, task_ids, validate
 
 if TYPE_CHECKING:
     from .models import Task
@@ -178,6 +178,7 @@ class TaskManager(models.Manager["Task"]):
     def find(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         """The tasks in the order of the ids, None for an id that does not exist (any more)."""
         wanted = list(ids)
+        refuse(task_ids("ids", wanted))
         found = {record.id: record for record in database.read(wanted, using=self.db)}
         records = (found.get(task_id) for task_id in wanted)
         return [
@@ -185,7 +186,14 @@ class TaskManager(models.Manager["Task"]):
         ]
 
     def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> TaskQuerySet:
-        """The available tasks of a group, the oldest available time first; with `owned` all of them."""
+        """The available tasks of a group, the oldest available time first; with `owned` all of them.
+
+        At most `limit`; None or 0: no limit. Raises InvalidInput for a name that no group can have.
+        """
+        if name:  # Clients of gRPC may have put tasks into a group without a name.
+            refuse(group_name("name", name))
+        if limit is not None and limit < 0:
+            refuse([("limit", "0 for no limit, or how many tasks at most")])
         tasks = self.get_queryset().in_group(name).longest_available_first()
         if not owned:
             tasks = tasks.available(self.now_ms())

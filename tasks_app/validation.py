@@ -38,9 +38,15 @@ def validate(operation: Operation, limits: Limits) -> None:
     too_much = list(_too_much(operation, limits))
     wrong = list(_wrong(operation))
     if wrong:
-        raise InvalidInput(_by_field(wrong + too_much))
+        refuse(wrong + too_much)
     if too_much:
         raise LimitExceeded(_by_field(too_much))
+
+
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise InvalidInput when there are any."""
+    if fields := _by_field(problems):
+        raise InvalidInput(fields)
 
 
 def _by_field(problems: Iterable[Problem]) -> Mapping[str, list[str]]:
@@ -84,11 +90,11 @@ def _too_much(operation: Operation, limits: Limits) -> Iterator[Problem]:
 
 def _wrong(operation: Operation) -> Iterator[Problem]:
     yield from _integer("clientid", operation.owner)
-    yield from _ids("depends", operation.depends)
+    yield from task_ids("depends", operation.depends)
     if isinstance(operation, Claim):
         yield from _wrong_claim(operation)
         return
-    yield from _ids("deletes", operation.deletes)
+    yield from task_ids("deletes", operation.deletes)
     for path, item in _items(operation):
         yield from _wrong_item(path, item)
 
@@ -161,6 +167,7 @@ def _integer(path: str, number: int) -> Iterator[Problem]:
         yield path, "an integer of 64 bits"
 
 
-def _ids(path: str, ids: Iterable[int]) -> Iterator[Problem]:
+def task_ids(path: str, ids: Iterable[int]) -> Iterator[Problem]:
+    """Those of the ids that no database could look up. Of the others each may be one that is not there."""
     for place, task_id in enumerate(ids):
         yield from _integer(f"{path}[{place}]", task_id)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from django.core.handlers.asgi import ASGIRequest
 from rest_framework.request import Request
 
 from ..errors import InvalidInput
-from ..validation import INT64_MAX, INT64_MIN, Problem
+from ..validation import INT64_MAX, INT64_MIN
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")
 SWITCH = {"0": False, "no": False, "false": False, "1": True, "yes": True, "true": True}
@@ -41,12 +41,6 @@ def limit_in(query: Mapping[str, str]) -> int | None:
     if limit < 0:
         raise InvalidInput({"limit": ["0 for no limit, or how many tasks at most"]})
     return limit or None
-
-
-def refuse(problems: Iterable[Problem]) -> None:
-    """Raise InvalidInput when there are any."""
-    if fields := {path: [text] for path, text in problems}:
-        raise InvalidInput(fields)
 
 
 def refuse_broken_path(request: Request) -> None:
