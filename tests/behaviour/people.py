@@ -1,0 +1,3 @@
+"""The owners that every test speaks of."""
+
+ANN, BOB = 7, 8

@@ -1,0 +1,190 @@
+"""What a claim takes, and what it leaves."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tasks_app.errors import CommitRefused, InvalidInput
+from tasks_app.operations import Change, NewTask, Order, Refusal
+
+from .people import ANN, BOB
+
+
+def add(store, *tasks):
+    return store.commit(owner=ANN, adds=tasks)
+
+
+def test_a_claim_gives_the_task_a_new_id(store):
+    [old] = add(store, NewTask(group="mail", data=b"1"))
+    [new] = store.claim("mail", owner=BOB, duration_ms=30_000)
+    assert new.id > old.id
+    assert new.origin == old.origin
+    assert store.find([old.id, new.id]) == [None, new]
+
+
+def test_a_claim_keeps_everything_but_id_owner_time_and_claims(store, clock):
+    labels = {"to": "Bob"}
+    [old] = add(
+        store,
+        NewTask(group="mail", data=b"1\0\xff", data_type="example/Letter", error="torn", labels=labels, priority=3),
+    )
+    clock.advance(10_000)
+    [new] = store.claim("mail", owner=BOB, duration_ms=30_000)
+    assert new == replace(old, id=new.id, owner=BOB, available_at_ms=clock.now_ms + 30_000, claims=1)
+
+
+def test_a_claim_holds_for_a_minute_unless_told_otherwise(store, clock):
+    add(store, NewTask(group="mail"))
+    [task] = store.claim("mail", owner=ANN)
+    assert task.available_at_ms == clock.now_ms + 60_000
+
+
+@pytest.mark.parametrize("duration_ms", [0, -1, -(2**63)])
+def test_a_duration_of_zero_or_below_holds_nothing(store, clock, duration_ms):
+    add(store, NewTask(group="mail"))
+    [task] = store.claim("mail", owner=ANN, duration_ms=duration_ms)
+    assert task.available_at_ms == clock.now_ms
+    assert [again.claims for again in store.claim("mail", owner=BOB)] == [2]
+
+
+def test_nothing_is_claimed_before_its_time(store, clock):
+    add(store, NewTask(group="mail", timespec_ms=-1_000))
+    clock.advance(999)
+    assert store.claim("mail", owner=ANN) == []
+    clock.advance(1)
+    assert len(store.claim("mail", owner=BOB)) == 1
+
+
+def test_nobody_claims_what_is_leased_until_the_lease_ends(store, clock):
+    add(store, NewTask(group="mail"))
+    [held] = store.claim("mail", owner=ANN, duration_ms=1_000)
+    assert store.claim("mail", owner=BOB) == store.claim("mail", owner=ANN) == []
+    clock.advance(1_000)
+    [taken] = store.claim("mail", owner=BOB)
+    assert (taken.origin, taken.claims) == (held.origin, 2)
+
+
+def test_there_is_nothing_in_an_empty_group_or_in_none(store):
+    add(store, NewTask(group="mail"))
+    assert store.claim("reports", owner=ANN) == []
+    store.claim("mail", owner=ANN)
+    assert store.claim("mail", owner=ANN) == []
+
+
+def test_each_task_is_handed_out_once(store):
+    added = add(store, *[NewTask(group="mail")] * 20)
+    claimed = [task.origin for _ in added for task in store.claim("mail", owner=BOB)]
+    assert sorted(claimed) == [task.id for task in added]
+
+
+@pytest.mark.parametrize("order", Order)
+def test_higher_priorities_go_first(store, order):
+    priorities = [0, 100, -100, 5, 0, 5]
+    add(store, *(NewTask(group="mail", priority=priority) for priority in priorities))
+    claimed = [task.priority for _ in priorities for task in store.claim("mail", owner=BOB, order=order)]
+    assert claimed == [100, 5, 5, 0, 0, -100]
+
+
+def test_a_higher_priority_that_is_not_available_waits(store):
+    add(store, NewTask(group="mail", priority=5, timespec_ms=-60_000), NewTask(group="mail", priority=-5))
+    assert [task.priority for task in store.claim("mail", owner=BOB)] == [-5]
+
+
+def test_oldest_takes_the_longest_available_then_the_smaller_id(store, clock):
+    times = [clock.now_ms - 5, clock.now_ms - 9, clock.now_ms - 5, clock.now_ms - 7]
+    tasks = add(store, *(NewTask(group="mail", timespec_ms=time_ms) for time_ms in times))
+    claimed = [task.origin for _ in tasks for task in store.claim("mail", owner=BOB, order=Order.OLDEST)]
+    assert claimed == [tasks[place].id for place in (1, 3, 0, 2)]
+
+
+def test_random_is_the_rule_and_chooses_evenly(store):
+    first = add(store, *[NewTask(group="mail")] * 4)[0].id
+    chosen = Counter[int]()
+    for _ in range(400):
+        # Who is released in the order of the origins is the same choice again.
+        [task] = store.claim("mail", owner=BOB, duration_ms=0)
+        chosen[task.origin - first] += 1
+    # Each has 100 on average. Below 50 or above 160 comes once in some ten million runs.
+    assert all(50 < times < 160 for times in chosen.values()), chosen
+    assert len(chosen) == 4
+
+
+def test_it_claims_up_to_the_limit_also_of_lower_priority(store):
+    add(store, *(NewTask(group="mail", priority=priority) for priority in (1, 1, 3, 2)))
+    assert [task.priority for task in store.claim("mail", owner=BOB, limit=3, order=Order.OLDEST)] == [3, 2, 1]
+    assert [task.priority for task in store.claim("mail", owner=BOB, limit=3)] == [1]
+    assert store.claim("mail", owner=BOB, limit=3) == []
+
+
+def test_a_thousand_can_be_claimed_at_once(store):
+    added = add(store, *[NewTask(group="mail")] * 1_200)
+    claimed = store.claim("mail", owner=BOB, limit=1_000)
+    assert len({task.origin for task in claimed}) == 1_000
+    assert len(store.claim("mail", owner=BOB, limit=1_000)) == len(added) - 1_000
+
+
+def test_a_large_group_gives_one_of_its_thousand_longest_available(store, clock):
+    now_ms = clock.now_ms
+    tasks = add(store, *(NewTask(group="mail", timespec_ms=now_ms - n) for n in range(1_100)))
+    oldest = {task.id for task in tasks[100:]}
+    claimed = [task.origin for _ in range(60) for task in store.claim("mail", owner=BOB)]
+    # After n claims the n-th of the rest has come into reach.
+    assert all(origin in oldest | {task.id for task in tasks[100 - n : 100]} for n, origin in enumerate(claimed))
+
+
+def test_missing_depends_are_an_error(store):
+    [gone] = add(store, NewTask(group="mail"))
+    store.commit(owner=ANN, deletes=[gone.id])
+    [task] = add(store, NewTask(group="mail"))
+    with pytest.raises(CommitRefused) as error:
+        store.claim("mail", owner=BOB, depends=[gone.id, 0, task.id])
+    assert error.value.refusal == Refusal(depends=(gone.id, 0))
+    assert store.find([task.id]) == [task]
+
+
+def test_missing_depends_are_an_error_also_when_there_is_nothing_to_claim(store):
+    with pytest.raises(CommitRefused) as error:
+        store.claim("mail", owner=BOB, depends=[2**53])
+    assert error.value.refusal == Refusal(depends=(2**53,))
+
+
+def test_a_claim_may_depend_on_what_is_there(store):
+    [config, task] = add(store, NewTask(group="config"), NewTask(group="mail"))
+    assert [claimed.origin for claimed in store.claim("mail", owner=BOB, depends=[config.id])] == [task.id]
+    assert store.find([config.id]) == [config]
+
+
+def test_a_claim_may_depend_on_the_very_task_that_it_takes(store):
+    [task] = add(store, NewTask(group="mail"))
+    assert [claimed.origin for claimed in store.claim("mail", owner=BOB, depends=[task.id])] == [task.id]
+
+
+def test_a_lease_is_counted_over_the_whole_chain(store):
+    [task] = add(store, NewTask(group="mail"))
+    for claims in (1, 2, 3):
+        [held] = store.claim("mail", owner=ANN)
+        assert (held.claims, held.origin) == (claims, task.id)
+        store.commit(owner=ANN, updates=[Change(id=held.id, release=True)])
+
+
+@pytest.mark.parametrize(
+    ("group", "asked", "field"),
+    [
+        ("", {}, "group"),
+        ("a\0", {}, "group"),
+        ("x" * 256, {}, "group"),
+        ("mail", {"limit": 0}, "limit"),
+        ("mail", {"limit": -1}, "limit"),
+        ("mail", {"limit": 1_001}, "limit"),
+        ("mail", {"duration_ms": 2**62}, "duration"),
+        ("mail", {"depends": [1, 2**63]}, "depends[1]"),
+        ("mail", {"owner": -(2**63) - 1}, "clientid"),
+    ],
+)
+def test_bad_input_is_named_and_claims_nothing(store, group, asked, field):
+    [task] = add(store, NewTask(group="mail"))
+    with pytest.raises(InvalidInput) as error:
+        store.claim(group, **{"owner": ANN, **asked})
+    assert list(error.value.fields) == [field]
+    assert store.find([task.id]) == [task]

@@ -1,0 +1,207 @@
+"""What a commit does with what it adds, updates and deletes."""
+
+from dataclasses import replace
+
+import pytest
+
+from tasks_app.operations import Change, NewTask
+
+from .people import ANN, BOB
+from .ways import Seen
+
+
+def test_an_added_task_is_as_it_was_given(store, clock):
+    [task] = store.commit(
+        owner=ANN,
+        adds=[
+            NewTask(
+                group="mail",
+                data=b"Dear Bob",
+                data_type="example/Letter",
+                error="no stamp",
+                labels={"to": "Bob", "é": ""},
+                priority=-3,
+            )
+        ],
+    )
+    assert task == Seen(
+        id=task.id,
+        group="mail",
+        available_at_ms=clock.now_ms,
+        owner=ANN,
+        data=b"Dear Bob",
+        data_type="example/Letter",
+        error="no stamp",
+        labels={"to": "Bob", "é": ""},
+        priority=-3,
+        origin=task.id,
+        claims=0,
+        created_at_ms=clock.now_ms,
+    )
+
+
+def test_what_a_commit_answers_is_what_is_found(store):
+    added = store.commit(
+        owner=ANN, adds=[NewTask(group="mail", data=b"1"), NewTask(group="reports", labels={"a": "b"})]
+    )
+    assert store.find([task.id for task in added]) == added
+
+
+def test_it_answers_adds_then_updates_in_the_order_given(store):
+    old = store.commit(owner=ANN, adds=[NewTask(group="mail", data=bytes([n])) for n in range(3)])
+    new = store.commit(
+        owner=ANN,
+        adds=[NewTask(group="reports", data=b"x"), NewTask(group="mail", data=b"y")],
+        updates=[Change(id=old[2].id, data=b"c"), Change(id=old[0].id, data=b"a")],
+        deletes=[old[1].id],
+    )
+    assert [(task.data, task.origin) for task in new] == [
+        (b"x", new[0].id),
+        (b"y", new[1].id),
+        (b"c", old[2].id),
+        (b"a", old[0].id),
+    ]
+    assert [task.id for task in new] == sorted(task.id for task in new)
+    assert store.find([task.id for task in old]) == [None, None, None]
+
+
+@pytest.mark.parametrize(("timespec_ms", "delay_ms"), [(0, 0), (-1, 1), (-60_000, 60_000)])
+def test_a_timespec_of_zero_is_now_and_a_negative_one_a_delay(store, clock, timespec_ms, delay_ms):
+    [added] = store.commit(owner=ANN, adds=[NewTask(group="mail", timespec_ms=timespec_ms)])
+    assert added.available_at_ms == clock.now_ms + delay_ms
+    clock.advance(1_000_000)
+    [changed] = store.commit(owner=ANN, updates=[Change(id=added.id, timespec_ms=timespec_ms)])
+    assert changed.available_at_ms == clock.now_ms + delay_ms
+
+
+@pytest.mark.parametrize("timespec_ms", [1, 1_388_552_400_000, 253_402_300_799_999])
+def test_a_positive_timespec_is_that_very_time(store, timespec_ms):
+    [added] = store.commit(owner=ANN, adds=[NewTask(group="mail", timespec_ms=timespec_ms)])
+    assert added.available_at_ms == timespec_ms
+    [changed] = store.commit(owner=ANN, updates=[Change(id=added.id, timespec_ms=timespec_ms)])
+    assert changed.available_at_ms == timespec_ms
+
+
+def test_a_commit_has_one_time(store):
+    tasks = store.commit(owner=ANN, adds=[NewTask(group="mail") for _ in range(1_000)])
+    assert len({task.available_at_ms for task in tasks} | {task.created_at_ms for task in tasks}) == 1
+
+
+def test_an_update_makes_a_successor_and_takes_the_old_task_away(store):
+    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1")])
+    [new] = store.commit(owner=BOB, updates=[Change(id=old.id, data=b"2")])
+    assert new.id > old.id
+    assert new.origin == old.origin == old.id
+    assert store.find([old.id, new.id]) == [None, new]
+
+
+def test_an_update_keeps_group_labels_priority_claims_and_age(store, clock):
+    added = NewTask(group="mail", data=b"1", data_type="example/Letter", error="torn", labels={"a": "b"}, priority=5)
+    [old] = store.commit(owner=ANN, adds=[added])
+    clock.advance(10)
+    [claimed] = store.claim("mail", owner=ANN)
+    [new] = store.commit(owner=ANN, updates=[Change(id=claimed.id)])
+    assert new == replace(
+        old, id=new.id, available_at_ms=clock.now_ms, claims=1, data=b"", data_type="", error="", owner=ANN
+    )
+
+
+def test_an_update_without_data_or_error_empties_them(store):
+    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1", data_type="example/Letter", error="torn")])
+    [new] = store.commit(owner=ANN, updates=[Change(id=old.id)])
+    assert (new.data, new.data_type, new.error) == (b"", "", "")
+
+
+def test_an_update_gives_what_it_names(store):
+    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", labels={"a": "b"}, priority=5)])
+    change = Change(id=old.id, data=b"2", data_type="example/Card", error="lost", labels={"c": "d"}, priority=-7)
+    [new] = store.commit(owner=ANN, updates=[change])
+    assert (new.data, new.data_type, new.error, new.labels, new.priority) == (
+        b"2", "example/Card", "lost", {"c": "d"}, -7
+    )  # fmt: skip
+
+
+def test_an_update_can_take_all_labels_and_the_priority_away(store):
+    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", labels={"a": "b"}, priority=5)])
+    [new] = store.commit(owner=ANN, updates=[Change(id=old.id, labels={}, priority=0)])
+    assert (new.labels, new.priority) == ({}, 0)
+
+
+def test_the_new_owner_is_who_commits(store):
+    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
+    [new] = store.commit(owner=BOB, updates=[Change(id=old.id)])
+    assert (old.owner, new.owner) == (ANN, BOB)
+
+
+@pytest.mark.parametrize("owner", [0, -1, 2**63 - 1, -(2**63)])
+def test_an_owner_is_any_64_bit_integer(store, owner):
+    [task] = store.commit(owner=owner, adds=[NewTask(group="mail")])
+    [claimed] = store.claim("mail", owner=owner)
+    assert task.owner == claimed.owner == owner
+
+
+def test_keep_leaves_data_type_and_error_as_they_are(store, clock):
+    [old] = store.commit(
+        owner=ANN, adds=[NewTask(group="mail", data=b"1\xff", data_type="example/Letter", error="torn")]
+    )
+    [claimed] = store.claim("mail", owner=ANN)
+    clock.advance(30_000)
+    [new] = store.commit(
+        owner=ANN, updates=[Change(id=claimed.id, keep_data=True, keep_error=True, timespec_ms=-60_000)]
+    )
+    assert new == replace(claimed, id=new.id, available_at_ms=clock.now_ms + 60_000)
+    assert (new.data, new.data_type, new.error) == (old.data, old.data_type, old.error)
+
+
+def test_release_gives_the_task_back(store, clock):
+    store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1")])
+    [claimed] = store.claim("mail", owner=ANN)
+    [released] = store.commit(owner=ANN, updates=[Change(id=claimed.id, data=b"1", release=True)])
+    assert (released.owner, released.available_at_ms) == (0, clock.now_ms)
+    [again] = store.claim("mail", owner=BOB)
+    assert (again.origin, again.claims) == (claimed.origin, 2)
+
+
+def test_release_can_keep_the_data_and_wait(store, clock):
+    store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1", error="torn")])
+    [claimed] = store.claim("mail", owner=ANN)
+    later = Change(id=claimed.id, keep_data=True, keep_error=True, release=True, timespec_ms=-5_000)
+    [released] = store.commit(owner=ANN, updates=[later])
+    assert (released.owner, released.data, released.error) == (0, b"1", "torn")
+    assert store.claim("mail", owner=BOB) == []
+    clock.advance(5_000)
+    assert [task.origin for task in store.claim("mail", owner=BOB)] == [claimed.origin]
+
+
+def test_depends_stay_as_they_are(store):
+    [config, work] = store.commit(owner=ANN, adds=[NewTask(group="config", data=b"1"), NewTask(group="mail")])
+    store.commit(owner=BOB, deletes=[work.id], depends=[config.id])
+    assert store.find([config.id, work.id]) == [config, None]
+
+
+def test_depends_may_name_what_the_commit_updates_or_deletes(store):
+    [first, second] = store.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="mail")])
+    [new] = store.commit(
+        owner=ANN, updates=[Change(id=first.id)], deletes=[second.id], depends=[first.id, second.id, first.id]
+    )
+    assert new.origin == first.id
+
+
+def test_depends_may_be_leased_to_another_client(store):
+    store.commit(owner=ANN, adds=[NewTask(group="mail")])
+    [held] = store.claim("mail", owner=ANN)
+    assert len(store.commit(owner=BOB, adds=[NewTask(group="reports")], depends=[held.id])) == 1
+
+
+def test_deleting_answers_no_tasks(store):
+    [task] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
+    assert store.commit(owner=BOB, deletes=[task.id]) == []
+    assert store.groups() == []
+
+
+def test_a_commit_takes_ten_thousand_changes(store):
+    tasks = store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"%d" % n) for n in range(10_000)])
+    assert [task.data for task in tasks] == [b"%d" % n for n in range(10_000)]
+    assert [task.id for task in tasks] == sorted({task.id for task in tasks})
+    assert store.commit(owner=ANN, deletes=[task.id for task in tasks]) == []
+    assert store.groups() == []

@@ -1,0 +1,99 @@
+"""Who may change a task, and until when."""
+
+import pytest
+
+from tasks_app.errors import CommitRefused
+from tasks_app.operations import Change, NewTask
+
+from .people import ANN, BOB
+
+
+def add(store, **fields):
+    [task] = store.commit(owner=ANN, adds=[NewTask(group="mail", **fields)])
+    return task
+
+
+def is_owned(store, task, by):
+    """Whether the commit of another client is refused because of the owner alone."""
+    with pytest.raises(CommitRefused) as error:
+        store.commit(owner=by, deletes=[task.id])
+    return error.value.refusal.owned == (task.id,)
+
+
+def test_an_available_task_is_anybodys(store):
+    task = add(store)
+    [changed] = store.commit(owner=BOB, updates=[Change(id=task.id)])
+    store.commit(owner=ANN, deletes=[changed.id])
+    assert store.groups() == []
+
+
+def test_its_owner_can_change_a_leased_task(store):
+    add(store)
+    [held] = store.claim("mail", owner=BOB)
+    [renewed] = store.commit(owner=BOB, updates=[Change(id=held.id, timespec_ms=-60_000)])
+    store.commit(owner=BOB, deletes=[renewed.id])
+    assert store.groups() == []
+
+
+def test_the_adder_can_change_a_scheduled_task(store):
+    task = add(store, timespec_ms=-60_000)
+    assert is_owned(store, task, by=BOB)
+    [changed] = store.commit(owner=ANN, updates=[Change(id=task.id, timespec_ms=-60_000)])
+    store.commit(owner=ANN, deletes=[changed.id])
+    assert store.groups() == []
+
+
+def test_a_leased_task_is_its_owners_until_the_very_millisecond(store, clock):
+    add(store)
+    [held] = store.claim("mail", owner=ANN, duration_ms=1_000)
+    clock.advance(999)
+    assert is_owned(store, held, by=BOB)
+    assert store.claim("mail", owner=BOB) == []
+    clock.advance(1)
+    [taken] = store.commit(owner=BOB, updates=[Change(id=held.id)])
+    assert taken.owner == BOB
+
+
+def test_whoever_is_late_is_told_so(store, clock):
+    add(store)
+    [late] = store.claim("mail", owner=ANN, duration_ms=1_000)
+    clock.advance(1_000)
+    [taken] = store.claim("mail", owner=BOB)
+    with pytest.raises(CommitRefused) as error:
+        store.commit(owner=ANN, deletes=[late.id])
+    assert error.value.refusal.deletes == (late.id,)
+    assert store.find([taken.id]) == [taken]
+
+
+def test_the_former_owner_can_still_finish_what_nobody_has_taken(store, clock):
+    add(store)
+    [late] = store.claim("mail", owner=ANN, duration_ms=1_000)
+    clock.advance(100_000)
+    assert store.commit(owner=ANN, deletes=[late.id]) == []
+
+
+def test_a_renewed_lease_starts_anew(store, clock):
+    add(store)
+    [held] = store.claim("mail", owner=ANN, duration_ms=1_000)
+    clock.advance(900)
+    [renewed] = store.commit(
+        owner=ANN, updates=[Change(id=held.id, timespec_ms=-1_000, keep_data=True, keep_error=True)]
+    )
+    clock.advance(999)
+    assert is_owned(store, renewed, by=BOB)
+    clock.advance(1)
+    assert [task.origin for task in store.claim("mail", owner=BOB)] == [held.origin]
+
+
+def test_an_update_hands_a_future_task_to_nobody_else(store):
+    task = add(store)
+    [scheduled] = store.commit(owner=BOB, updates=[Change(id=task.id, timespec_ms=-60_000)])
+    assert is_owned(store, scheduled, by=ANN)
+
+
+def test_a_released_future_task_is_for_owner_zero_only(store):
+    add(store)
+    [held] = store.claim("mail", owner=ANN)
+    [released] = store.commit(owner=ANN, updates=[Change(id=held.id, release=True, timespec_ms=-60_000)])
+    assert is_owned(store, released, by=ANN)
+    assert store.commit(owner=0, deletes=[released.id]) == []

@@ -1,0 +1,198 @@
+"""A commit that can't be done changes nothing and says every reason."""
+
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+
+from tasks_app.errors import CommitRefused, InvalidInput, LimitExceeded
+from tasks_app.operations import Change, NewTask, Refusal
+
+from .people import ANN, BOB
+
+NEVER = 2**53  # No store has come that far.
+
+
+@contextmanager
+def refused(**lists):
+    """Nothing in the database changes, and the reasons are these."""
+    before = everything()
+    with pytest.raises(CommitRefused) as error:
+        yield
+    assert error.value.refusal == Refusal(**lists)
+    assert everything() == before
+
+
+@contextmanager
+def refused_as_nonsense(*words):
+    before = everything()
+    with pytest.raises(CommitRefused) as error:
+        yield
+    assert error.value.refusal == Refusal(bugs=error.value.refusal.bugs)
+    assert all(any(word in bug for bug in error.value.refusal.bugs) for word in words)
+    assert len(error.value.refusal.bugs) == len(words)
+    assert everything() == before
+
+
+def everything():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM tasks_app_task ORDER BY id")
+        tasks = cursor.fetchall()
+        cursor.execute("SELECT * FROM tasks_app_endedtask ORDER BY id")
+        return tasks, cursor.fetchall()
+
+
+@pytest.fixture
+def task(store):
+    [task] = store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1")])
+    return task
+
+
+@pytest.fixture
+def gone(store):
+    [gone] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
+    store.commit(owner=ANN, deletes=[gone.id])
+    return gone.id
+
+
+@pytest.fixture
+def held(store):
+    """A task that Ann holds."""
+    store.commit(owner=BOB, adds=[NewTask(group="reports")])
+    [held] = store.claim("reports", owner=ANN)
+    return held
+
+
+def test_an_update_of_what_is_not_there(store, gone, task):
+    with refused(changes=(gone, NEVER)):
+        store.commit(owner=ANN, updates=[Change(id=gone), Change(id=task.id), Change(id=NEVER)])
+
+
+def test_a_delete_of_what_is_not_there(store, gone, task):
+    with refused(deletes=(NEVER, gone)):
+        store.commit(owner=ANN, deletes=[NEVER, task.id, gone])
+
+
+def test_a_dependency_that_is_not_there(store, gone, task):
+    with refused(depends=(gone,)):
+        store.commit(owner=ANN, adds=[NewTask(group="mail")], deletes=[task.id], depends=[task.id, gone, gone])
+
+
+@pytest.mark.parametrize("task_id", [0, -1, -(2**63), 2**63 - 1])
+def test_an_id_that_can_not_be_is_one_that_is_not_there(store, task_id):
+    with refused(changes=(task_id,)):
+        store.commit(owner=ANN, updates=[Change(id=task_id)])
+    with refused(deletes=(task_id,)):
+        store.commit(owner=ANN, deletes=[task_id])
+    with refused(depends=(task_id,)):
+        store.commit(owner=ANN, adds=[NewTask(group="mail")], depends=[task_id])
+
+
+def test_the_predecessor_of_a_task_is_not_there(store, task):
+    [successor] = store.commit(owner=ANN, updates=[Change(id=task.id)])
+    with refused(changes=(task.id,)):
+        store.commit(owner=ANN, updates=[Change(id=task.id)])
+    with refused(deletes=(task.id,)):
+        store.commit(owner=ANN, deletes=[task.id])
+    with refused(depends=(task.id,)):
+        store.commit(owner=ANN, updates=[Change(id=successor.id)], depends=[task.id])
+
+
+def test_what_another_client_holds(store, held):
+    with refused(owned=(held.id,)):
+        store.commit(owner=BOB, updates=[Change(id=held.id)])
+    with refused(owned=(held.id,)):
+        store.commit(owner=BOB, deletes=[held.id])
+
+
+def test_nothing_to_do(store, task):
+    with refused_as_nonsense("nothing"):
+        store.commit(owner=ANN)
+    with refused_as_nonsense("nothing"):
+        store.commit(owner=ANN, depends=[task.id])
+
+
+def test_an_add_without_a_group(store):
+    with refused_as_nonsense("adds[1]"):
+        store.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="")])
+
+
+def test_an_id_named_twice(store, task):
+    with refused_as_nonsense(str(task.id)):
+        store.commit(owner=ANN, deletes=[task.id, task.id])
+    with refused_as_nonsense(str(task.id)):
+        store.commit(owner=ANN, updates=[Change(id=task.id), Change(id=task.id)])
+    with refused_as_nonsense(str(task.id)):
+        store.commit(owner=ANN, updates=[Change(id=task.id)], deletes=[task.id])
+
+
+def test_every_reason_at_once(store, gone, task, held):
+    before = everything()
+    with pytest.raises(CommitRefused) as error:
+        store.commit(
+            owner=BOB,
+            adds=[NewTask(group="mail"), NewTask(group="")],
+            updates=[Change(id=gone), Change(id=held.id), Change(id=task.id)],
+            deletes=[NEVER, task.id],
+            depends=[gone, task.id],
+        )
+    refusal = error.value.refusal
+    assert (refusal.changes, refusal.deletes, refusal.depends, refusal.owned) == (
+        (gone,), (NEVER,), (gone,), (held.id,)
+    )  # fmt: skip
+    assert len(refusal.bugs) == 2
+    assert everything() == before
+
+
+def test_a_missing_id_named_twice_is_listed_once(store, gone):
+    with pytest.raises(CommitRefused) as error:
+        store.commit(owner=ANN, deletes=[gone, gone])
+    assert error.value.refusal.deletes == (gone,)
+
+
+def test_a_refused_commit_uses_no_id(store, gone, task):
+    with refused(changes=(gone,)):
+        store.commit(owner=ANN, adds=[NewTask(group="mail")] * 3, updates=[Change(id=gone)])
+    [first] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
+    [second] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
+    assert second.id - first.id == first.id - task.id == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"adds": [NewTask(group="a\0")]}, "adds[0].group"),
+        ({"adds": [NewTask(group="x" * 256)]}, "adds[0].group"),
+        ({"adds": [NewTask(group="mail", priority=101)]}, "adds[0].priority"),
+        ({"adds": [NewTask(group="mail", timespec_ms=2**63 - 1)]}, "adds[0].timespec"),
+        ({"adds": [NewTask(group="mail", error="\0")]}, "adds[0].error"),
+        ({"adds": [NewTask(group="mail"), NewTask(group="mail", labels={"a": "\0"})]}, "adds[1].labels.a"),
+        ({"updates": [Change(id=1, priority=-101)]}, "updates[0].priority"),
+        ({"updates": [Change(id=2**63)]}, "updates[0].id"),
+        ({"deletes": [1, -(2**63) - 1]}, "deletes[1]"),
+        ({"depends": [2**64]}, "depends[0]"),
+        ({"owner": 2**63}, "clientid"),
+    ],
+)
+def test_bad_input_is_named_and_changes_nothing(store, task, asked, field):
+    before = everything()
+    with pytest.raises(InvalidInput) as error:
+        store.commit(**{"owner": ANN, **asked})
+    assert list(error.value.fields) == [field]
+    assert everything() == before
+
+
+def test_more_than_the_limits_allow_is_refused(store, task, settings):
+    settings.TASKSTORE_MAX_CHANGES = 3
+    settings.TASKSTORE_MAX_DATA_BYTES = 10
+    settings.TASKSTORE_MAX_LABELS = 1
+    before = everything()
+    for asked in (
+        {"adds": [NewTask(group="mail")] * 2, "deletes": [task.id], "depends": [task.id]},
+        {"adds": [NewTask(group="mail", data=b"12345678901")]},
+        {"adds": [NewTask(group="mail", labels={"a": "", "b": ""})]},
+    ):
+        with pytest.raises(LimitExceeded):
+            store.commit(owner=ANN, **asked)
+    assert everything() == before
+    assert len(store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1234567890", labels={"a": ""})] * 3)) == 3

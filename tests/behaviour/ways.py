@@ -1,0 +1,276 @@
+"""The ways into the store, all behind the same few verbs, so that one suite proves each of them.
+
+A new way in is one more class here and one more entry in WAYS.
+"""
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+from urllib.parse import quote
+
+from asgiref.sync import async_to_sync
+from django.http import HttpResponse
+from django.test import Client
+
+from tasks_app import history, tokens
+from tasks_app.errors import CommitRefused, InvalidInput, LimitExceeded
+from tasks_app.models import EndedTask, Scope, Task
+from tasks_app.operations import EVERY_GROUP, Change, Ending, GroupScope, NewTask, Order, Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A task as every way in shows it."""
+
+    id: int
+    group: str
+    available_at_ms: int
+    owner: int
+    data: bytes
+    data_type: str
+    error: str
+    labels: dict[str, str]
+    priority: int
+    origin: int
+    claims: int
+    created_at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One of the ids that a task had, and what became of it; without an ending it is still there."""
+
+    id: int
+    group: str
+    owner: int
+    made_by_commit: int
+    ending: Ending | None = None
+    ended_by: int | None = None
+    ended_by_commit: int | None = None
+    successor: int | None = None
+    operator: str = ""
+    reason: str = ""
+
+
+class Store(Protocol):
+    """What the suite asks of a way in. Refusals and bad input are raised as the manager raises them."""
+
+    def commit(
+        self,
+        *,
+        owner: int,
+        adds: Iterable[NewTask] = (),
+        updates: Iterable[Change] = (),
+        deletes: Iterable[int] = (),
+        depends: Iterable[int] = (),
+    ) -> list[Seen]: ...
+
+    def claim(
+        self,
+        group: str,
+        *,
+        owner: int,
+        duration_ms: int = 60_000,
+        limit: int = 1,
+        order: Order = Order.RANDOM,
+        depends: Iterable[int] = (),
+    ) -> list[Seen]: ...
+
+    def find(self, ids: Iterable[int]) -> list[Seen | None]: ...
+
+    def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> list[Seen]: ...
+
+    def groups(self) -> list[str]: ...
+
+    def history(self, task_id: int) -> list[Step] | None:
+        """The steps of the chain that the id belongs to, the oldest first; None: no such id is known."""
+
+    def within(self, *patterns: str) -> Self:
+        """The same way in for somebody who may touch only the groups of these patterns."""
+
+
+class Manager:
+    """Python callers: `Task.objects`."""
+
+    def __init__(self, scope: GroupScope = EVERY_GROUP) -> None:
+        self.scope = scope
+
+    def commit(self, **asked: Any) -> list[Seen]:
+        return [seen(task) for task in Task.objects.commit(**asked, scope=self.scope)]
+
+    def claim(self, group: str, **asked: Any) -> list[Seen]:
+        return [seen(task) for task in Task.objects.claim(group, **asked, scope=self.scope)]
+
+    def find(self, ids: Iterable[int]) -> list[Seen | None]:
+        return [task and seen(task) for task in Task.objects.find(ids, self.scope)]
+
+    def group(self, name: str, **asked: Any) -> list[Seen]:
+        return [seen(task) for task in Task.objects.group(name, **asked)]
+
+    def groups(self) -> list[str]:
+        return Task.objects.groups(self.scope)
+
+    def history(self, task_id: int) -> list[Step] | None:
+        chain = history.chain_of(task_id, self.scope)
+        if chain is None:
+            return None
+        return [ended_step(ended) for ended in chain.ended] + ([living_step(chain.living)] if chain.living else [])
+
+    def within(self, *patterns: str) -> Self:
+        return type(self)(GroupScope(patterns))
+
+
+class AsyncManager(Manager):
+    """The async twins of the same verbs."""
+
+    def commit(self, **asked: Any) -> list[Seen]:
+        return [seen(task) for task in async_to_sync(Task.objects.acommit)(**asked, scope=self.scope)]
+
+    def claim(self, group: str, **asked: Any) -> list[Seen]:
+        return [seen(task) for task in async_to_sync(Task.objects.aclaim)(group, **asked, scope=self.scope)]
+
+    def find(self, ids: Iterable[int]) -> list[Seen | None]:
+        return [task and seen(task) for task in async_to_sync(Task.objects.afind)(ids, self.scope)]
+
+    def group(self, name: str, **asked: Any) -> list[Seen]:
+        return [seen(task) for task in async_to_sync(Task.objects.agroup)(name, **asked)]
+
+    def groups(self) -> list[str]:
+        return async_to_sync(Task.objects.agroups)(self.scope)
+
+
+def seen(task: Task) -> Seen:
+    values = {name: getattr(task, name) for name in Seen.__dataclass_fields__}
+    return Seen(**values | {"data": bytes(task.data)})
+
+
+def living_step(task: Task) -> Step:
+    return Step(id=task.id, group=task.group, owner=task.owner, made_by_commit=task.made_by_commit)
+
+
+def ended_step(ended: EndedTask) -> Step:
+    names = ("id", "group", "owner", "made_by_commit", "ended_by", "ended_by_commit", "successor", "operator", "reason")
+    return Step(ending=Ending(ended.ending), **{name: getattr(ended, name) for name in names})
+
+
+class Rest:
+    """HTTP and JSON, with a token that may work."""
+
+    def __init__(self, *patterns: str) -> None:
+        _, secret = tokens.create("the suite", Scope.WORK, patterns)
+        self.client = Client(headers={"Authorization": f"Bearer {secret}"})
+
+    def commit(self, *, owner, adds=(), updates=(), deletes=(), depends=()) -> list[Seen]:
+        return self.post(
+            "/update",
+            clientid=owner,
+            adds=[add_on_the_wire(add) for add in adds],
+            updates=[change_on_the_wire(change) for change in updates],
+            deletes=list(deletes),
+            depends=list(depends),
+        )
+
+    def claim(self, group, *, owner, duration_ms=60_000, limit=1, order=Order.RANDOM, depends=()) -> list[Seen]:
+        asked = {"group": group, "duration": duration_ms, "limit": limit, "order": order, "depends": list(depends)}
+        return self.post("/claim", clientid=owner, **asked)
+
+    def find(self, ids: Iterable[int]) -> list[Seen | None]:
+        answer = self.client.post("/tasks", json.dumps({"ids": list(ids)}), content_type="application/json")
+        return [task and seen_on_the_wire(task) for task in content(answer)]
+
+    def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> list[Seen]:
+        query = f"owned={owned}" + ("" if limit is None else f"&limit={limit}")
+        return [seen_on_the_wire(task) for task in content(self.client.get(f"/group/{quote(name)}?{query}"))]
+
+    def groups(self) -> list[str]:
+        return content(self.client.get("/groups"))
+
+    def history(self, task_id: int) -> list[Step] | None:
+        answer = self.client.get(f"/history/{task_id}")
+        return None if answer.status_code == 404 else [step_on_the_wire(step) for step in content(answer)["steps"]]
+
+    def within(self, *patterns: str) -> Self:
+        return type(self)(*patterns)
+
+    def post(self, path: str, **body: Any) -> list[Seen]:
+        answer = content(self.client.post(path, json.dumps(body), content_type="application/json"))
+        if answer["error"]:
+            lists = {name: tuple(which) for name, which in answer["error"].items()}
+            raise CommitRefused(Refusal(**lists))
+        return [seen_on_the_wire(task) for task in answer["tasks"]]
+
+
+def content(answer: HttpResponse) -> Any:
+    """The JSON of an answer. Raises InvalidInput when the request was not understood."""
+    text = answer.getvalue()
+    if answer.status_code in (400, 413):
+        kind = LimitExceeded if answer.status_code == 413 else InvalidInput
+        raise kind(json.loads(text)["errors"])
+    assert answer.status_code == 200, (answer.status_code, text)
+    return json.loads(text)
+
+
+def add_on_the_wire(add: NewTask) -> dict[str, Any]:
+    return {"group": add.group, "labels": add.labels, "priority": add.priority, "id": add.id, **fields_on_the_wire(add)}
+
+
+def change_on_the_wire(change: Change) -> dict[str, Any]:
+    assert change.keep_data == change.keep_error, "keep means both"
+    assert change.group is None, "an update never changes the group"
+    stay = {"labels": change.labels, "priority": change.priority}
+    said = {name: value for name, value in stay.items() if value is not None}
+    if not change.keep_data:
+        return {"id": change.id, "release": change.release, **fields_on_the_wire(change), **said}
+    return {"id": change.id, "release": change.release, "keep": True, "timespec": change.timespec_ms, **said}
+
+
+def fields_on_the_wire(item: NewTask | Change) -> dict[str, Any]:
+    data = {"data": item.data.decode()} if is_text(item.data) else {"data_base64": base64.b64encode(item.data).decode()}
+    return {"timespec": item.timespec_ms, "error": item.error, "data_type": item.data_type, **data}
+
+
+def is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def seen_on_the_wire(task: dict[str, Any]) -> Seen:
+    data = base64.b64decode(task["data_base64"]) if task["data"] is None else task["data"].encode()
+    return Seen(
+        id=task["id"],
+        group=task["group"],
+        available_at_ms=task["timespec"],
+        owner=task["ownerid"],
+        data=data,
+        data_type=task.get("data_type", ""),
+        error=task["error"],
+        labels=task["labels"],
+        priority=task["priority"],
+        origin=task["origin"],
+        claims=task["claims"],
+        created_at_ms=task["created"],
+    )
+
+
+def step_on_the_wire(step: dict[str, Any]) -> Step:
+    living = Step(id=step["id"], group=step["group"], owner=step["ownerid"], made_by_commit=step["made_by_commit"])
+    end = step["ended"]
+    if end is None:
+        return living
+    return replace(
+        living,
+        ending=Ending(end["how"]),
+        ended_by=end["clientid"],
+        ended_by_commit=end["commit"],
+        successor=end["successor"],
+        operator=end["operator"],
+        reason=end["reason"],
+    )
+
+
+WAYS: dict[str, type[Store]] = {"manager": Manager, "async": AsyncManager, "rest": Rest}
