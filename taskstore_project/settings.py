@@ -137,6 +137,7 @@ AUTH_PASSWORD_VALIDATORS = [
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_LOCKOUT_TEMPLATE = "console/locked.html"
 AXES_RESET_ON_SUCCESS = True
 # The audit trail is the application's; here a row is written for failures only.
 AXES_DISABLE_ACCESS_LOG = True

@@ -28,11 +28,11 @@ class TaskForm(forms.Form):
     """A task, as a person writes it down."""
 
     group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
-    text = forms.CharField(required=False, strip=False, widget=forms.Textarea)
+    text = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 7}))
     delay = forms.CharField(initial="0")
     unit = forms.ChoiceField(choices=[(unit, unit) for unit in UNITS_MS])
     priority = forms.CharField(initial="0")
-    labels = forms.CharField(required=False, widget=forms.Textarea)
+    labels = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
 
     def clean_group(self) -> str:
         name: str = self.cleaned_data["group"]

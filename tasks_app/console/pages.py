@@ -79,7 +79,7 @@ def _told(error: Exception) -> tuple[int, str, str]:
         case PermissionDenied():
             return 403, "You may not do this", "Your role does not allow it. An administrator can give you another."
         case InvalidInput():
-            return 400, "That makes no sense to the store", "Nothing was changed."
+            return 400, "This makes no sense to the store", "Nothing was changed."
         case CommitUnknown():
             return 503, "It is not known whether this happened", "Look at the tasks before you try it again."
         case StoreBusy():
