@@ -15,7 +15,6 @@ STEP = re.compile(r"([^.\[\]]*)(?:\[(\d+)\])?")
 class Bad:
     """A request, and what has to come of it."""
 
-    it: str
     method: str
     path: str
     body: Any = b""  # Bytes as they are; a value becomes JSON once the ids in it are known.
@@ -25,32 +24,36 @@ class Bad:
     refused: list[str] | None = None
 
 
-def bodies() -> Iterator[Bad]:
-    for path in ("/update", "/claim", "/tasks"):
-        for entry in table("bodies")["texts"]:
-            body = bytes.fromhex(entry["hex"]) if "hex" in entry else text_of(entry).encode()
-            yield Bad(it=f"{path} {entry['it']}", method="POST", path=path, body=body)
+Case = tuple[str, list[Bad]]  # What is bad, and the requests in which it is.
+
+
+def bodies() -> Iterator[Case]:
+    for entry in table("bodies")["texts"]:
+        body = bytes.fromhex(entry["hex"]) if "hex" in entry else text_of(entry).encode()
+        yield entry["it"], [Bad(method="POST", path=path, body=body) for path in ("/update", "/claim", "/tasks")]
 
 
 def text_of(entry: dict[str, Any]) -> str:
     return str(entry["text"]) if "text" in entry else entry["repeat"] * int(entry["times"])
 
 
-def fields() -> Iterator[Bad]:
+def fields() -> Iterator[Case]:
     catalogue = table("fields")
     for request in catalogue["requests"]:
         for path, kinds in request["fields"].items():
-            for value in (value for kind in kinds for value in catalogue["values"][kind]):
-                body = with_value(request["good"], path, value)
-                it = f"{request['path']} {path} {json.dumps(value)[:40]}"
-                yield Bad(it=it, method="POST", path=request["path"], body=body, names=[path or "body"])
+            values = [value for kind in kinds for value in catalogue["values"][kind]]
+            yield f"{request['path']} {path}", [bad_field(request, path, value) for value in values]
 
 
-def requests() -> Iterator[Bad]:
+def bad_field(request: dict[str, Any], path: str, value: Any) -> Bad:
+    body = with_value(request["good"], path, value)
+    return Bad(method="POST", path=request["path"], body=body, names=[path or "body"])
+
+
+def requests() -> Iterator[Case]:
     for entry in table("requests")["requests"]:
-        method = "POST" if "post" in entry else "GET"
-        rest = {name: value for name, value in entry.items() if name not in ("post", "get")}
-        yield Bad(method=method, path=entry.get("post") or entry["get"], **rest)
+        it, method = entry.pop("it"), "POST" if "post" in entry else "GET"
+        yield it, [Bad(method=method, path=entry.pop(method.lower()), **entry)]
 
 
 def table(name: str) -> Any:
