@@ -28,12 +28,14 @@ from .operations import (
     Refusal,
     State,
 )
-from .validation import Limits, group_name, refuse, task_ids, validate
+from .validation import GROUP_LENGTH, Limits, group_name, refuse, task_ids, validate
 
 if TYPE_CHECKING:
     from .models import Task
 
 
+# Sorts after every name that a group can have.
+BEYOND_EVERY_NAME = chr(0x10FFFF) * (GROUP_LENGTH + 1)
 READ_AT_ONCE = 50  # Tasks of 10 MiB each still have to fit in memory.
 
 
@@ -256,4 +258,4 @@ def _matching(pattern: str) -> Q:
     if not pattern.endswith("*"):
         return Q(group=pattern)
     prefix = pattern[:-1]
-    return Q(group__gte=prefix, group__lt=prefix + chr(0x10FFFF)) if prefix else Q()
+    return Q(group__gte=prefix, group__lt=prefix + BEYOND_EVERY_NAME)

@@ -11,7 +11,6 @@ from typing import Any, Protocol, Self
 from urllib.parse import quote
 
 from asgiref.sync import async_to_sync
-from django.http import HttpResponse
 from django.test import Client
 
 from tasks_app import history, tokens
@@ -104,7 +103,7 @@ class Manager:
         return [seen(task) for task in Task.objects.claim(group, **asked, scope=self.scope)]
 
     def find(self, ids: Iterable[int]) -> list[Seen | None]:
-        return [task and seen(task) for task in Task.objects.find(ids, self.scope)]
+        return [None if task is None else seen(task) for task in Task.objects.find(ids, self.scope)]
 
     def group(self, name: str, **asked: Any) -> list[Seen]:
         return [seen(task) for task in Task.objects.group(name, **asked)]
@@ -132,7 +131,7 @@ class AsyncManager(Manager):
         return [seen(task) for task in async_to_sync(Task.objects.aclaim)(group, **asked, scope=self.scope)]
 
     def find(self, ids: Iterable[int]) -> list[Seen | None]:
-        return [task and seen(task) for task in async_to_sync(Task.objects.afind)(ids, self.scope)]
+        return [None if task is None else seen(task) for task in async_to_sync(Task.objects.afind)(ids, self.scope)]
 
     def group(self, name: str, **asked: Any) -> list[Seen]:
         return [seen(task) for task in async_to_sync(Task.objects.agroup)(name, **asked)]
@@ -185,7 +184,8 @@ class Rest:
         return [seen_on_the_wire(task) for task in content(self.client.get(f"/group/{quote(name)}?{query}"))]
 
     def groups(self) -> list[str]:
-        return content(self.client.get("/groups"))
+        names: list[str] = content(self.client.get("/groups"))
+        return names
 
     def history(self, task_id: int) -> list[Step] | None:
         answer = self.client.get(f"/history/{task_id}")
@@ -202,7 +202,7 @@ class Rest:
         return [seen_on_the_wire(task) for task in answer["tasks"]]
 
 
-def content(answer: HttpResponse) -> Any:
+def content(answer: Any) -> Any:
     """The JSON of an answer. Raises InvalidInput when the request was not understood."""
     text = answer.getvalue()
     if answer.status_code in (400, 413):

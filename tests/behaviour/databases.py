@@ -1,0 +1,7 @@
+"""What is true of one of the two databases only."""
+
+import pytest
+from django.db import connection
+
+only_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="a matter of PostgreSQL")
+only_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="a matter of SQLite")

@@ -1,0 +1,92 @@
+"""A task is never changed in place: not by the model, not by a queryset, not by SQL."""
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import DatabaseError, connection
+from django.db.models import QuerySet
+
+from tasks_app.errors import Immutable
+from tasks_app.models import AuditEntry, EndedTask, Task
+from tasks_app.operations import NewTask
+
+from .people import ANN
+
+ON_QUERYSETS = {
+    "update": {"error": ""},
+    "delete": {},
+    "create": {"group": "mail"},
+    "bulk_create": {"objs": []},
+    "bulk_update": {"objs": [], "fields": ["error"]},
+    "get_or_create": {"group": "mail"},
+    "update_or_create": {"group": "mail"},
+}
+
+
+@pytest.fixture
+def task(transactional_db):
+    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1")])
+    yield task
+    [found] = Task.objects.values().all()
+    assert found == {name: getattr(task, name) for name in found}
+
+
+@pytest.mark.parametrize(("name", "asked"), ON_QUERYSETS.items(), ids=ON_QUERYSETS)
+@pytest.mark.parametrize("start", [lambda: Task.objects, lambda: Task.objects.all(), lambda: Task.objects.filter(id=0)])
+def test_a_queryset_changes_nothing_and_names_the_verbs(task, start, name, asked):
+    with pytest.raises(Immutable, match=r"Task\.objects\.commit"):
+        getattr(start(), name)(**asked)
+    with pytest.raises(Immutable, match=r"Task\.objects\.commit"):
+        async_to_sync(as_coroutine)(getattr(start(), f"a{name}"), asked)
+
+
+async def as_coroutine(method, asked):
+    return await method(**asked)
+
+
+def test_every_method_that_django_marks_as_writing_is_among_these():
+    marked = {name for name in dir(QuerySet) if getattr(getattr(QuerySet, name), "alters_data", False)}
+    public = {name for name in marked if not name.startswith("_")}
+    assert public
+    assert public <= {form for name in ON_QUERYSETS for form in (name, f"a{name}")}
+
+
+def test_a_task_does_not_save(task):
+    for save in (task.save, task.save_base, lambda: async_to_sync(task.asave)()):
+        with pytest.raises(Immutable, match=r"Task\.objects\.commit"):
+            save()
+
+
+def test_a_task_does_not_delete_itself(task):
+    for delete in (task.delete, lambda: async_to_sync(task.adelete)()):
+        with pytest.raises(Immutable, match=r"Task\.objects\.commit"):
+            delete()
+
+
+def test_a_new_task_does_not_save_either(task):
+    with pytest.raises(Immutable):
+        Task(id=2**53, group="mail").save()
+
+
+@pytest.mark.parametrize("model", [Task, EndedTask, AuditEntry])
+def test_the_database_itself_refuses_an_update(transactional_db, model):
+    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", id=task.id)], deletes=[task.id])
+    AuditEntry.objects.create(
+        actor="Ann", action="purge", group="mail", selection="", reason="", done=1, skipped=0, duration_ms=1
+    )
+    before = list(model.objects.values())
+    assert before
+    column = model._meta.get_field("group").column
+    with pytest.raises(DatabaseError, match="immutable"), connection.cursor() as cursor:
+        cursor.execute(f"UPDATE {model._meta.db_table} SET \"{column}\" = 'reports'")  # noqa: S608 - our own names
+    assert list(model.objects.values()) == before
+
+
+def test_an_upsert_is_an_update_too(task):
+    columns = ", ".join(f'"{field.column}"' for field in Task._meta.fields)
+    sql = f"""
+        INSERT INTO tasks_app_task ({columns}) SELECT {columns} FROM tasks_app_task WHERE id = %s
+        ON CONFLICT (id) DO UPDATE SET error = 'changed'
+    """  # noqa: S608 - our own names
+    with pytest.raises(DatabaseError, match="immutable"), connection.cursor() as cursor:
+        cursor.execute(sql, [task.id])
