@@ -72,9 +72,9 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
         return bool(self.transport and self.transport.connected and self.transport.protocol is self)
 
     def end_after_answer(self) -> None:
-        """Close once the request at hand is answered."""
-        self.persistent = 0
+        """Close once the request at hand is answered; without one, with the next answer (`checkPersistence`)."""
         for request in self.requests:
+            self.persistent = 0
             if not request.startedWriting:
                 request.responseHeaders.setRawHeaders(b"connection", [b"close"])
 

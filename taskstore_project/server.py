@@ -15,7 +15,7 @@ from twisted.logger import STDLibLogObserver, globalLogBeginner
 
 from .http_protocol import Factory
 
-GRACE_S = 0.3  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
+GRACE_S = 1.0  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
 PATIENCE_S = 8.5  # For the answers that are being made: the process has to be gone within ten seconds.
 LAST_WORDS_S = 0.3  # For what is cancelled then.
 

@@ -59,7 +59,7 @@ if __name__ == "__main__":
     from taskstore_project import server as module
     from taskstore_project.listening import local_url, resolve
 
-    module.PATIENCE_S = float(sys.argv[1])
+    module.PATIENCE_S = module.GRACE_S = float(sys.argv[1])
     address = resolve("127.0.0.1", 0)
     with address.bind() as bound:
         address.listen(bound)

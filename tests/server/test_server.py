@@ -160,6 +160,18 @@ def test_it_lets_a_client_in_the_middle_of_a_request_finish(server, last_connect
     assert last_words(server) == "all answered"
 
 
+def test_it_answers_on_a_kept_connection_once_more():
+    with small_server(patience_s=600) as server, socket.create_connection(server.address) as connection:
+        connection.sendall(GET + b"\r\n")
+        assert answer_on(connection) == (200, {"length": 0})
+        server.tell(signal.SIGTERM)
+        wait_for(lambda: not accepts(server), "the end of listening")
+        connection.sendall(GET + b"\r\n")
+        assert answer_on(connection) == (200, {"length": 0})
+        assert connection.recv(1000) == b""
+        assert last_words(server) == "all answered"
+
+
 def test_it_tells_websockets_to_come_back(server):
     with connect(server.url.replace("http", "ws"), proxy=None) as websocket:
         assert websocket.recv() == "hello"
