@@ -78,7 +78,7 @@ class Group(Listing):
 class GroupByQuery(Listing):
     """The same, for a name that a path can't carry. Without one: the names, as the original's client asks for them."""
 
-    @endpoint("group_by_query", answer={"oneOf": [TASKS, NAMES]}, parameters=[query("name", NAME), *LISTED])
+    @endpoint("group_by_query", answer={"anyOf": [TASKS, NAMES]}, parameters=[query("name", NAME), *LISTED])
     def get(self, request: Request) -> StreamingHttpResponse | Response:
         query = query_of(request, "name", "limit", "owned")
         if "name" in query:
