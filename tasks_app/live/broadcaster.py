@@ -25,8 +25,8 @@ VIEWERS = "live-viewers"  # The channel layer's group; each viewer gets `live_co
 TICK_S = 0.25
 HEARTBEAT_S = 1.0
 RETRY_S = 1.0
-# Of its time the reader spends at most a quarter in the database: a slow one is asked less often.
-REST_PER_READING = 3
+# At most half of the time is spent reading: where that takes long it is done less often.
+REST_PER_READING = 1
 
 
 def read_snapshot() -> Snapshot:
@@ -70,9 +70,9 @@ class Broadcaster:
         self._work = []
         self._snapshot = None
 
-    def full(self) -> str | None:
-        """The message with all counts, or None before the first reading: then it comes by itself."""
-        return messages.full(self._seq, self._snapshot) if self._snapshot else None
+    def full(self) -> list[str]:
+        """The messages with all counts; none before the first reading: then they come by themselves."""
+        return messages.full(self._seq, self._snapshot) if self._snapshot else []
 
     async def _follow(self) -> None:
         # A thread of its own: pages that wait for the database must not hold up the numbers.
@@ -114,8 +114,9 @@ class Broadcaster:
             await asyncio.sleep(HEARTBEAT_S)
             await self._send(messages.heartbeat(self._seq, self._snapshot))
 
-    async def _send(self, text: str) -> None:
-        await get_channel_layer().group_send(VIEWERS, {"type": "live.counts", "text": text})
+    async def _send(self, texts: list[str]) -> None:
+        # Together, so that nothing comes between messages that belong together.
+        await get_channel_layer().group_send(VIEWERS, {"type": "live.counts", "texts": texts})
 
 
 broadcaster = Broadcaster()

@@ -55,9 +55,10 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             case _:
                 await self._end(NOT_UNDERSTOOD)
 
-    async def live_counts(self, event: dict[str, str]) -> None:
+    async def live_counts(self, event: dict[str, list[str]]) -> None:
         """What the broadcaster sends."""
-        await self.send(event["text"])
+        for text in event["texts"]:
+            await self.send(text)
 
     async def _join(self) -> None:
         self._rights_watch = asyncio.create_task(self._watch_rights())
@@ -67,7 +68,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self._send_full()
 
     async def _send_full(self) -> None:
-        if text := broadcaster.full():
+        for text in broadcaster.full():
             await self.send(text)
 
     async def _watch_rights(self) -> None:

@@ -237,7 +237,7 @@ async def test_a_page_that_closes_is_no_viewer_any_more(cookie, broadcaster):
     page = await connected(cookie)
     await counts_on(page)
     await page.disconnect()
-    assert broadcaster.full() is None
+    assert broadcaster.full() == []
 
 
 @in_event_loop

@@ -1,0 +1,111 @@
+// The counts of all groups, and where they stand on the page:
+//
+//   data-live-group="mail"     a row or section of that group, with
+//   data-live-count="ready"    the number of its tasks in a state, or "total"
+//   data-live-total="ready"    over all groups: how many tasks are in the state,
+//   data-live-groups="ready"   in how many groups there are any
+//   data-live-list="17"        the list of groups, made when there were so many of them, and
+//   data-live-news             hidden until there are groups which came after the list
+//   data-live-empty            stands where the list will be when there is a group
+
+const STATES = ["ready", "claimed", "expired", "scheduled", "failed"];
+const NONE = [0, 0, 0, 0, 0];
+const NARROW_SPACE = "\u202f"; // As in tasks_app/console/words.py.
+const FLASH = [{ opacity: 0.45 }, { opacity: 1 }];
+const FLASH_MS = 600;
+
+const stillness = matchMedia("(prefers-reduced-motion: reduce)");
+
+export class Counts {
+  #groups = new Map();
+  #list = null; // The list of groups on the page,
+  #known = new Set(); // what groups there were when it was made,
+  #missed = 0; // and how many more there are that it could not know.
+
+  // `groups` are pairs of a name and its numbers; null for numbers: the group is gone.
+  replace(groups) {
+    this.#groups = new Map(groups);
+    this.#show();
+  }
+
+  change(groups) {
+    for (const [name, numbers] of groups) {
+      if (numbers) this.#groups.set(name, numbers);
+      else this.#groups.delete(name);
+    }
+    this.#show();
+  }
+
+  // The elements are looked up each time: parts of the page are replaced meanwhile.
+  #show() {
+    for (const place of document.querySelectorAll("[data-live-group]")) {
+      const numbers = this.#groups.get(place.dataset.liveGroup) ?? NONE;
+      for (const element of place.querySelectorAll("[data-live-count]")) {
+        write(element, numberOf(numbers, element.dataset.liveCount));
+      }
+    }
+    this.#showTotals();
+    this.#showNews();
+  }
+
+  #showTotals() {
+    for (const element of document.querySelectorAll("[data-live-total]")) {
+      write(element, this.#sum((numbers) => numberOf(numbers, element.dataset.liveTotal)));
+    }
+    for (const element of document.querySelectorAll("[data-live-groups]")) {
+      write(element, this.#sum((numbers) => Math.min(1, numberOf(numbers, element.dataset.liveGroups))));
+    }
+  }
+
+  #sum(numberOfGroup) {
+    let sum = 0;
+    for (const numbers of this.#groups.values()) sum += numberOfGroup(numbers);
+    return sum;
+  }
+
+  // Rows do not appear by themselves: nothing is to move under the pointer. Where there was nothing yet, they do.
+  #showNews() {
+    const list = document.querySelector("[data-live-list]");
+    if (list) this.#tellOfGroupsThatAreNotIn(list);
+    else if (this.#groups.size > 0 && document.querySelector("[data-live-empty]") && !isTyping()) location.reload();
+  }
+
+  #tellOfGroupsThatAreNotIn(list) {
+    const names = [...this.#groups.keys()].filter(isSearched);
+    if (list !== this.#list) {
+      this.#list = list;
+      this.#known = new Set(names);
+      // Some may have come after the page was made and before the first numbers.
+      this.#missed = Math.max(0, names.length - Number(list.dataset.liveList));
+    }
+    const count = this.#missed + names.filter((name) => !this.#known.has(name)).length;
+    const news = document.querySelector("[data-live-news]");
+    news.querySelector("[data-live-news-text]").textContent = `${grouped(count)} new ${count === 1 ? "group" : "groups"},`;
+    news.hidden = count === 0;
+  }
+}
+
+function numberOf(numbers, state) {
+  if (state === "total") return numbers[0] + numbers[1] + numbers[2] + numbers[3];
+  return numbers[STATES.indexOf(state)];
+}
+
+function write(element, number) {
+  const text = grouped(number);
+  if (element.textContent === text) return;
+  element.textContent = text;
+  if (!stillness.matches && element.getAnimations().length === 0) element.animate(FLASH, FLASH_MS);
+}
+
+function grouped(number) {
+  return String(number).replace(/\B(?=(\d{3})+$)/g, NARROW_SPACE);
+}
+
+function isSearched(name) {
+  const searched = new URLSearchParams(location.search).get("filter") ?? "";
+  return name.toLowerCase().includes(searched.toLowerCase());
+}
+
+function isTyping() {
+  return document.activeElement.matches("input, select, textarea");
+}
