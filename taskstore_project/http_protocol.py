@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from http import HTTPStatus
 from io import BytesIO
@@ -16,8 +17,38 @@ MOST_HEAD_BYTES = 32 * 1024  # Request line and headers; a claim of a thousand i
 LINGER_S = 10  # How long a refused body is read and thrown away.
 
 
+class Flow:
+    """Whether the client reads what it was sent: Twisted says so to a `producer`, whose methods these are.
+
+    Without it a list of a gigabyte for a slow reader would lie in memory as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    def pauseProducing(self) -> None:  # noqa: N802 - Twisted's name, as below.
+        self._has_room.clear()
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        self._has_room.set()
+
+    def stopProducing(self) -> None:  # noqa: N802
+        self._has_room.set()  # The client has gone: nobody has to wait for it.
+
+    async def room(self, patience_s: float) -> None:
+        """Wait until there is room for more. Raises TimeoutError when the client reads nothing for so long."""
+        if not self._has_room.is_set():
+            async with asyncio.timeout(patience_s):
+                await self._has_room.wait()
+
+
 class Request(WebRequest):  # type: ignore[misc]
     """A request whose body is refused before it is kept anywhere, when it is too large."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.flow = Flow()
 
     # Django parses forms; here a large one would hold up everybody else.
     _parsePOSTFormSubmission = False  # noqa: N815 - Twisted's name, as below.
@@ -46,6 +77,17 @@ class Request(WebRequest):  # type: ignore[misc]
         self.requestHeaders.removeHeader(b"expect")
         limit = settings.TASKSTORE_MAX_REQUEST_BYTES
         self.channel.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body has to be at most {limit} bytes.")
+
+    def handle_reply(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body" and not self.finished and self.channel:
+            self._follow_the_reader(is_going_on=message.get("more_body", False))
+        super().handle_reply(message)
+
+    def _follow_the_reader(self, *, is_going_on: bool) -> None:
+        if is_going_on and not self.producer:
+            self.registerProducer(self.flow, True)
+        elif self.producer and not is_going_on:
+            self.unregisterProducer()
 
     def basic_error(self, status: int, status_text: bytes, body: str) -> None:
         # Daphne's own page is HTML with an inline style.

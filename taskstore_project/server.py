@@ -13,11 +13,13 @@ from daphne.server import reactor, twisted_loop
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 from twisted.logger import STDLibLogObserver, globalLogBeginner
 
-from .http_protocol import Factory
+from .http_protocol import Factory, Request
 
 GRACE_S = 1.0  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
 PATIENCE_S = 8.5  # For the answers that are being made: the process has to be gone within ten seconds.
 LAST_WORDS_S = 0.3  # For what is cancelled then.
+
+STALLED_S = 60.0  # A client that reads nothing of its answer for so long is cut off.
 
 SERVICE_RESTART = 1012  # The websocket's close code: come back in a moment.
 MOST_SOCKET_BYTES = 64 * 1024  # Pages send a word or two over their socket.
@@ -63,6 +65,15 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             self._ending = asyncio.ensure_future(self._end())
         else:
             self._ending.cancel()
+
+    async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
+        await super().handle_reply(protocol, message)
+        if isinstance(protocol, Request):
+            try:
+                await protocol.flow.room(STALLED_S)
+            except TimeoutError:
+                if protocol.channel:
+                    protocol.channel.transport.abortConnection()
 
     def _websockets(self) -> WebSocketFactory:
         factory = WebSocketFactory(self, server=self.server_name)

@@ -8,6 +8,10 @@ import sys
 from django.conf import settings
 
 MOST_BODY_BYTES = 1000
+LONG_BYTES = 100 * 2**20
+PIECE_BYTES = 2**16
+
+sent_bytes = 0
 
 
 async def application(scope, receive, send):
@@ -15,6 +19,10 @@ async def application(scope, receive, send):
         await websocket(receive, send)
     elif scope["path"] == "/slow":
         await slow(send)
+    elif scope["path"] == "/long":
+        await long(send)
+    elif scope["path"] == "/sent":
+        await answer(send, {"bytes": sent_bytes})
     elif scope["path"] == "/never":
         await asyncio.Event().wait()
     else:
@@ -39,6 +47,18 @@ async def slow(send):
     await send({"type": "http.response.body", "body": b"whole"})
 
 
+async def long(send):
+    """A hundred megabytes; how much of it has been sent tells `/sent`."""
+    global sent_bytes
+    sent_bytes = 0
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    while sent_bytes < LONG_BYTES:
+        await send({"type": "http.response.body", "body": b"x" * PIECE_BYTES, "more_body": True})
+        sent_bytes += PIECE_BYTES
+        await asyncio.sleep(0)
+    await send({"type": "http.response.body"})
+
+
 async def websocket(receive, send):
     """Greets, and says at the end with which code it was closed."""
     await receive()
@@ -59,7 +79,7 @@ if __name__ == "__main__":
     from taskstore_project import server as module
     from taskstore_project.listening import local_url, resolve
 
-    module.PATIENCE_S = module.GRACE_S = float(sys.argv[1])
+    module.STALLED_S = module.PATIENCE_S = module.GRACE_S = float(sys.argv[1])
     address = resolve("127.0.0.1", 0)
     with address.bind() as bound:
         address.listen(bound)

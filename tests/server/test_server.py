@@ -1,6 +1,7 @@
 """The server below the application: what it refuses by itself, and how it ends."""
 
 import json
+import select
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from taskstore_project.http_protocol import MOST_HEAD_BYTES
 from taskstore_project.testing import PROJECT
 
 from .harness import Server, accepts, wait_for
-from .small_application import MOST_BODY_BYTES
+from .small_application import LONG_BYTES, MOST_BODY_BYTES, PIECE_BYTES
 
 pytestmark = pytest.mark.once
 
@@ -136,6 +137,22 @@ def test_it_serves_others_while_a_body_is_slow(lasting_server, connection):
     assert lasting_server.ask("GET", "/").json() == {"length": 0}
 
 
+def test_it_makes_no_more_of_an_answer_than_its_client_reads():
+    with small_server(patience_s=600) as server, socket.create_connection(server.address, timeout=60) as connection:
+        connection.sendall(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert 0 < sent_when_it_waits(server) < LONG_BYTES / 2
+        response = HTTPResponse(connection)
+        response.begin()
+        assert sum(map(len, iter(lambda: response.read(PIECE_BYTES), b""))) == LONG_BYTES
+
+
+def test_it_cuts_off_a_client_that_reads_nothing(connection):
+    connection.sendall(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    watch = select.poll()
+    watch.register(connection, select.POLLRDHUP)
+    assert watch.poll(10_000)
+
+
 def test_it_sends_a_begun_answer_to_its_end(server, last_connection):
     last_connection.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
     response = HTTPResponse(last_connection)
@@ -204,6 +221,18 @@ def answer_on(connection):
     response.begin()
     assert response.getheader("Content-Type") == "application/json"
     return response.status, json.load(response)
+
+
+def sent_when_it_waits(server):
+    """How much of the long answer it has sent when it sends no more."""
+    counts = [-1]
+
+    def is_waiting():
+        counts.append(server.ask("GET", "/sent").json()["bytes"])
+        return counts[-1] == counts[-2]
+
+    wait_for(is_waiting, "the end of sending")
+    return counts[-1]
 
 
 def last_words(server):
