@@ -23,7 +23,8 @@ def make_first_admin() -> str | None:
         if User.objects.exists():
             return None
         password = _random_password()
-        admin = User.objects.create_superuser(FIRST_ADMIN, password=password)
+        # Not yet staff: Django's admin asks nobody else whether a user may come in.
+        admin = User.objects.create_user(FIRST_ADMIN, password=password, is_superuser=True)
         OneTimePassword.objects.create(user=admin)
     return password
 
@@ -38,7 +39,10 @@ def must_choose_password(user: User) -> bool:
 
 def password_was_chosen(user: User) -> None:
     """The user has a password of their own now."""
-    OneTimePassword.objects.filter(user=user).delete()
+    was_one_time, _ = OneTimePassword.objects.filter(user=user).delete()
+    if was_one_time and user.is_superuser:
+        user.is_staff = True
+        user.save(update_fields=["is_staff"])
     user._must_choose_password = False  # type: ignore[attr-defined]
 
 

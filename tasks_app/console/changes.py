@@ -106,12 +106,13 @@ def purge(request: HttpRequest) -> HttpResponse:
 def _do(request: HttpRequest, verb: Verb, change: Callable[[Confirmed, str], Result]) -> HttpResponse:
     """Do what was agreed to, or show the confirmation again, with what is wrong and the numbers as they are now."""
     agreed = reading.confirmed_of(request.POST)
+    back = _page_before(request.POST, agreed.selection)  # Read first: nothing may be refused after the deed.
     try:
         result = change(agreed, user_of(request).username)
     except InvalidInput as refused:
         return _confirmation(request, verb, agreed.selection, refused)
     messages.success(request, _told(verb, agreed, result))
-    return _to(request, _page_before(request.POST, agreed.selection))
+    return _to(request, back)
 
 
 def _confirmation(

@@ -1,0 +1,37 @@
+"""What the tests of the console put into the store. Ann and Bob are the owners, `mail` and `reports` the groups."""
+
+from tasks_app.models import Task
+from tasks_app.operations import Change, NewTask
+
+ANN = 1643
+BOB = 2624
+
+
+def add(group: str = "mail", count: int = 1, **fields) -> list[Task]:
+    data = fields.pop("data", b"hello")
+    return Task.objects.commit(owner=ANN, adds=[NewTask(group=group, data=data, **fields) for _ in range(count)])
+
+
+def claim(group: str = "mail", count: int = 1, duration_ms: int = 60_000, owner: int = BOB) -> list[Task]:
+    return Task.objects.claim(group, owner=owner, duration_ms=duration_ms, limit=count, order="oldest")
+
+
+def fail(task: Task, error: str = "no such recipient") -> Task:
+    """The worker gives the task back with an error."""
+    change = Change(id=task.id, keep_data=True, error=error, release=True)
+    return Task.objects.commit(owner=task.owner, updates=[change])[0]
+
+
+def one_of_each_state(group: str = "mail") -> dict[str, Task]:
+    """One task ready, claimed, expired and scheduled, and a failed one that is ready."""
+    # Each is the only available one when it is claimed.
+    claimed = claimed_task(group)
+    failing = claimed_task(group)
+    expired = claimed_task(group, duration_ms=0)
+    [ready], [scheduled] = add(group), add(group, timespec_ms=-3_600_000)
+    return {"ready": ready, "claimed": claimed, "expired": expired, "scheduled": scheduled, "failed": fail(failing)}
+
+
+def claimed_task(group: str, duration_ms: int = 60_000) -> Task:
+    add(group)
+    return claim(group, duration_ms=duration_ms)[0]

@@ -1,0 +1,88 @@
+"""Adding a task by hand."""
+
+import pytest
+
+from tasks_app.models import AuditEntry, Task
+
+from .store import add
+
+pytestmark = pytest.mark.django_db
+
+FORM = {"group": "mail", "text": "hello", "delay": "0", "unit": "seconds", "priority": "0", "labels": ""}
+
+
+def send(client, **fields):
+    return client.post("/console/add", {**FORM, **fields})
+
+
+def test_it_adds_a_task_and_shows_it(operator):
+    answer = send(operator)
+    [task] = Task.objects.all()
+    assert answer.headers["Location"] == f"/console/task/{task.id}"
+    assert (task.group, bytes(task.data), task.owner, task.priority) == ("mail", b"hello", 0, 0)
+    assert f"Added task {task.id} to mail." in operator.get(answer.headers["Location"]).content.decode()
+
+
+def test_it_writes_down_who_added_it(operator):
+    send(operator)
+    [entry] = AuditEntry.objects.all()
+    assert (entry.actor, entry.action, entry.group, entry.done) == ("olaf", "add", "mail", 1)
+
+
+def test_it_takes_delay_priority_and_labels(operator, clock):
+    send(operator, delay="2", unit="hours", priority="-7", labels="tenant = acme\r\n\r\nformula=a=b")
+    [task] = Task.objects.all()
+    assert task.available_at_ms == clock.now_ms + 7_200_000
+    assert task.priority == -7
+    assert task.labels == {"tenant": "acme", "formula": "a=b"}
+
+
+def test_it_keeps_data_as_it_was_typed(operator):
+    send(operator, text="  a\r\nb \u2028 é\n")
+    assert bytes(Task.objects.get().data).decode() == "  a\nb \u2028 é\n"
+
+
+def test_it_knows_the_group_that_it_was_called_from(operator):
+    assert 'name="group" value="a/b c"' in operator.get("/console/add?name=a%2Fb+c").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("group", "", "This field is required"), ("group", "x" * 256, "at most 255"),
+        ("group", "a\0b", "Null characters"), ("text", "a\0b", "Null characters"),
+        ("delay", "-1", "a whole number from 0"), ("delay", "1_0", "a whole number"),
+        ("delay", "9" * 15, "milliseconds"), ("unit", "years", "Select a valid choice"),
+        ("priority", "101", "a whole number from 0 to 100"), ("priority", "1.5", "a whole number"),
+        ("labels", "novalue", "One label a line"), ("labels", "=x", "One label a line"),
+        ("labels", "a=" + "x" * 256, "at most 255"), ("labels", "\n".join(f"{n}=1" for n in range(65)), "at most 64"),
+    ],
+)  # fmt: skip
+def test_it_names_what_is_wrong_and_keeps_what_was_typed(operator, field, value, error):
+    answer = send(operator, **{field: value}, **({} if field == "text" else {"text": "kept"}))
+    assert answer.status_code == 422
+    html = answer.content.decode()
+    assert error in html
+    assert f'id="id_{field}_error"' in html
+    assert field == "text" or ">\nkept</textarea>" in html
+    assert not Task.objects.exists()
+    assert not AuditEntry.objects.exists()
+
+
+def test_it_names_data_that_is_too_large(operator, settings):
+    settings.TASKSTORE_MAX_DATA_BYTES = 10
+    answer = send(operator, text="x" * 11)
+    assert answer.status_code == 422
+    assert "at most 10 bytes a task, not 11" in answer.content.decode()
+
+
+def test_it_is_not_for_viewers(viewer):
+    assert viewer.get("/console/add").status_code == 403
+    assert send(viewer).status_code == 403
+    assert not Task.objects.exists()
+
+
+def test_it_is_called_from_the_overview_and_the_group(operator):
+    add()
+    assert 'href="/console/add"' in operator.get("/console/").content.decode()
+    assert 'href="/console/add?name=mail"' in operator.get("/console/group?name=mail").content.decode()

@@ -1,0 +1,130 @@
+"""Pages of a group's tasks by key."""
+
+import pytest
+
+from tasks_app import listing
+from tasks_app.errors import InvalidInput
+from tasks_app.listing import END, Place, page_of
+from tasks_app.operations import State
+
+from .store import add, claim, fail, one_of_each_state
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch):
+    monkeypatch.setattr(listing, "PAGE", 3)
+
+
+def ids(page):
+    return [row.id for row in page.rows]
+
+
+def forwards(group, state=None):
+    """The ids of each page from the first to the last."""
+    page = page_of(group, state)
+    pages = [ids(page)]
+    while page.after:
+        page = page_of(group, state, after=page.after)
+        pages.append(ids(page))
+    return pages
+
+
+def backwards(group, state=None):
+    page = page_of(group, state, before=END)
+    pages = [ids(page)]
+    while page.before:
+        page = page_of(group, state, before=page.before)
+        pages.insert(0, ids(page))
+    return pages
+
+
+def test_it_shows_each_task_once_from_the_longest_available_on():
+    tasks = add(count=10)
+    assert forwards("mail") == [[task.id for task in tasks[start : start + 3]] for start in (0, 3, 6, 9)]
+
+
+def test_it_goes_back_over_the_same_tasks():
+    tasks = [task.id for task in add(count=10)]
+    # From the end the pages are cut elsewhere; the first one is full again.
+    assert backwards("mail") == [tasks[0:3], tasks[1:4], tasks[4:7], tasks[7:10]]
+
+
+def test_it_shows_failed_tasks_the_newest_first():
+    add(count=7)
+    failed = [fail(task).id for task in claim(count=7)]
+    assert forwards("mail", State.FAILED) == [failed[:3:-1], failed[3:0:-1], failed[:1]]
+    assert backwards("mail", State.FAILED)[-1] == failed[2::-1]
+
+
+def test_it_skips_and_repeats_nothing_when_tasks_of_one_moment_are_cut_apart(clock):
+    add(count=5)
+    clock.advance(1)
+    add(count=5)
+    shown = [task_id for page in forwards("mail") for task_id in page]
+    assert len(shown) == len(set(shown)) == 10
+
+
+@pytest.mark.parametrize("state", [State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED, State.FAILED])
+def test_it_shows_the_tasks_of_a_state(state):
+    tasks = one_of_each_state()
+    expected = {tasks[state].id} | ({tasks["failed"].id} if state is State.READY else set())
+    assert set(ids(page_of("mail", state))) == expected
+
+
+def test_it_says_where_the_pages_before_and_after_begin():
+    add(count=4)
+    first = page_of("mail")
+    second = page_of("mail", after=first.after)
+    assert (first.before, second.after) == (None, None)
+    assert ids(page_of("mail", before=second.before)) == ids(first)
+
+
+def test_it_is_empty_for_a_group_without_tasks():
+    add("reports")
+    page = page_of("mail")
+    assert (page.rows, page.before, page.after) == ([], None, None)
+
+
+def test_it_cuts_data_and_errors():
+    add(data=b"x" * 10_000)
+    [row] = page_of("mail", with_data=True).rows
+    assert (len(row.data), row.size) == (listing.PREVIEW_BYTES, 10_000)
+    fail(claim()[0], error="e" * 10_000)
+    assert len(page_of("mail").rows[0].error) == listing.PREVIEW_CHARACTERS
+
+
+def test_it_does_not_read_data_that_nobody_asked_for():
+    add(data=b"secret")
+    [row] = page_of("mail").rows
+    assert (row.data, row.size) == (None, None)
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_it_asks_the_database_as_often_for_a_long_list_as_for_a_short_one(count, django_assert_num_queries):
+    add(count=count)
+    with django_assert_num_queries(2):  # What time it is, and the tasks.
+        page_of("mail", with_data=True)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.2.3", "a.b", "1.", "1_0.2", "1.٣", f"{2**63}.1", "--1.2", " 1.2"])
+def test_it_refuses_a_place_that_no_page_names(text):
+    with pytest.raises(InvalidInput) as refused:
+        Place.read(text, "after")
+    assert list(refused.value.fields) == ["after"]
+
+
+def test_it_reads_the_places_that_it_names():
+    place = Place(available_at_ms=-5, id=7)
+    assert Place.read(str(place), "after") == place
+
+
+def test_it_finds_the_first_of_each_state():
+    assert listing.facts_of("mail").oldest_ready_ms is None
+    tasks = one_of_each_state()
+    facts = listing.facts_of("mail")
+    assert facts.oldest_ready_ms == min(tasks["ready"].available_at_ms, tasks["failed"].available_at_ms)
+    assert facts.oldest_expired_ms == tasks["expired"].available_at_ms
+    assert facts.next_lease_end_ms == tasks["claimed"].available_at_ms
+    assert facts.next_scheduled_ms == tasks["scheduled"].available_at_ms

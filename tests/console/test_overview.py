@@ -1,0 +1,103 @@
+"""The overview: tiles, the table of groups, its order and filter."""
+
+import re
+
+import pytest
+
+from tasks_app.console import overview
+
+from .store import add, one_of_each_state
+
+pytestmark = pytest.mark.django_db
+
+
+def page(client, query=""):
+    answer = client.get(f"/console/{query}")
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def groups(html):
+    return re.findall(r'<tr data-live-group="([^"]*)"', html)
+
+
+def numbers(html, attribute):
+    """What stands in the places of an attribute: {"ready": "2", ...}"""
+    return dict(re.findall(rf'{attribute}="(\w+)"[^>]*>([^<]*)<', html))
+
+
+def test_it_counts_the_tasks_of_all_groups_by_state(viewer):
+    one_of_each_state("mail")
+    add("reports", count=9_998)
+    expected = {"ready": "10\u202f000", "claimed": "1", "scheduled": "1", "expired": "1", "failed": "1"}
+    html = page(viewer)
+    assert numbers(html, "data-live-total") == expected
+    assert numbers(html, "data-live-groups")["ready"] == "2"
+
+
+def test_it_counts_the_tasks_of_each_group_by_state(viewer):
+    one_of_each_state("mail")
+    expected = {"ready": "2", "claimed": "1", "expired": "1", "scheduled": "1", "failed": "1"}
+    assert numbers(page(viewer), "data-live-count") == expected
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("", ["c", "a", "b"]), ("-ready", ["c", "a", "b"]), ("ready", ["a", "b", "c"]),
+        ("name", ["a", "b", "c"]), ("-name", ["c", "b", "a"]), ("-scheduled", ["b", "a", "c"]),
+    ],
+)  # fmt: skip
+def test_it_sorts_as_the_address_says(viewer, sort, order):
+    add("c", count=2), add("a"), add("b"), add("b", timespec_ms=-60_000)
+    assert groups(page(viewer, f"?sort={sort}")) == order
+
+
+def test_it_says_by_what_it_is_sorted(viewer):
+    add()
+    assert re.search(
+        r'<th scope="col" class="count" aria-sort="ascending">\s*<a href="\?sort=-failed">',
+        page(viewer, "?sort=failed"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("searched", "found"), [("MAIL", ["Mail/a", "mail/b"]), ("/b", ["mail/b"]), ("%", []), ("_", [])]
+)
+def test_it_filters_by_name(viewer, searched, found):
+    add("mail/b"), add("Mail/a"), add("reports")
+    assert groups(viewer.get("/console/", {"filter": searched, "sort": "name"}).content.decode()) == found
+
+
+def test_it_says_that_no_name_matches_and_leads_back(viewer):
+    add("reports")
+    html = page(viewer, "?filter=mail&sort=name")
+    assert "No group's name contains “mail”" in html
+    assert '<a href="?sort=name">Show all 1 groups</a>' in html
+
+
+def test_it_says_why_it_is_empty_and_what_to_do(viewer):
+    html = page(viewer)
+    assert "No tasks yet" in html
+    assert "curl http://testserver/update" in html
+    assert "token create" in html
+
+
+def test_it_shows_many_groups_page_by_page(viewer, monkeypatch):
+    monkeypatch.setattr(overview, "ROWS", 2)
+    for name in "abc":
+        add(name)
+    assert groups(page(viewer, "?sort=name")) == ["a", "b"]
+    assert 'href="?sort=name&amp;page=2">Next</a>' in page(viewer, "?sort=name")
+    assert groups(page(viewer, "?sort=name&page=2")) == ["c"]
+
+
+def test_it_is_kept_by_no_browser_and_no_proxy(viewer):
+    assert "no-store" in viewer.get("/console/").headers["Cache-Control"]
+
+
+def test_it_asks_the_database_as_often_for_many_groups_as_for_few(viewer, django_assert_max_num_queries):
+    for name in range(30):
+        add(f"group {name}")
+    with django_assert_max_num_queries(8):
+        page(viewer)

@@ -1,0 +1,119 @@
+"""Data for people: lines, text, trees, hex."""
+
+import json
+
+import pytest
+
+from tasks_app.console import json_tree, payload
+from tasks_app.console.payload import Form
+
+pytestmark = pytest.mark.once
+
+
+def test_it_shows_json_as_a_tree_text_as_text_and_the_rest_as_hex():
+    assert payload.show(b'{"a": 1}').form is Form.TREE
+    assert payload.show(b"hello").form is Form.TEXT
+    assert payload.show(b"\xff\xfe").form is Form.HEX
+
+
+def test_it_offers_the_forms_that_there_are():
+    assert payload.show(b"[1]").forms == [Form.TREE, Form.TEXT, Form.HEX]
+    assert payload.show(b"hello").forms == [Form.TEXT, Form.HEX]
+    assert payload.show(b"\xff").forms == [Form.HEX]
+
+
+def test_it_takes_the_best_form_when_the_wanted_one_can_not_be_had():
+    assert payload.show(b"[1]", Form.HEX).form is Form.HEX
+    assert payload.show(b"\xff", Form.TREE).form is Form.HEX
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"), [(b"", "empty"), (b"{}", "JSON"), (b"hello", "text"), (b"\x80", "binary"), (b'{"a":', "text")]
+)
+def test_it_says_what_data_is(data, kind):
+    assert payload.show(data).kind == kind
+
+
+def test_it_cuts_long_text_between_characters():
+    shown = payload.show(b"x" + "é".encode() * payload.SHOWN_BYTES)
+    assert shown.is_cut
+    assert shown.form is Form.TEXT
+    assert set(shown.text) == {"x", "é"}
+
+
+def test_it_makes_control_characters_visible():
+    assert payload.show(b"a\0b\x1b[31m\tc\r\nd").text == "a␀b␛[31m\tc\nd"
+
+
+def test_it_writes_hex_with_offsets_and_letters():
+    [first, second] = payload.hex_lines(b"0123456789abcdef\x00\xff")
+    assert (first.offset, first.text) == ("000000", "0123456789abcdef")
+    assert (second.offset, second.bytes, second.text) == ("000010", "00 ff", "··")
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "line"),
+    [
+        (b"hello", 5, "hello"),
+        (b"hello", 6, "hello…"),
+        (b"a\n  b\tc ", 8, "a b c"),
+        ("é".encode()[:1], 2, "…"),
+        (b"\xff" * 3, 3, "ff ff ff"),
+        (b"\xff" * 40, 40, " ".join(["ff"] * 32) + " …"),
+    ],
+)
+def test_it_writes_the_beginning_in_a_line(start, size, line):
+    assert payload.one_line(start, size) == line
+
+
+def texts(data: bytes) -> list[str]:
+    return [(f"{line.key}: " if line.key else "") + line.text for line in json_tree.lines_of(data)]
+
+
+def test_it_keeps_numbers_as_they_are_written():
+    assert texts(b"[9007199254740993, 1.10, 1e400, -0, 123456789012345678901234567890]") == [
+        "[", "9007199254740993", "1.10", "1e400", "-0", "123456789012345678901234567890", "]",
+    ]  # fmt: skip
+
+
+def test_it_keeps_keys_that_come_twice():
+    assert texts(b'{"a": 1, "a": [null, true]}') == ["{", '"a": 1', '"a": [', "null", "true", "]", "}"]
+
+
+def test_it_says_where_commas_are():
+    lines = json_tree.lines_of(b'[{"a": {}}, 2]')
+    assert [(line.kind, line.is_last) for line in lines] == [
+        ("open", True), ("open", False), ("empty", True), ("close", False), ("number", True), ("close", True),
+    ]  # fmt: skip
+
+
+def test_it_opens_and_closes_in_balance():
+    lines = json_tree.lines_of(json.dumps([[[[1], 2]], {"a": {"b": [3]}}]).encode())
+    depth = 0
+    for line in lines:
+        depth += {"open": 1, "close": -1}.get(line.kind, 0)
+        assert depth > 0 or line is lines[-1]
+    assert depth == 0
+
+
+def test_it_begins_closed_where_it_is_deep_or_long():
+    lines = json_tree.lines_of(json.dumps({"long": list(range(30)), "short": [[1]]}).encode())
+    opened = {line.key: line.is_open for line in lines}
+    assert opened['"long"'] is False
+    assert opened['"short"'] is True
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'"text"', b"1", b"{", b"[NaN]", b"\xff[]", b"[" * 100_000, b"[" * 500 + b"]" * 500,
+        b"[" + b"1," * 5_000 + b"1]", b'["' + b"x" * json_tree.MOST_BYTES + b'"]',
+    ],
+    ids=["text", "number", "broken", "NaN", "bytes", "deeper than Python", "deep", "long", "large"],
+)  # fmt: skip
+def test_it_makes_no_tree_of_what_is_none_or_too_large(data):
+    assert json_tree.lines_of(data) == []
+
+
+def test_it_leaves_a_lone_surrogate_escaped():
+    assert texts(b'["\\ud800 \\u00e9"]')[1] == '"\\ud800 é"'

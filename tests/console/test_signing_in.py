@@ -1,0 +1,154 @@
+"""Sign-in, the one-time password, sign-out, theme."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tasks_app.people import make_first_admin
+from tasks_app.policy import Action, may
+
+from .conftest import PASSWORD
+
+pytestmark = pytest.mark.django_db
+
+OWN = "a password of my own"
+
+
+@pytest.fixture(autouse=True)
+def quick_hashes(settings):
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture
+def ada(db) -> User:
+    return User.objects.create_superuser("ada", password=PASSWORD)
+
+
+@pytest.fixture
+def first_admin(client) -> Client:
+    sign_in(client, "admin", make_first_admin())
+    return client
+
+
+def sign_in(client, name, password, **more):
+    return client.post("/console/login", {"username": name, "password": password, **more})
+
+
+@pytest.mark.parametrize("path", ["/", "/console/"])
+def test_it_leads_to_the_sign_in(client, path):
+    answer = client.get(path, follow=True)
+    assert answer.redirect_chain[-1][0] == "/console/login?next=/console/"
+    assert "<h1>Sign in</h1>" in answer.content.decode()
+
+
+def test_it_goes_on_to_the_page_that_was_wanted(client, ada):
+    answer = sign_in(client, "ada", PASSWORD, next="/console/group?name=mail")
+    assert answer.headers["Location"] == "/console/group?name=mail"
+
+
+def test_it_does_not_lead_to_another_site(client, ada):
+    assert sign_in(client, "ada", PASSWORD, next="https://elsewhere.example/").headers["Location"] == "/console/"
+
+
+def test_it_says_that_a_password_is_wrong(client, ada):
+    answer = sign_in(client, "ada", "wrong")
+    assert "Please enter a correct username and password" in answer.content.decode()
+    assert "_auth_user_id" not in client.session
+
+
+def test_it_locks_a_name_after_ten_wrong_passwords(client, ada):
+    for _ in range(10):
+        answer = sign_in(client, "ada", "wrong")
+    assert answer.status_code == 429
+    assert "Too many wrong passwords" in answer.content.decode()
+    assert sign_in(client, "ada", PASSWORD).status_code == 429
+
+
+def test_it_makes_one_first_admin_with_a_password_nobody_can_guess(db):
+    password = make_first_admin()
+    assert len(set(password)) > 5
+    assert User.objects.get().check_password(password)
+    assert make_first_admin() is None
+
+
+@pytest.mark.parametrize("path", ["/console/", "/console/group?name=mail", "/console/task/1", "/console/add"])
+def test_it_opens_nothing_with_a_one_time_password(first_admin, path):
+    assert first_admin.get(path).headers["Location"] == "/console/password"
+
+
+def test_it_opens_the_admin_with_a_password_of_ones_own_only(first_admin):
+    admin = User.objects.get()
+    assert not any(may(admin, action) for action in Action)
+    assert first_admin.get("/admin/").status_code == 302
+    first_admin.post("/console/password", {"new_password1": OWN, "new_password2": OWN})
+    assert first_admin.get("/admin/").status_code == 200
+
+
+def test_it_opens_with_a_password_of_ones_own(first_admin):
+    answer = first_admin.post("/console/password", {"new_password1": OWN, "new_password2": OWN}, follow=True)
+    assert answer.redirect_chain == [("/console/", 302)]
+    assert may(User.objects.get(), Action.OPERATE)
+    assert User.objects.get().check_password(OWN)
+
+
+@pytest.mark.parametrize("password", ["short", "12345678", "password"])
+def test_it_refuses_a_weak_password(first_admin, password):
+    answer = first_admin.post("/console/password", {"new_password1": password, "new_password2": password})
+    assert answer.status_code == 422
+    assert 'class="field-error"' in answer.content.decode()
+    assert not may(User.objects.get(), Action.SEE)
+
+
+def test_it_refuses_the_one_time_password_as_ones_own(client):
+    password = make_first_admin()
+    sign_in(client, "admin", password)
+    answer = client.post("/console/password", {"new_password1": password, "new_password2": password})
+    assert "Choose another one than the one-time password" in answer.content.decode()
+    assert not may(User.objects.get(), Action.SEE)
+
+
+def test_it_asks_for_the_present_password_before_it_takes_another(client, ada):
+    sign_in(client, "ada", PASSWORD)
+    answer = client.post("/console/password", {"old_password": "wrong", "new_password1": OWN, "new_password2": OWN})
+    assert answer.status_code == 422
+    assert User.objects.get().check_password(PASSWORD)
+
+
+def test_it_ends_the_sessions_of_other_browsers_with_the_old_password(client, ada):
+    sign_in(client, "ada", PASSWORD)
+    elsewhere = Client()
+    sign_in(elsewhere, "ada", PASSWORD)
+    client.post("/console/password", {"old_password": PASSWORD, "new_password1": OWN, "new_password2": OWN})
+    assert client.get("/console/").status_code == 200
+    assert elsewhere.get("/console/").status_code == 302
+
+
+def test_it_signs_out_by_post_only(client, ada):
+    sign_in(client, "ada", PASSWORD)
+    assert client.get("/console/logout").status_code == 405
+    assert client.get("/console/").status_code == 200
+    assert client.post("/console/logout").headers["Location"] == "/console/login"
+    assert client.get("/console/").status_code == 302
+
+
+def test_it_keeps_the_theme_for_the_first_byte_of_the_next_page(client):
+    answer = client.post("/console/theme", {"theme": "dark", "next": "/console/login"})
+    assert answer.headers["Location"] == "/console/login"
+    assert '<html lang="en" data-theme="dark">' in client.get("/console/login").content.decode()
+
+
+def test_it_knows_three_themes(client):
+    answer = client.post("/console/theme", {"theme": "pink"})
+    assert answer.status_code == 400
+    assert "one of system, light, dark" in answer.content.decode()
+    assert "theme" not in client.cookies
+
+
+def test_it_leads_nowhere_else_after_the_choice_of_a_theme(client):
+    answer = client.post("/console/theme", {"theme": "dark", "next": "//elsewhere.example/"})
+    assert answer.headers["Location"] == "/console/"
+
+
+def test_it_does_not_trust_a_cookie_with_another_theme(client):
+    client.cookies["theme"] = '"><script>'
+    assert 'data-theme="system"' in client.get("/console/login").content.decode()

@@ -1,0 +1,209 @@
+"""The page of a task."""
+
+import re
+
+import pytest
+
+from tasks_app import bulk
+from tasks_app.models import EndedTask, Task
+from tasks_app.operations import Change
+
+from .store import BOB, add, claim, claimed_task, fail
+
+pytestmark = pytest.mark.django_db
+
+
+def page(client, task_id, query=""):
+    answer = client.get(f"/console/task/{task_id}{query}")
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def text(html):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", html))
+
+
+def test_it_is_found_by_every_id_it_ever_had(viewer):
+    [first] = add()
+    [second] = claim()
+    third = fail(second)
+    for task in (first, second, third):
+        assert f"<title>Task {third.id} · Task Store</title>" in page(viewer, task.id)
+    assert f"found as {first.id}, its first id" in text(page(viewer, first.id))
+
+
+@pytest.mark.parametrize("typed", ["{}", " {} ", "{:,}"])
+def test_it_is_found_by_an_id_as_pages_print_it(viewer, typed):
+    answer = viewer.get("/console/task", {"id": typed.format(48201883).replace(",", "\u202f")})
+    assert answer.headers["Location"] == "/console/task/48201883"
+
+
+@pytest.mark.parametrize("typed", ["", "abc", "0", "-1", "1.5", str(2**63), "9" * 5_000, "٣"])
+def test_it_says_what_an_id_is(viewer, typed):
+    answer = viewer.get("/console/task", {"id": typed})
+    assert answer.status_code == 400
+    assert "<code>id</code> must be a whole number" in answer.content.decode()
+
+
+def test_it_says_that_an_id_was_never_given_out(viewer):
+    [task] = add()
+    answer = viewer.get(f"/console/task/{task.id + 1}")
+    assert answer.status_code == 404
+    assert f"has not been given out: the newest one is {task.id}." in text(answer.content.decode())
+
+
+def test_it_says_that_an_id_is_older_than_the_history(viewer):
+    add(), add()
+    EndedTask.objects.all().delete()
+    [task] = Task.objects.find([claim()[0].id])
+    EndedTask.objects.all().delete()
+    answer = viewer.get(f"/console/task/{task.origin}")
+    assert answer.status_code == 404
+    assert "kept for 7 days" in answer.content.decode()
+
+
+@pytest.mark.parametrize("task_id", [2**63 - 1, 2**63, 10**30])
+def test_it_bears_ids_beyond_all_bounds(viewer, task_id):
+    assert viewer.get(f"/console/task/{task_id}").status_code == 404
+
+
+def test_it_shows_what_a_task_is(viewer):
+    [task] = add(labels={"tenant": "acme"}, priority=-7)
+    html = text(page(viewer, task.id))
+    for fact in ("mail", "tenant=acme", "priority-7", "claims0", "owner1643"):
+        assert fact in html
+
+
+def test_it_shows_data_in_each_form(operator):
+    [task] = add(data=b'{"order": 9007199254740993}')
+    assert '<span class="number">9007199254740993</span>' in page(operator, task.id)
+    assert "{&quot;order&quot;: 9007199254740993}</pre>" in page(operator, task.id, "?as=text")
+    assert "7b 22 6f 72 64 65 72 22" in page(operator, task.id, "?as=hex")
+    assert "27 B · JSON" in page(operator, task.id)
+
+
+def test_it_says_that_data_is_empty(operator):
+    [task] = add(data=b"")
+    assert "This task has no data." in page(operator, task.id)
+
+
+def test_it_shows_the_beginning_of_ten_megabytes(operator):
+    [task] = add(data=b"x" * 10_000_000)
+    html = page(operator, task.id)
+    assert len(html) < 100_000
+    assert "the download has all 10 MB" in html
+
+
+def test_it_hides_data_from_those_who_may_not_see_it(viewer):
+    [task] = add(data=b"a secret")
+    for query in ("", "?as=text", "?as=hex"):
+        html = page(viewer, task.id, query)
+        assert "a secret" not in html
+        assert "61 20 73" not in html
+        assert "You may not see the data" in html
+    assert viewer.get(f"/console/task/{task.id}/data").status_code == 403
+
+
+def test_it_lets_data_be_saved_and_never_run(operator):
+    [task] = add(data=b"<script>alert(1)</script>\x00\xff")
+    answer = operator.get(f"/console/task/{task.id}/data")
+    assert answer.content == b"<script>alert(1)</script>\x00\xff"
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="task-{task.id}"'
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "no-store" in answer.headers["Cache-Control"]
+
+
+def test_it_has_no_data_to_save_when_the_task_is_gone(operator):
+    [task] = add()
+    Task.objects.commit(owner=0, deletes=[task.id])
+    assert operator.get(f"/console/task/{task.id}/data").status_code == 404
+
+
+def test_it_names_a_form_that_does_not_exist(operator):
+    [task] = add()
+    answer = operator.get(f"/console/task/{task.id}?as=picture")
+    assert answer.status_code == 400
+    assert "<code>as</code> must be one of tree, text, hex" in answer.content.decode()
+
+
+def test_it_shows_the_record_of_a_finished_task(operator):
+    task = claimed_task("mail")
+    Task.objects.commit(owner=BOB, deletes=[task.id])
+    html = page(operator, task.origin)
+    assert 'data-state="finished"' in html
+    assert "endeddeleted by 2624" in text(html)
+    assert "The data went with the task" in html
+    assert "/console/confirm" not in html
+
+
+def test_it_offers_an_operator_what_can_be_done(operator, viewer):
+    [task] = add(timespec_ms=-60_000)
+    for verb in ("requeue", "move", "purge"):
+        link = f"/console/confirm?verb={verb}&amp;name=mail&amp;id={task.id}&amp;task={task.id}"
+        assert link in page(operator, task.id)
+        assert link not in page(viewer, task.id)
+
+
+def test_it_says_why_a_ready_task_can_not_be_requeued(operator):
+    [task] = add()
+    html = page(operator, task.id)
+    assert "ready already: nothing to requeue" in html
+    assert "verb=requeue" not in html
+    assert "verb=purge" in html
+
+
+def test_it_says_why_a_claimed_task_can_not_be_changed(operator):
+    html = page(operator, claimed_task("mail").id)
+    assert "held by 2624" in text(html)
+    assert "actions wait until the lease ends" in html
+    assert "/console/confirm" not in html
+
+
+def test_it_tells_what_happened(viewer, clock):
+    [task] = add()
+    clock.advance(3_100)
+    [claimed] = claim(duration_ms=60_000)
+    clock.advance(72_000)
+    [again] = claim(duration_ms=60_000, owner=4811)
+    clock.advance(400)
+    failed = fail(again, error="empty recipient")
+    bulk.requeue(bulk.Selection(group="mail", ids=(failed.id,)), expected=1, by="admin", reason="address fixed")
+    story = text(page(viewer, task.id))
+    places = [story.index(words) for words in (
+        "Added to mail", "Claimed by 2624", "waited 3.1 s", "lease 1 min", "Lease of 2624 ran out", "held 1 min",
+        "Claimed by 4811", "waited 12 s", "Failed, reported by 4811", "empty recipient", "held 400 ms",
+        "Requeued by admin", "“address fixed”",
+    )]  # fmt: skip
+    assert places == sorted(places)
+    assert claimed.id < failed.id
+
+
+def test_it_tells_of_moves_renewals_and_the_end(viewer):
+    task = claimed_task("mail")
+    [renewed] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, keep_data=True, timespec_ms=-90_000)])
+    [back] = Task.objects.commit(owner=BOB, updates=[Change(id=renewed.id, keep_data=True, release=True)])
+    bulk.move(bulk.Selection(group="mail", ids=(back.id,)), "reports", expected=1, by="admin", create=True)
+    bulk.purge(bulk.Selection(group="reports"), expected=1, by="ada", typed="reports", reason="a test")
+    story = text(page(viewer, task.id))
+    for words in (
+        "Lease renewed by 2624", "lease 1 min 30 s", "Given back by 2624", "Moved to reports", "by admin",
+        "Purged by ada", "“a test”",
+    ):  # fmt: skip
+        assert words in story
+
+
+def test_it_says_that_the_beginning_is_no_longer_known(viewer):
+    task = claimed_task("mail")
+    EndedTask.objects.all().delete()
+    assert "The first steps are older than the history that is kept." in page(viewer, task.id)
+
+
+def test_it_tells_the_newest_steps_of_a_long_story(viewer, monkeypatch):
+    monkeypatch.setattr("tasks_app.console.timeline.LONGEST", 3)
+    task = claimed_task("mail")
+    for _ in range(4):
+        [task] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, keep_data=True, timespec_ms=-90_000)])
+    html = page(viewer, task.id)
+    assert "3 earlier steps left out" in html
+    assert html.count("Lease renewed by") == 3
