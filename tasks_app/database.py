@@ -17,7 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -71,8 +71,9 @@ class Seen:
 
     now_ms: int
     named: Mapping[int, TaskRecord]
-    candidates: Mapping[str, Sequence[TaskRecord]]  # By group, locked, the best first.
+    candidates: dict[str, list[TaskRecord]]  # By group, locked, the best first.
     locked: set[int] = field(default_factory=set)  # Named tasks that are there, but locked by others.
+    exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ def _doubt_empty_claims(
         return
     effects = [outcome for outcome in outcomes if isinstance(outcome, Effect)]
     filling = {draft.group for effect in effects for draft in effect.drafts if draft.available_at_ms <= seen.now_ms}
-    filling |= yield from dialect.groups_with_more(set(empty.values()) - filling, seen)
+    filling |= yield from dialect.groups_with_more(set(empty.values()) - filling - seen.exhausted, seen)
     for place, group in empty.items():
         if group in filling:
             outcomes[place] = Undecided.CONTENDED
@@ -200,7 +201,7 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS) -> list[
 
 
 class _Again(Exception):
-    """An operation could not be decided: let go of the locks and try again."""
+    """An operation could not be decided, or its turn did not come: let go of the locks and try again."""
 
 
 def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[list[TaskRecord] | Refusal]:
@@ -362,9 +363,9 @@ class Dialect(ABC):
         """Whether it is unknown what the database did last."""
 
 
-# The order of the tasks that were locked for claims: priority, then as the claims asked.
-def _best_first(rows: Iterable[Row], group: str, demand: Demand) -> list[TaskRecord]:
-    tasks = [_record(row) for row in rows if row[1] == group]
+def _best_first(rows: Iterable[Row], demand: Demand) -> list[TaskRecord]:
+    """The tasks that were locked for claims: by priority, then as the claims asked."""
+    tasks = [_record(row) for row in rows]
     random.shuffle(tasks)
     if demand.oldest:
         tasks.sort(key=lambda task: (task.available_at_ms, task.id))
@@ -387,6 +388,10 @@ def _demands(operations: Iterable[Operation]) -> Mapping[str, Demand]:
             demands[operation.group].limit += operation.limit
             demands[operation.group].oldest |= operation.order is Order.OLDEST
     return demands
+
+
+def _order(demand: Demand) -> str:
+    return "available_at_ms, id" if demand.oldest else "random()"
 
 
 class PostgreSQL(Dialect):
@@ -436,51 +441,86 @@ class PostgreSQL(Dialect):
         names = locked[: len(locked) - len(demands)]
         named = {task.id: task for rows in names for task in map(_record, rows)}
         candidates = {
-            group: _best_first(rows, group, demand)
+            group: _best_first(rows, demand)
             for (group, demand), rows in zip(demands.items(), locked[len(names) :], strict=True)
         }
         missing = (changed | depended) - named.keys()
         seen = Seen(now_ms, named, candidates)
+        yield from self._look_behind_locks(demands, seen)
         if missing and not self.waits:
             [rows] = yield [Statement("SELECT id FROM tasks_app_task WHERE id = ANY(%s)", [list(missing)])]
             seen.locked = {task_id for (task_id,) in rows}
         return seen
 
     def _lock_candidates(self, group: str, demand: Demand) -> Statement:
-        order = "available_at_ms, id" if demand.oldest else "random()"
         # The ids are looked up by an index-only scan and locked by number: the planner
-        # would join the whole table otherwise. The time is a subquery that is evaluated once: an
-        # index scan can't be bounded by a volatile function.
+        # would join the whole table otherwise.
+        return Statement(
+            f"""
+            SELECT {self.selected}
+            FROM tasks_app_task
+            WHERE id = ANY(ARRAY({self._available} ORDER BY priority DESC, {_order(demand)} LIMIT %s))
+            FOR UPDATE SKIP LOCKED
+            """,
+            [group, group, group, demand.limit],
+        )
+
+    def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
+        """Where others had locked what was chosen: choose again among what they have not.
+
+        Only there, because it reads many rows. A claim would wait for another client's transaction otherwise.
+        """
+        short = {group for group, demand in demands.items() if len(seen.candidates[group]) < demand.limit}
+        more = sorted((yield from self.groups_with_more(short, seen)))
+        seen.exhausted = short.difference(more)
+        if not more:
+            return
+        found = yield [self._lock_others(group, demands[group], seen.candidates[group]) for group in more]
+        for group, rows in zip(more, found, strict=True):
+            seen.candidates[group] += _best_first(rows, demands[group])
+
+    def _lock_others(self, group: str, demand: Demand, locked: Sequence[TaskRecord]) -> Statement:
+        # Rows are locked one by one until there are enough: none is locked that is not needed.
         return Statement(
             f"""
             SELECT {self.selected}
             FROM tasks_app_task
             WHERE id = ANY(ARRAY(
-                WITH RECURSIVE priorities(priority) AS (
-                    SELECT max(priority) FROM tasks_app_task WHERE "group" = %s
-                    UNION ALL
-                    SELECT (SELECT max(priority) FROM tasks_app_task
-                            WHERE "group" = %s AND priority < priorities.priority)
-                    FROM priorities
-                    WHERE priorities.priority IS NOT NULL
-                )
-                SELECT candidates.id
-                FROM priorities, LATERAL (
-                    SELECT id, available_at_ms
-                    FROM tasks_app_task
-                    WHERE "group" = %s
-                    AND priority = priorities.priority
-                    AND available_at_ms <= (SELECT {self.clock})
-                    ORDER BY available_at_ms, id
-                    LIMIT {CANDIDATES}
-                ) AS candidates
-                ORDER BY priorities.priority DESC, {order}
+                SELECT id
+                FROM tasks_app_task
+                WHERE id = ANY(ARRAY({self._available})) AND id <> ALL(%s::bigint[])
+                ORDER BY priority DESC, {_order(demand)}
                 LIMIT %s
+                FOR UPDATE SKIP LOCKED
             ))
-            FOR UPDATE SKIP LOCKED
             """,
-            [group, group, group, demand.limit],
+            [group, group, group, [task.id for task in locked], demand.limit - len(locked)],
         )
+
+    @property
+    def _available(self) -> str:
+        """A query for the ids of the longest available tasks of a group, of each priority; takes the group thrice."""
+        # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
+        return f"""
+            WITH RECURSIVE priorities(priority) AS (
+                SELECT max(priority) FROM tasks_app_task WHERE "group" = %s
+                UNION ALL
+                SELECT (SELECT max(priority) FROM tasks_app_task
+                        WHERE "group" = %s AND priority < priorities.priority)
+                FROM priorities
+                WHERE priorities.priority IS NOT NULL
+            )
+            SELECT candidates.id
+            FROM priorities, LATERAL (
+                SELECT id, available_at_ms
+                FROM tasks_app_task
+                WHERE "group" = %s
+                AND priority = priorities.priority
+                AND available_at_ms <= (SELECT {self.clock})
+                ORDER BY available_at_ms, id
+                LIMIT {CANDIDATES}
+            ) AS candidates
+        """
 
     def _jump_after_lost_log(self) -> Steps[None]:
         """Jump ahead when the end of the log may be lost, and with it the sequence's last steps.
@@ -593,9 +633,16 @@ class SQLite(Dialect):
     def list_of(self, ids: Iterable[int]) -> Any:
         return json.dumps(list(ids))
 
-    def turn(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def turn(self) -> Iterator[None]:
         # SQLite's own wait sleeps and looks again, and lets some threads starve.
-        return self._turns[self.using]
+        turn = self._turns[self.using]
+        if not turn.acquire(timeout=PATIENCE_S):
+            raise _Again
+        try:
+            yield
+        finally:
+            turn.release()
 
     def reading(self) -> AbstractContextManager[Any]:
         # Differs because a transaction here is a writer's: it would keep all others waiting.
@@ -642,7 +689,7 @@ class SQLite(Dialect):
                 )
             ]
         [rows] = yield [self.tasks_of(chosen)]
-        return _best_first(rows, group, demand)
+        return _best_first(rows, demand)
 
     def groups_with_more(self, groups: set[str], seen: Seen) -> Steps[set[str]]:
         return set()  # No lock was skipped: there is one writer.

@@ -58,7 +58,8 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
         "OPTIONS": {
             # A transaction that turns into a writer half-way fails at once instead of waiting.
             "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
+            # As long as the store is patient; a user waits for an answer.
+            "timeout": 5,
             "init_command": f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}",
         },
     }
