@@ -33,7 +33,7 @@ class OnlyJSON(BaseContentNegotiation):
 
 
 class View(APIView):
-    """A view answers with a Response of a value of `wire`; what goes wrong is raised."""
+    """A view answers with a Response of a value of `answers`; what goes wrong is raised."""
 
     needs: ClassVar[Action]  # What the token must allow.
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from ..errors import InvalidInput, LimitExceeded
 from . import strict_json
-from .wire import Asked
+from .asked import Asked
 from .wrong_fields import wrong_fields
 
 AskedT = TypeVar("AskedT", bound=Asked)

@@ -13,7 +13,8 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from ..validation import GROUP_LENGTH
-from .wire import Asked, Failure, Problems, TaskAnswer
+from .answers import Failure, Problems, TaskAnswer
+from .asked import Asked
 
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 
@@ -73,7 +74,7 @@ def endpoint(
 
 
 class Types(OpenApiSerializerExtension):
-    """Makes the types of `wire` known to drf-spectacular, which knows serializers only."""
+    """Makes the types of `asked` and `answers` known to drf-spectacular, which knows serializers only."""
 
     target_class = msgspec.Struct
     match_subclasses = True

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from ..errors import CommitRefused, InvalidInput, LimitExceeded, StoreBusy, StoreUnavailable
-from .wire import Failure, Outcome, Problems, Refused
+from .answers import Failure, Outcome, Problems, Refused
 
 RETRY_AFTER_S = 1
 MOST_IN_DETAIL = 3

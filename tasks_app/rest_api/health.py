@@ -6,9 +6,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ..models import Task
+from .answers import Health
 from .base import OpenView
 from .description import FAILURES, endpoint
-from .wire import Health
 
 
 class Healthz(OpenView):

@@ -12,7 +12,7 @@ ENCODER = msgspec.json.Encoder()
 
 
 class JSONRenderer(BaseRenderer):
-    """JSON in UTF-8, of the types in `wire`. Integers are exact to 64 bits."""
+    """JSON in UTF-8, of the types in `answers`. Integers are exact to 64 bits."""
 
     media_type = "application/json"
     format = "json"

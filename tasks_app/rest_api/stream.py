@@ -16,8 +16,8 @@ from asgiref.sync import sync_to_async
 
 from ..managers import TaskQuerySet
 from ..models import Task
+from .answers import TaskAnswer
 from .rendering import ENCODER
-from .wire import TaskAnswer
 
 SNAPSHOT_TASKS = 100_000
 IN_MEMORY_BYTES = 2**20

@@ -17,6 +17,8 @@ from ..models import Task
 from ..operations import GroupScope, Operation
 from ..policy import Action
 from . import bodies
+from .answers import HistoryAnswer, Outcome, TaskAnswer
+from .asked import ClaimRequest, TasksRequest, UpdateRequest
 from .base import View
 from .description import (
     FAILURES,
@@ -36,7 +38,6 @@ from .description import (
 from .queries import integer, integers, limit_in, query_of, refuse_broken_path, switch
 from .rendering import JSONRenderer
 from .stream import asynchronous, listing
-from .wire import ClaimRequest, HistoryAnswer, Outcome, TaskAnswer, TasksRequest, UpdateRequest
 
 IN_PATH = path("name", NAME, "All that follows is the name; `/` as it is or as %2F.")
 LISTED = [query("limit", LIMIT, "How many at most; 0: all."), query("owned", FLAG, "Also what is not available.")]

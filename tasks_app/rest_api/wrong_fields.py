@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 from ..managers import limits
 from ..operations import EVERY_GROUP
 from ..validation import INT64_MAX, INT64_MIN, Problem, is_utf8, validate
-from .wire import Asked, AskedOperation
+from .asked import Asked, AskedOperation
 
 MOST_NAMED = 1_000  # So that the answer to a large body stays small.
 

@@ -1,0 +1,181 @@
+"""What is answered, as types (contract.md sections 3 to 5)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from ..history import Chain
+from ..instance import INSTANCE
+from ..models import EndedTask, Task
+from ..operations import Ending, Refusal
+from .scalars import DataType, Ids, Int64
+
+
+class TaskAnswer(Struct, frozen=True, kw_only=True):
+    """A task."""
+
+    id: Int64
+    group: str
+    data: Annotated[str | None, Meta(description="null: it is not UTF-8; see data_base64.")]
+    timespec: Annotated[int, Meta(description="Available from then on; milliseconds since the Epoch.")]
+    ownerid: Int64
+    error: str
+    labels: dict[str, str]
+    priority: int
+    origin: Annotated[Int64, Meta(description="The id of the first task of the chain. It never changes.")]
+    claims: Annotated[int, Meta(description="How often it was claimed.")]
+    created: Annotated[int, Meta(description="When the first task of the chain was added.")]
+    data_type: DataType | UnsetType = UNSET
+    data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
+
+    @classmethod
+    def of(cls, task: Task) -> TaskAnswer:
+        data, data_base64 = _shown(bytes(task.data))
+        return cls(
+            id=task.id,
+            group=task.group,
+            data=data,
+            timespec=task.available_at_ms,
+            ownerid=task.owner,
+            error=task.error,
+            labels=task.labels,
+            priority=task.priority,
+            origin=task.origin,
+            claims=task.claims,
+            created=task.created_at_ms,
+            data_type=task.data_type or UNSET,
+            data_base64=data_base64,
+        )
+
+
+def _shown(data: bytes) -> tuple[str | None, str | UnsetType]:
+    try:
+        return data.decode(), UNSET
+    except UnicodeDecodeError:
+        return None, base64.b64encode(data).decode()
+
+
+class Refused(Struct, frozen=True, kw_only=True):
+    """Why nothing was changed: every reason, not the first."""
+
+    changes: Annotated[Ids, Meta(description="Not there to be updated.")]
+    deletes: Annotated[Ids, Meta(description="Not there to be deleted.")]
+    depends: Annotated[Ids, Meta(description="Not there.")]
+    owned: Annotated[Ids, Meta(description="Not yet available, and another client's.")]
+    bugs: Annotated[tuple[str, ...], Meta(description="What makes no sense.")]
+
+    @classmethod
+    def of(cls, refusal: Refusal) -> Refused:
+        return cls(
+            changes=refusal.changes,
+            deletes=refusal.deletes,
+            depends=refusal.depends,
+            owned=refusal.owned,
+            bugs=refusal.bugs,
+        )
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What came of an update or a claim: the new tasks, or why nothing was changed."""
+
+    tasks: tuple[TaskAnswer, ...] = ()
+    error: Refused | None = None
+
+
+class Problems(Struct, frozen=True, kw_only=True):
+    """The request is not what is written here: what would be right, by the path of the field."""
+
+    detail: str
+    errors: dict[str, list[str]]
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why there is no answer."""
+
+    detail: str
+    code: str | UnsetType = UNSET
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """A task under one of its ids, and what became of that."""
+
+    id: Int64
+    group: str
+    timespec: int
+    ownerid: Int64
+    error: str
+    priority: int
+    claims: int
+    made: Annotated[int, Meta(description="When this id was made.")]
+    made_by_commit: Int64
+    ended: Annotated[End | None, Meta(description="null: it is still there.")]
+
+    @classmethod
+    def of(cls, task: Task | EndedTask) -> Step:
+        return cls(
+            id=task.id,
+            group=task.group,
+            timespec=task.available_at_ms,
+            ownerid=task.owner,
+            error=task.error,
+            priority=task.priority,
+            claims=task.claims,
+            made=task.made_at_ms,
+            made_by_commit=task.made_by_commit,
+            ended=End.of(task) if isinstance(task, EndedTask) else None,
+        )
+
+
+class End(Struct, frozen=True, kw_only=True):
+    """What became of an id that is no longer there."""
+
+    at: int
+    commit: Annotated[Int64, Meta(description="The commit that ended it.")]
+    clientid: Annotated[Int64, Meta(description="Whose commit or claim it was.")]
+    how: Ending
+    successor: Annotated[Int64 | None, Meta(description="null: that was the end of the chain.")]
+    operator: Annotated[str, Meta(description="Empty: a worker did it.")]
+    reason: str
+
+    @classmethod
+    def of(cls, ended: EndedTask) -> End:
+        return cls(
+            at=ended.ended_at_ms,
+            commit=ended.ended_by_commit,
+            clientid=ended.ended_by,
+            how=Ending(ended.ending),
+            successor=ended.successor,
+            operator=ended.operator,
+            reason=ended.reason,
+        )
+
+
+class HistoryAnswer(Struct, frozen=True, kw_only=True):
+    """A task under all the ids it ever had, the oldest first."""
+
+    id: Annotated[Int64, Meta(description="The id that was asked for.")]
+    origin: Int64
+    created: Annotated[int, Meta(description="When the first task of the chain was added.")]
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, task_id: int, chain: Chain) -> HistoryAnswer:
+        entries: list[Task | EndedTask] = [*chain.ended]
+        if chain.living:
+            entries.append(chain.living)
+        return cls(
+            id=task_id,
+            origin=chain.origin,
+            created=entries[0].created_at_ms,
+            steps=tuple(map(Step.of, entries)),
+        )
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """The server process lives."""
+
+    status: str = "ok"
+    instance: Annotated[str, Meta(description="Another one after each start, and in each process.")] = INSTANCE

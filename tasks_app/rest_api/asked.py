@@ -1,0 +1,176 @@
+"""The bodies of requests, as types (contract.md sections 3 and 4).
+
+A member that is null never arrives here: it counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.json import Decoder
+
+from ..operations import Change, Claim, Commit, GroupScope, NewTask, Operation, Order
+from ..validation import Problem, is_utf8
+from .scalars import DataBase64, DataType, Duration, Ids, Int64, Labels, MostAtOnce, Priority, ServerSet, Timespec
+
+
+class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a request."""
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong though each field has the right type: by the path of the field."""
+        yield from ()
+
+
+class WithData(Asked, frozen=True, kw_only=True):
+    """What adds and updates have in common."""
+
+    data: str | UnsetType = UNSET
+    data_base64: DataBase64 | UnsetType = UNSET
+    timespec: Timespec = 0
+    ownerid: ServerSet = UNSET
+    origin: ServerSet = UNSET
+    claims: ServerSet = UNSET
+    created: ServerSet = UNSET
+
+    def problems(self) -> Iterator[Problem]:
+        if self.data is UNSET:
+            return
+        if self.data_base64 is not UNSET:
+            yield "data_base64", "either data or data_base64, not both"
+        if not is_utf8(self.data):
+            yield "data", "text that can be written as UTF-8: it holds a lone surrogate"
+
+    @property
+    def payload(self) -> bytes:
+        if self.data is not UNSET:
+            return self.data.encode()
+        return b"" if self.data_base64 is UNSET else self.data_base64
+
+
+class Add(WithData, frozen=True, kw_only=True):
+    """A task to add."""
+
+    group: str = ""
+    error: str = ""
+    labels: Labels = field(default_factory=dict)
+    priority: Priority = 0
+    data_type: DataType = ""
+    id: Annotated[
+        Int64,
+        Meta(description="Of a task that the same commit deletes: this one is its successor. Else ignored."),
+    ] = 0
+
+    def new_task(self) -> NewTask:
+        return NewTask(
+            group=self.group,
+            data=self.payload,
+            data_type=self.data_type,
+            timespec_ms=self.timespec,
+            error=self.error,
+            labels=self.labels,
+            priority=self.priority,
+            id=self.id,
+        )
+
+
+class Update(WithData, frozen=True, kw_only=True):
+    """A task to replace by a successor with a new id. Its group stays."""
+
+    id: Int64
+    error: str | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    data_type: DataType | UnsetType = UNSET
+    keep: Annotated[bool, Meta(description="Data, type and error stay as they are.")] = False
+    release: Annotated[bool, Meta(description="Give the task back: owner 0, not leased.")] = False
+    group: ServerSet = UNSET
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        if self.keep:
+            for name in ("data", "data_base64", "data_type", "error"):
+                if getattr(self, name) is not UNSET:
+                    yield name, "absent beside keep, which leaves data, type and error as they are"
+
+    def change(self) -> Change:
+        return Change(
+            id=self.id,
+            data=self.payload,
+            data_type=self.data_type or "",
+            timespec_ms=self.timespec,
+            error=self.error or "",
+            labels=None if self.labels is UNSET else self.labels,
+            priority=None if self.priority is UNSET else self.priority,
+            keep_data=self.keep,
+            keep_error=self.keep,
+            release=self.release,
+        )
+
+
+class AskedOperation(Asked, frozen=True, kw_only=True):
+    """What an update and a claim have in common: they stand for an operation of the store."""
+
+    clientid: Int64
+
+    def operation(self, scope: GroupScope) -> Operation:
+        raise NotImplementedError
+
+
+class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
+    """One all-or-nothing change, under the condition that all `depends` exist."""
+
+    adds: tuple[Add, ...] = ()
+    updates: tuple[Update, ...] = ()
+    deletes: Ids = ()
+    depends: Ids = ()
+
+    def problems(self) -> Iterator[Problem]:
+        for kind, items in (("adds", self.adds), ("updates", self.updates)):
+            for place, item in enumerate(items):
+                for name, text in item.problems():
+                    yield f"{kind}[{place}].{name}", text
+
+    def operation(self, scope: GroupScope) -> Operation:
+        return Commit(
+            owner=self.clientid,
+            adds=tuple(add.new_task() for add in self.adds),
+            updates=tuple(update.change() for update in self.updates),
+            deletes=self.deletes,
+            depends=self.depends,
+            scope=scope,
+        )
+
+
+class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
+    """Take available tasks of a group: they are replaced by successors that are leased to the client."""
+
+    group: str
+    duration: Duration = 60_000
+    depends: Ids = ()
+    limit: MostAtOnce = 1
+    order: Order = Order.RANDOM
+
+    def operation(self, scope: GroupScope) -> Operation:
+        return Claim(
+            group=self.group,
+            owner=self.clientid,
+            duration_ms=self.duration,
+            limit=self.limit,
+            order=self.order,
+            depends=self.depends,
+            scope=scope,
+        )
+
+
+class TasksRequest(Asked, frozen=True, kw_only=True):
+    """The tasks of these ids, for more of them than fit into an address."""
+
+    ids: Ids
+
+
+# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
+for _asked in (UpdateRequest, ClaimRequest, TasksRequest):
+    Decoder(_asked)

@@ -1,0 +1,27 @@
+"""The simple types of what crosses the wire, with their bounds, which the description gives too."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from ..validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY
+
+Int64 = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
+Ids = tuple[Int64, ...]
+Timespec = Annotated[
+    int,
+    Meta(
+        ge=-(LATEST_MS // 2),
+        le=LATEST_MS,
+        description="Milliseconds. 0: now. Negative: that long from now. Positive: that very time since the Epoch.",
+    ),
+]
+Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="Of the lease, in milliseconds.")]
+MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="How many at most at once.")]
+Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
+Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
+DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
+DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
+ServerSet = Annotated[Any, Meta(description="Set by the server; accepted and ignored.")]
