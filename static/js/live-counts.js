@@ -5,27 +5,27 @@
 //   data-live-total="ready"    over all groups: how many tasks are in the state,
 //   data-live-groups="ready"   in how many groups there are any
 //   data-live-list="17"        the list of groups, made when there were so many of them, and
-//   data-live-news             hidden until there are groups which came after the list
+//   data-live-news             hidden until groups have come or gone since
 //   data-live-empty            stands where the list will be when there is a group
 
 const STATES = ["ready", "claimed", "expired", "scheduled", "failed"];
 const NONE = [0, 0, 0, 0, 0];
 const NARROW_SPACE = "\u202f"; // As in tasks_app/console/words.py.
-const FLASH = [{ opacity: 0.45 }, { opacity: 1 }];
-const FLASH_MS = 600;
+const FLASH = [{ opacity: 0.6 }, { opacity: 1 }];
+const FLASH_MS = 500;
 
 const stillness = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Counts {
   #groups = new Map();
   #list = null; // The list of groups on the page,
-  #known = new Set(); // what groups there were when it was made,
-  #missed = 0; // and how many more there are that it could not know.
+  #known = new Set(); // what groups there were at its first numbers,
+  #missed = 0; // and how many of them had come since it was made.
 
   // `groups` are pairs of a name and its numbers; null for numbers: the group is gone.
   replace(groups) {
     this.#groups = new Map(groups);
-    this.#show();
+    this.show();
   }
 
   change(groups) {
@@ -33,11 +33,11 @@ export class Counts {
       if (numbers) this.#groups.set(name, numbers);
       else this.#groups.delete(name);
     }
-    this.#show();
+    this.show();
   }
 
   // The elements are looked up each time: parts of the page are replaced meanwhile.
-  #show() {
+  show() {
     for (const place of document.querySelectorAll("[data-live-group]")) {
       const numbers = this.#groups.get(place.dataset.liveGroup) ?? NONE;
       for (const element of place.querySelectorAll("[data-live-count]")) {
@@ -63,26 +63,37 @@ export class Counts {
     return sum;
   }
 
-  // Rows do not appear by themselves: nothing is to move under the pointer. Where there was nothing yet, they do.
+  // Rows do not come and go by themselves: nothing is to move under the pointer. Where there was nothing yet, they do.
   #showNews() {
     const list = document.querySelector("[data-live-list]");
-    if (list) this.#tellOfGroupsThatAreNotIn(list);
+    if (list) this.#tellWhatIsNotIn(list);
     else if (this.#groups.size > 0 && document.querySelector("[data-live-empty]") && !isTyping()) location.reload();
   }
 
-  #tellOfGroupsThatAreNotIn(list) {
-    const names = [...this.#groups.keys()].filter(isSearched);
-    if (list !== this.#list) {
-      this.#list = list;
-      this.#known = new Set(names);
-      // Some may have come after the page was made and before the first numbers.
-      this.#missed = Math.max(0, names.length - Number(list.dataset.liveList));
-    }
-    const count = this.#missed + names.filter((name) => !this.#known.has(name)).length;
-    const news = document.querySelector("[data-live-news]");
-    news.querySelector("[data-live-news-text]").textContent = `${grouped(count)} new ${count === 1 ? "group" : "groups"},`;
-    news.hidden = count === 0;
+  #tellWhatIsNotIn(list) {
+    const searched = [...this.#groups.keys()].filter(isSearched);
+    if (list !== this.#list) this.#remember(list, searched);
+    const rows = [...list.querySelectorAll("[data-live-group]")].map((row) => row.dataset.liveGroup);
+    const added = this.#missed + searched.filter((name) => !this.#known.has(name)).length;
+    const gone = rows.filter((name) => !this.#groups.has(name)).length;
+    // What has been missed may be gone again: at most all that are not in sight are new.
+    tell(Math.min(added, searched.length - (rows.length - gone)), gone);
   }
+
+  #remember(list, searched) {
+    this.#list = list;
+    this.#known = new Set(searched);
+    this.#missed = Math.max(0, searched.length - Number(list.dataset.liveList));
+  }
+}
+
+function tell(added, gone) {
+  const news = document.querySelector("[data-live-news]");
+  const texts = [];
+  if (added) texts.push(`${grouped(added)} new ${added === 1 ? "group" : "groups"}`);
+  if (gone) texts.push(`${grouped(gone)} ${gone === 1 ? "group" : "groups"} gone`);
+  news.querySelector("[data-live-news-text]").textContent = `${texts.join(", ")},`;
+  news.hidden = texts.length === 0;
 }
 
 function numberOf(numbers, state) {

@@ -67,6 +67,7 @@ function take(message) {
   if ("full" in message) takePart(message);
   else if ("delta" in message && isNext(message)) takeChange(message);
   else if (message.seq !== sequence) askForAll();
+  else counts.show(); // Parts of the page may have been replaced.
 }
 
 // All counts are shown at once, also when they come in several messages.

@@ -1,6 +1,7 @@
 """A store for each test, on the database that this run is for."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,18 +20,24 @@ collect_ignore = [] if IS_POSTGRESQL else ["test_up_on_postgresql.py"]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
+    with own_store(tmp_path) as store:
+        yield store
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+@contextmanager
+def own_store(parent: Path) -> Iterator[Store]:
     if not IS_POSTGRESQL:
-        yield Store(tmp_path)
+        yield Store(parent)
         return
     chosen = connection.settings_dict
     server = {"user": chosen["USER"], "password": chosen["PASSWORD"], "host": chosen["HOST"], "port": chosen["PORT"]}
     name = f"up_{uuid4().hex}"
     with psycopg.connect(dbname="postgres", autocommit=True, **server) as postgresql:
         postgresql.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield Store(tmp_path, f"postgresql:///{name}?" + "&".join(f"{key}={server[key]}" for key in server))
+        yield Store(parent, f"postgresql:///{name}?" + "&".join(f"{key}={server[key]}" for key in server))
         postgresql.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-@pytest.fixture
-def sqlite_store(tmp_path: Path) -> Store:
-    return Store(tmp_path)

@@ -1,0 +1,271 @@
+"""The overview and the group page in a browser, while the store changes and the server comes and goes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, WebSocket, expect
+
+from .conftest import own_store
+from .harness import Server, Store
+
+pytestmark = pytest.mark.browser
+
+ANN = 1
+AGAIN_MS = 10_000  # For what has no promised time.
+
+
+class Place:
+    """A server that can be killed and started again at the same address, and what a worker does to its store."""
+
+    def __init__(self, store: Store, server: Server) -> None:
+        self.store = store
+        self.server = server
+        self.url = server.url
+
+    def add(self, group: str, count: int = 1) -> None:
+        self.commit(adds=[{"group": group, "data": "hello"}] * count)
+
+    def claim(self, group: str, count: int = 1) -> None:
+        self._post("/claim", group=group, limit=count)
+
+    def finish(self, group: str) -> None:
+        self.commit(deletes=[task["id"] for task in self.tasks(group)])
+
+    def empty(self) -> None:
+        for group in self._ask("GET", "/groups"):
+            self.finish(group)
+
+    def tasks(self, group: str) -> list[dict[str, Any]]:
+        tasks: list[dict[str, Any]] = self._ask("GET", "/group", params={"name": group, "owned": "yes"})
+        return tasks
+
+    def commit(self, **changes: Any) -> None:
+        assert self._post("/update", **changes)["error"] is None
+
+    def start_again(self) -> None:
+        port = self.url.rpartition(":")[2]
+        self.server = self.store.start("--port", port)
+        self.server.wait_until_ready()
+
+    def _post(self, path: str, **body: Any) -> Any:
+        return self._ask("POST", path, json={"clientid": ANN, **body})
+
+    def _ask(self, method: str, path: str, **request: Any) -> Any:
+        answer = self.server.ask(method, path, self.store.token, **request)
+        return answer.raise_for_status().json()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory) -> Iterator[Place]:
+    with own_store(tmp_path_factory.mktemp("live")) as store:
+        place = Place(store, store.start())
+        try:
+            place.server.wait_until_ready()
+            place.url = place.server.url
+            yield place
+        finally:
+            place.server.kill()
+
+
+@pytest.fixture(scope="module")
+def cookies(running: Place, browser: Browser) -> list[Any]:
+    """What the first admin's browser keeps after signing in."""
+    found = re.search(r"with the password (\S+)", running.server.said)
+    assert found
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{running.url}/console/")
+        page.fill("[name=username]", "admin")
+        page.fill("[name=password]", found[1])
+        page.press("[name=password]", "Enter")
+        page.fill("[name=new_password1]", "correct horse battery")
+        page.fill("[name=new_password2]", "correct horse battery")
+        page.press("[name=new_password2]", "Enter")
+        page.wait_for_selector("[data-live-status]")
+        return list(context.cookies())
+
+
+@pytest.fixture
+def place(running: Place) -> Place:
+    """A store without tasks."""
+    running.empty()
+    return running
+
+
+@pytest.fixture
+def page(chromium: Page, place: Place, cookies: list[Any]) -> Page:
+    """A page of somebody who is signed in."""
+    chromium.context.add_cookies(cookies)
+    return chromium
+
+
+def open_overview(page: Page, place: Place, path: str = "/console/") -> None:
+    page.goto(place.url + path)
+    expect(page.locator("[data-live-status]")).to_contain_text("live")
+
+
+def count(page: Page, group: str, state: str) -> Any:
+    return page.locator(f'tr[data-live-group="{group}"] [data-live-count="{state}"]')
+
+
+def total(page: Page, state: str) -> Any:
+    return page.locator(f'[data-live-total="{state}"]')
+
+
+def test_a_change_in_the_store_shows_in_under_a_second(page, place):
+    place.add("mail")
+    open_overview(page, place)
+    delays_s = []
+    for number in range(2, 22):
+        place.add("mail")
+        changed_at = time.monotonic()
+        expect(count(page, "mail", "ready")).to_have_text(str(number), timeout=AGAIN_MS)
+        delays_s.append(time.monotonic() - changed_at)
+    assert sorted(delays_s)[int(0.95 * len(delays_s)) - 1] < 1
+
+
+def test_rows_and_totals_change_in_place(page, place):
+    place.add("mail", 1_234)
+    place.add("reports", 2)
+    open_overview(page, place)
+    row = page.locator('tr[data-live-group="mail"]').element_handle()
+    place.claim("mail", 200)
+    expect(count(page, "mail", "ready")).to_have_text("1\N{NARROW NO-BREAK SPACE}034")
+    expect(count(page, "mail", "claimed")).to_have_text("200")
+    expect(total(page, "ready")).to_have_text("1\N{NARROW NO-BREAK SPACE}036")
+    expect(total(page, "claimed")).to_have_text("200")
+    assert row.evaluate("row => row.isConnected")
+
+
+def test_new_groups_wait_until_they_are_asked_for(page, place):
+    place.add("mail")
+    open_overview(page, place)
+    before = page.locator("table.groups").bounding_box()
+    for name in ("reports/a", "reports/b", "reports/c"):
+        place.add(name)
+    expect(page.locator("[data-live-news]")).to_have_text("3 new groups, show")
+    expect(page.locator("tr[data-live-group]")).to_have_count(1)
+    assert page.locator("table.groups").bounding_box() == before
+    page.click("[data-live-news] a")
+    expect(page.locator("tr[data-live-group]")).to_have_count(4)
+    expect(page.locator("[data-live-news]")).to_be_hidden()
+
+
+def test_new_groups_that_nobody_searches_for_are_no_news(page, place):
+    place.add("mail")
+    open_overview(page, place, "/console/?filter=mail")
+    place.add("reports")
+    place.add("Mail/bounces")
+    expect(page.locator("[data-live-news]")).to_have_text("1 new group, show")
+
+
+def test_a_filter_that_is_typed_begins_anew(page, place):
+    place.add("mail")
+    open_overview(page, place)
+    place.add("reports")
+    expect(page.locator("[data-live-news]")).to_have_text("1 new group, show")
+    page.locator("#filter").press_sequentially("rep")
+    expect(count(page, "reports", "ready")).to_have_text("1")
+    expect(page.locator("[data-live-news]")).to_be_hidden()
+
+
+def test_the_row_of_a_group_that_is_gone_stays_with_zeros(page, place):
+    place.add("mail", 3)
+    place.add("reports")
+    open_overview(page, place)
+    place.finish("mail")
+    expect(count(page, "mail", "ready")).to_have_text("0")
+    expect(page.locator("[data-live-news]")).to_have_text("1 group gone, show")
+
+
+def test_the_first_group_of_an_empty_store_shows_by_itself(page, place):
+    open_overview(page, place)
+    expect(page.locator("[data-live-empty]")).to_be_visible()
+    place.add("mail", 2)
+    expect(count(page, "mail", "ready")).to_have_text("2")
+
+
+def test_the_tabs_of_a_group_follow_too(page, place):
+    place.add("mail", 3)
+    open_overview(page, place, "/console/group?name=mail")
+    place.claim("mail", 1)
+    tabs = page.locator('.tabs[data-live-group="mail"]')
+    expect(tabs.locator('[data-live-count="ready"]')).to_have_text("2")
+    expect(tabs.locator('[data-live-count="claimed"]')).to_have_text("1")
+    expect(tabs.locator('[data-live-count="total"]')).to_have_text("3")
+
+
+@pytest.mark.parametrize("name", ["__proto__", '"><img src=x onerror=alert(1)>', "\N{PILE OF POO} a/b?c#d"])
+def test_a_group_may_have_any_name(page, place, name):
+    place.add(name)
+    open_overview(page, place)
+    place.add(name, 2)
+    expect(page.locator('tr [data-live-count="ready"]')).to_have_text("3")
+
+
+def test_the_numbers_stand_still_when_they_are_told_to(page, place):
+    place.add("mail")
+    open_overview(page, place)
+    page.click("[data-live-status] button")
+    expect(page.locator("[data-live-status]")).to_contain_text("paused")
+    place.add("mail")
+    page.wait_for_timeout(1_500)
+    expect(count(page, "mail", "ready")).to_have_text("1")
+    page.click("[data-live-status] button")
+    expect(count(page, "mail", "ready")).to_have_text("2")
+    expect(page.locator("[data-live-status]")).to_contain_text("live")
+
+
+def test_a_page_asks_for_everything_when_its_tab_comes_into_sight(page, place):
+    sent: list[str] = []
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
+    open_overview(page, place)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_timeout(100)
+    assert sent == ['{"type": "full"}']
+
+
+def test_a_change_flashes_only_for_those_who_do_not_mind(page, place):
+    place.add("mail")
+    open_overview(page, place)
+    flashes = "async () => { await new Promise(requestAnimationFrame); return document.getAnimations().length > 0 }"
+    place.add("mail")
+    page.wait_for_function(flashes)
+    page.emulate_media(reduced_motion="reduce")
+    page.wait_for_function("document.getAnimations().length === 0")
+    place.add("mail")
+    expect(count(page, "mail", "ready")).to_have_text("3")
+    assert page.evaluate("document.getAnimations().length") == 0
+
+
+def test_a_page_comes_back_by_itself_when_the_server_does(page, place):
+    place.add("mail")
+    sockets: list[WebSocket] = []
+    page.on("websocket", lambda socket: sockets.append(socket))
+    open_overview(page, place)
+    page.evaluate("window.isTheSamePage = true")
+    banner = page.locator(".live-banner")
+    place.server.kill()
+    expect(banner).to_be_visible(timeout=3_000)
+    expect(page.locator("[data-live-status]")).to_contain_text("reconnecting")
+    place.start_again()
+    place.add("mail", 6)
+    expect(count(page, "mail", "ready")).to_have_text("7", timeout=5_000)
+    expect(banner).to_be_hidden()
+    assert page.evaluate("window.isTheSamePage")
+    assert len([socket for socket in sockets if not socket.is_closed()]) == 1
+
+
+def test_a_page_whose_reader_was_signed_out_says_so(page, place):
+    place.add("mail")
+    open_overview(page, place)
+    page.context.clear_cookies()
+    place.server.kill()
+    place.start_again()
+    expect(page.locator("[data-live-status]")).to_contain_text("signed out", timeout=AGAIN_MS)
+    expect(page.locator(".live-banner")).to_contain_text("signed out")
