@@ -16,8 +16,13 @@ UNCHANGEABLE = ("tasks_app_task", "tasks_app_endedtask", "tasks_app_auditentry")
 
 def put_right(using: str, **_: Any) -> None:
     """Make the triggers that refuse UPDATE, and never let an id be given out again."""
-    with connections[using].cursor() as cursor:
-        for statement in POSTGRESQL if connections[using].vendor == "postgresql" else SQLITE:
+    connection = connections[using]
+    needed = {*UNCHANGEABLE, *(() if connection.vendor == "postgresql" else ("tasks_app_counters",))}
+    # Migrations may have stopped before our last one, and a second database may have none of our tables.
+    if not needed <= set(connection.introspection.table_names()):
+        return
+    with connection.cursor() as cursor:
+        for statement in POSTGRESQL if connection.vendor == "postgresql" else SQLITE:
             cursor.execute(statement)
 
 

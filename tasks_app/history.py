@@ -30,9 +30,15 @@ def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> Chain | None:
     entry = Task.objects.filter(id=task_id).first() or EndedTask.objects.filter(id=task_id).first()
     if entry is None or not scope.allows(entry.group):
         return None
-    ended = [step for step in EndedTask.objects.filter(origin=entry.origin).order_by("id") if scope.allows(step.group)]
-    living = Task.objects.get_queryset().within(scope).filter(origin=entry.origin).first()
-    return Chain(origin=entry.origin, ended=ended, living=living)
+    living = Task.objects.get_queryset().of_chain(entry.origin).first()
+    ended = EndedTask.objects.filter(origin=entry.origin).order_by("id")
+    if living:  # It may have ended since: what followed belongs to a later moment.
+        ended = ended.filter(id__lt=living.id)
+    return Chain(
+        origin=entry.origin,
+        ended=[step for step in ended if scope.allows(step.group)],
+        living=living if living and scope.allows(living.group) else None,
+    )
 
 
 def newest_id() -> int:

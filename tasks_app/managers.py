@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from . import database
 from .errors import CommitRefused, Immutable
@@ -77,6 +77,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
             return self.failed()
         chosen: Self = getattr(self, state.value)(now_ms)
         return chosen
+
+    def of_chain(self, origin: int) -> Self:
+        """The living task of a chain, if it has one."""
+        # In these words, because the index holds only tasks whose origin is not their own id.
+        return self.filter(Q(id=origin) | (Q(origin=origin) & ~Q(origin=F("id"))))
 
     def longest_available_first(self) -> Self:
         return self.order_by("available_at_ms", "id")

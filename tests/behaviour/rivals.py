@@ -79,12 +79,12 @@ class Steps:
     """Stops before a statement, until it may go on."""
 
     def __init__(self) -> None:
-        self.word = ""
+        self.word, self.skipped = "", 0
         self.has_come, self.may_go = threading.Event(), threading.Event()
 
-    def stop_before(self, word: str) -> None:
-        """Stop before the next statement that holds the word."""
-        self.word = word
+    def stop_before(self, word: str, skip: int = 0) -> None:
+        """Stop before the next statement that holds the word, having let so many of them pass."""
+        self.word, self.skipped = word, skip
         self.has_come.clear()
         self.may_go.clear()
 
@@ -96,10 +96,15 @@ class Steps:
 
     def __call__(self, execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         if self.word and self.word in sql:
-            self.word = ""
-            self.has_come.set()
-            assert self.may_go.wait(PATIENCE_S), "nobody let it go on"
+            self.skipped -= 1
+            if self.skipped < 0:
+                self._stop()
         return execute(sql, *rest)
+
+    def _stop(self) -> None:
+        self.word = ""
+        self.has_come.set()
+        assert self.may_go.wait(PATIENCE_S), "nobody let it go on"
 
 
 def wait_until(what: Callable[[], bool]) -> None:

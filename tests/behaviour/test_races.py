@@ -7,6 +7,7 @@ from django.db import connection
 
 from tasks_app import database
 from tasks_app.errors import CommitRefused, StoreBusy
+from tasks_app.history import chain_of
 from tasks_app.models import Task
 from tasks_app.operations import Change, NewTask, Order, Refusal
 
@@ -313,3 +314,23 @@ def test_a_claim_whose_depends_are_gone_says_so_though_all_is_locked(ann, bob, t
         ann.do(lambda: Task.objects.claim("mail", owner=ANN))
         answer = bob.do(lambda: claim(depends=[2**53]))
     assert answer == Refusal(depends=(2**53,))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_history_is_of_one_moment_though_the_task_moves_on_meanwhile(bob, task, place, ends):
+    """Before each of the queries that it takes, the task is claimed, or claimed and deleted."""
+    [held] = Task.objects.claim("mail", owner=ANN, duration_ms=0)
+    bob.steps.stop_before("SELECT", skip=place)
+    asked = bob.start(lambda: chain_of(held.id))
+    bob.steps.wait_until_there()
+    [next_one] = Task.objects.claim("mail", owner=ANN)
+    if ends:
+        Task.objects.commit(owner=ANN, deletes=[next_one.id])
+    bob.steps.go_on()
+    chain = asked.result(20)
+    assert [step.successor for step in chain.ended] == [
+        *(step.id for step in chain.ended[1:]),
+        chain.living.id if chain.living else None,
+    ]
+    assert chain.group == "mail"
