@@ -29,6 +29,11 @@ def make_first_admin() -> str | None:
     return password
 
 
+def nobody_has_come_yet() -> bool:
+    """Whether the first admin still has the password that was printed."""
+    return OneTimePassword.objects.filter(user__username=FIRST_ADMIN).exists()
+
+
 def must_choose_password(user: User) -> bool:
     """Whether the password of this user was made by somebody else, and opens nothing but the choice of another."""
     # Kept on the user, who lives as long as a request: a page asks a dozen times.

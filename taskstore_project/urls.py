@@ -7,6 +7,7 @@ from django.views.generic import RedirectView
 urlpatterns = [
     # The console, for people.
     path("", RedirectView.as_view(pattern_name="console:overview")),
+    path("console", RedirectView.as_view(pattern_name="console:overview")),
     path("console/", include("tasks_app.console.urls")),
     # Django's admin: ad hoc edits, through the store.
     path("admin/", admin.site.urls),

@@ -16,13 +16,24 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from ..errors import InvalidInput
-from ..people import must_choose_password, password_was_chosen
+from ..people import must_choose_password, nobody_has_come_yet, password_was_chosen
 from .pages import problem, user_of
 
 THEMES = ("system", "light", "dark")
 THEME_AGE_S = 365 * 24 * 3600
 
-login = views.LoginView.as_view(template_name="console/login.html", redirect_authenticated_user=True)
+
+class Login(views.LoginView):
+    """The sign-in; the very first one is told where its password is."""
+
+    template_name = "console/login.html"
+    redirect_authenticated_user = True
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        return super().get_context_data(**more, is_first=nobody_has_come_yet())
+
+
+login = Login.as_view()
 logout = views.LogoutView.as_view(next_page="console:login")
 
 

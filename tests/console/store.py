@@ -1,7 +1,7 @@
 """What the tests of the console put into the store. Ann and Bob are the owners, `mail` and `reports` the groups."""
 
 from tasks_app.models import Task
-from tasks_app.operations import Change, NewTask
+from tasks_app.operations import Change, NewTask, Order
 
 ANN = 1643
 BOB = 2624
@@ -13,7 +13,7 @@ def add(group: str = "mail", count: int = 1, **fields) -> list[Task]:
 
 
 def claim(group: str = "mail", count: int = 1, duration_ms: int = 60_000, owner: int = BOB) -> list[Task]:
-    return Task.objects.claim(group, owner=owner, duration_ms=duration_ms, limit=count, order="oldest")
+    return Task.objects.claim(group, owner=owner, duration_ms=duration_ms, limit=count, order=Order.OLDEST)
 
 
 def fail(task: Task, error: str = "no such recipient") -> Task:

@@ -21,7 +21,7 @@ def ask(client, verb, **query):
 
 
 def form_of(html):
-    fields = {}
+    fields: dict[str, list[str]] = {}
     for name, value in re.findall(
         r'<input type="hidden" name="(\w+)" value="([^"]*)">', html.split('class="confirm"')[1]
     ):

@@ -25,7 +25,7 @@ def ada(db) -> User:
 
 
 @pytest.fixture
-def first_admin(client) -> Client:
+def first_admin(client: Client) -> Client:
     sign_in(client, "admin", make_first_admin())
     return client
 
@@ -34,7 +34,7 @@ def sign_in(client, name, password, **more):
     return client.post("/console/login", {"username": name, "password": password, **more})
 
 
-@pytest.mark.parametrize("path", ["/", "/console/"])
+@pytest.mark.parametrize("path", ["/", "/console", "/console/"])
 def test_it_leads_to_the_sign_in(client, path):
     answer = client.get(path, follow=True)
     assert answer.redirect_chain[-1][0] == "/console/login?next=/console/"
@@ -65,10 +65,20 @@ def test_it_locks_a_name_after_ten_wrong_passwords(client, ada):
 
 
 def test_it_makes_one_first_admin_with_a_password_nobody_can_guess(db):
-    password = make_first_admin()
+    password = make_first_admin() or ""
     assert len(set(password)) > 5
     assert User.objects.get().check_password(password)
     assert make_first_admin() is None
+
+
+def test_it_says_where_the_first_password_is_until_it_was_used(client, first_admin):
+    first_admin.post("/console/password", {"new_password1": OWN, "new_password2": OWN})
+    assert "was printed when the server started" not in Client().get("/console/login").content.decode()
+
+
+def test_it_says_where_the_first_password_is(client):
+    make_first_admin()
+    assert "was printed when the server started" in client.get("/console/login").content.decode()
 
 
 @pytest.mark.parametrize("path", ["/console/", "/console/group?name=mail", "/console/task/1", "/console/add"])

@@ -55,7 +55,7 @@ def test_it_says_that_an_id_was_never_given_out(viewer):
 def test_it_says_that_an_id_is_older_than_the_history(viewer):
     add(), add()
     EndedTask.objects.all().delete()
-    [task] = Task.objects.find([claim()[0].id])
+    [task] = claim()
     EndedTask.objects.all().delete()
     answer = viewer.get(f"/console/task/{task.origin}")
     assert answer.status_code == 404

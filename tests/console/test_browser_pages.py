@@ -1,0 +1,196 @@
+"""Every page in Chromium: accessible in both themes, no wider than the window, nothing blocked by the policy."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tasks_app.models import Task
+from tasks_app.operations import NewTask
+
+from .browsing import Person, operator
+from .store import ANN, add, claim, one_of_each_state
+
+pytestmark = [pytest.mark.browser, pytest.mark.once, pytest.mark.django_db(transaction=True)]
+
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+LONG = "very/long/" + "x" * 120
+
+
+@pytest.fixture
+def person(chromium, live_server) -> Person:
+    return Person(chromium, live_server.url, operator())
+
+
+@pytest.fixture
+def pages(person) -> dict[str, str]:
+    """Every kind of page there is, with everything on it that may be there."""
+    tasks = one_of_each_state("mail")
+    Task.objects.commit(
+        owner=ANN, adds=[NewTask(group=LONG, data=b'{"to": "kim", "lines": [{"n": 9007199254740993}]}')]
+    )
+    [binary] = add("reports", data=bytes(range(256)), labels={"tenant": "x" * 200})
+    [text] = add("reports", data=b"x" * 3_000)
+    [ended] = claim("reports", count=1)
+    Task.objects.commit(owner=ended.owner, deletes=[ended.id])
+    tree = Task.objects.get_queryset().in_group(LONG).get()
+    alive = binary if text.id == ended.origin else text
+    return {
+        "overview": "/console/",
+        "nothing found": "/console/?filter=nothing",
+        "group": "/console/group?name=mail",
+        "tab": "/console/group?name=mail&state=failed",
+        "empty group": "/console/group?name=nothing",
+        "empty tab": "/console/group?name=reports&state=claimed",
+        "long name": f"/console/group?name={LONG}",
+        "tree": f"/console/task/{tree.id}",
+        "text": f"/console/task/{alive.id}?as=text",
+        "hex": f"/console/task/{alive.id}?as=hex",
+        "claimed": f"/console/task/{tasks['claimed'].id}",
+        "failed": f"/console/task/{tasks['failed'].id}",
+        "finished": f"/console/task/{ended.origin}",
+        "no task": "/console/task/999999",
+        "add": "/console/add?name=mail",
+        "question": "/console/confirm?verb=move&name=mail&all=1",
+        "problem": "/console/?sort=nonsense",
+        "password": "/console/password",
+        "no page": "/console/nothing",
+    }
+
+
+def complaints(page):
+    """What axe finds wrong, as a list of rule and place."""
+    found = Axe().run(page, options=RULES).response["violations"]
+    return [(rule["id"], node["html"], node["failureSummary"]) for rule in found for node in rule["nodes"]]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_is_accessible_on_every_page(person, pages, theme):
+    found = {}
+    for name, path in pages.items():
+        person.go(path, theme=theme)
+        found[name] = complaints(person.page)
+    assert {name: found[name] for name in found if found[name]} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_is_accessible_with_dialogs_and_menus_open(person, pages, theme):
+    person.go(pages["group"], theme=theme)
+    person.rows().first.check()
+    for verb in ("Requeue…", "Move…", "Purge…"):
+        person.ask(verb)
+        assert complaints(person.page) == []
+        person.link("Cancel").or_(person.link("Close")).click()
+    person.page.get_by_role("button", name="Account of olaf").click()
+    expect(person.page.locator("#account")).to_be_visible()
+    assert complaints(person.page) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_is_accessible_before_the_sign_in_and_when_the_store_is_empty(person, theme):
+    person.go("/console/", theme=theme)
+    expect(person.page.get_by_text("No tasks yet")).to_be_visible()
+    assert complaints(person.page) == []
+    person.page.context.clear_cookies()
+    person.go("/console/login", theme=theme)
+    expect(person.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert complaints(person.page) == []
+
+
+@pytest.mark.parametrize("width", [360, 683, 1366, 1920])  # 683: 1366 at 200 % zoom.
+def test_it_never_scrolls_sideways(person, pages, width):
+    wide = []
+    for name, path in pages.items():
+        person.go(path, width=width)
+        if person.scrolls_sideways():
+            wide.append(name)
+    assert wide == []
+
+
+def test_it_keeps_actions_in_reach_on_a_phone(person, pages):
+    person.go(pages["group"], width=360)
+    person.rows().first.check()
+    for verb in ("Requeue…", "Move…", "Purge…"):
+        expect(person.button(verb)).to_be_in_viewport()
+    person.ask("Purge…")
+    expect(person.link("Cancel")).to_be_in_viewport()
+    assert not person.scrolls_sideways()
+
+
+def background(page):
+    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+LIGHT, DARK = "rgb(246, 247, 249)", "rgb(12, 15, 19)"
+
+
+@pytest.mark.parametrize(
+    ("system", "chosen", "shown"),
+    [("light", "system", LIGHT), ("dark", "system", DARK), ("dark", "light", LIGHT), ("light", "dark", DARK)],
+)
+def test_it_has_the_theme_of_the_system_or_the_chosen_one_without_any_script(person, system, chosen, shown):
+    person.page.emulate_media(color_scheme=system)
+    # Without a script the first picture is the right one: there is no flash of the other theme.
+    person.page.route("**/*.js", lambda route: route.abort())
+    person.go("/console/", theme=chosen)
+    assert background(person.page) == shown
+
+
+def test_it_changes_the_theme_at_once_and_keeps_it(person):
+    person.go("/console/", theme="light")
+    person.page.get_by_role("button", name="Account of olaf").click()
+    person.button("Dark").click()
+    assert background(person.page) == DARK
+    expect(person.button("Dark")).to_have_attribute("aria-pressed", "true")
+    person.page.reload()
+    assert background(person.page) == DARK
+
+
+def test_it_is_set_in_the_type_that_comes_with_it(person):
+    add()
+    person.go("/console/")
+    loaded = person.page.evaluate(
+        "document.fonts.ready.then(all => [...all].filter(font => font.status === 'loaded').map(font => font.family))"
+    )
+    assert any("Inter" in family for family in loaded)
+    style = person.page.evaluate("getComputedStyle(document.querySelector('td.count')).fontVariantNumeric")
+    assert set(style.split()) == {"tabular-nums", "slashed-zero"}
+
+
+def test_it_moves_nothing_for_people_who_want_no_motion(person):
+    add()
+    person.go("/console/group?name=mail")
+    person.rows().first.check()
+    person.ask("Purge…")
+    assert person.page.evaluate("document.getAnimations().length") == 0
+    assert person.page.evaluate("getComputedStyle(document.querySelector('.button')).transitionDuration") == "0s"
+
+
+def test_it_runs_nothing_that_is_written_in_names_and_data(person):
+    alarms = []
+    person.page.on("dialog", lambda dialog: (alarms.append(dialog.message), dialog.dismiss()))
+    hostile = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><svg onload=alert(3)>"
+    [task] = add(hostile, data=hostile.encode(), labels={"a": hostile})
+    for path in (
+        "/console/",
+        "/console/?filter=script",
+        f"/console/task/{task.id}",
+        f"/console/task/{task.id}?as=text",
+    ):
+        person.go(path)
+        expect(person.page.get_by_text("<script>alert(1)</script>").first).to_be_visible()
+    person.go("/console/")
+    person.link(hostile).click()
+    expect(person.page.get_by_role("heading", level=1)).to_have_text(hostile)
+    person.rows().first.check()
+    person.ask("Purge…")
+    assert alarms == []
+
+
+def test_it_shows_ten_megabytes_without_blocking(person):
+    [task] = add(data=b'{"x": "' + b"x" * 10_000_000 + b'"}')
+    person.go(f"/console/task/{task.id}")
+    expect(person.page.get_by_text("the download has all 10 MB")).to_be_visible()
+    longest = person.page.evaluate(
+        "Math.max(0, ...performance.getEntriesByType('longtask').map(task => task.duration))"
+    )
+    assert longest < 300

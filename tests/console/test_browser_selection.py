@@ -1,0 +1,292 @@
+"""Selecting tasks and changing them in Chromium: with the mouse, by keyboard alone, and without scripts."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tasks_app.models import AuditEntry, Task
+from tasks_app.operations import State
+
+from .browsing import Person, operator
+from .store import add, claim, fail
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+GROUP = "/console/group?name=mail"
+
+
+@pytest.fixture
+def person(chromium, live_server) -> Person:
+    return Person(chromium, live_server.url, operator())
+
+
+@pytest.fixture
+def without_scripts(browser, live_server):
+    with browser.new_context(java_script_enabled=False, locale="en-US", timezone_id="UTC") as context:
+        yield Person(context.new_page(), live_server.url, operator())
+
+
+def alive():
+    return list(Task.objects.order_by("id").values_list("id", flat=True))
+
+
+def test_it_counts_what_is_selected(person):
+    add(count=5)
+    person.go(GROUP)
+    expect(person.page.get_by_text("Select tasks")).to_be_visible()
+    person.rows().nth(0).check()
+    person.rows().nth(3).check()
+    expect(person.page.get_by_text("2 selected")).to_be_visible()
+    person.rows().nth(0).uncheck()
+    expect(person.page.get_by_text("1 selected")).to_be_visible()
+
+
+def test_it_selects_a_range_with_shift(person):
+    add(count=5)
+    person.go(GROUP)
+    person.rows().nth(1).click()
+    person.rows().nth(3).click(modifiers=["Shift"])
+    assert [row.is_checked() for row in person.rows().all()] == [False, True, True, True, False]
+
+
+def test_it_selects_the_page_at_once(person):
+    add(count=3)
+    person.go(GROUP)
+    page = person.page.get_by_label("Select every task on this page")
+    page.check()
+    expect(person.page.get_by_text("3 selected")).to_be_visible()
+    person.rows().first.uncheck()
+    assert page.evaluate("box => box.indeterminate")
+
+
+def test_it_keeps_the_list_in_place_when_the_first_task_is_selected(person):
+    add(count=5)
+    person.go(GROUP)
+    before = person.rows().nth(2).bounding_box()
+    person.rows().nth(2).check()
+    assert person.rows().nth(2).bounding_box() == before
+
+
+def test_it_offers_actions_only_for_a_selection(person):
+    add()
+    person.go(GROUP)
+    expect(person.button("Purge…")).not_to_be_visible()
+    person.rows().first.check()
+    expect(person.button("Purge…")).to_be_visible()
+
+
+def test_it_keeps_the_selection_when_one_goes_back(person):
+    [first, _] = add(count=2)
+    person.go(GROUP)
+    person.rows().first.check()
+    person.page.locator(f'a[href="/console/task/{first.id}"]').click()
+    expect(person.page.get_by_role("heading", name="What happened")).to_be_visible()
+    person.page.go_back()
+    selected = person.page.locator("tbody input[name=id]:checked").count()
+    expect(person.page.get_by_text("1 selected" if selected else "Select tasks")).to_be_visible()
+
+
+def test_it_asks_with_the_focus_on_cancel(person):
+    add(count=2)
+    person.go(GROUP)
+    person.rows().first.check()
+    person.ask("Purge…")
+    expect(person.page.get_by_role("dialog", name="Purge 1 task from mail?")).to_be_visible()
+    expect(person.link("Cancel")).to_be_focused()
+    person.page.keyboard.press("Enter")
+    expect(person.dialog).not_to_be_visible()
+    assert len(alive()) == 2
+
+
+def test_it_closes_by_escape_and_gives_the_focus_back(person):
+    add()
+    person.go(GROUP)
+    person.rows().first.check()
+    person.ask("Purge…")
+    person.page.keyboard.press("Escape")
+    expect(person.dialog).not_to_be_visible()
+    expect(person.button("Purge…")).to_be_focused()
+    assert len(alive()) == 1
+
+
+def test_it_keeps_the_focus_in_the_dialog(person):
+    add()
+    person.go(GROUP)
+    person.rows().first.check()
+    person.ask("Purge…")
+    for _ in range(8):
+        person.page.keyboard.press("Tab")
+        # On the body while the browser's own bar has the focus.
+        assert person.page.evaluate("document.activeElement.matches('body, dialog *')")
+
+
+def test_it_purges_what_was_selected(person):
+    [_, second, _] = add(count=3)
+    person.go(GROUP)
+    person.rows().nth(0).check()
+    person.rows().nth(2).check()
+    person.ask("Purge…")
+    person.page.get_by_label("Reason").fill("a test")
+    person.button("Purge 2 tasks").click()
+    expect(person.page.get_by_text("Purged 2 tasks in mail.")).to_be_visible()
+    assert alive() == [second.id]
+    assert AuditEntry.objects.get().reason == "a test"
+
+
+def test_it_says_in_the_dialog_what_is_wrong(person):
+    add(count=2)
+    person.go(GROUP)
+    person.link("Purge all…").click()
+    person.page.get_by_label("Reason").fill("kept")
+    person.page.get_by_label("Type mail to confirm").fill("male")
+    person.button("Purge 2 tasks").click()
+    expect(person.dialog.get_by_text("type the group's name, mail, to confirm")).to_be_visible()
+    expect(person.page.get_by_label("Type mail to confirm")).to_be_focused()
+    expect(person.page.get_by_label("Reason")).to_have_value("kept")
+    assert len(alive()) == 2
+    person.page.get_by_label("Type mail to confirm").fill("mail")
+    person.button("Purge 2 tasks").click()
+    expect(person.page.get_by_text("Purged 2 tasks in mail.")).to_be_visible()
+
+
+def test_it_shows_the_new_number_when_much_has_changed_since_the_question(person):
+    tasks = claimed(30)
+    fail(tasks.pop())
+    person.go(GROUP)
+    person.link("Requeue failed…").click()
+    expect(person.button("Requeue 1 task")).to_be_visible()
+    for task in tasks[:20]:
+        fail(task)
+    person.button("Requeue 1 task").click()
+    expect(person.dialog.get_by_text("there are 21 tasks now, not 1")).to_be_visible()
+    person.button("Requeue 21 tasks").click()
+    expect(person.page.get_by_text("Requeued 21 tasks in mail.")).to_be_visible()
+
+
+def claimed(count):
+    add(count=count)
+    return claim(count=count)
+
+
+def test_it_takes_the_whole_tab(person):
+    for task in claimed(60):
+        fail(task)
+    add(count=3)
+    person.go(f"{GROUP}&state=failed")
+    person.rows().first.check()
+    person.page.get_by_label("All 60 failed tasks").check()
+    person.ask("Requeue…")
+    person.button("Requeue 60 tasks").click()
+    expect(person.page.get_by_text("Requeued 60 tasks in mail.")).to_be_visible()
+    assert not Task.objects.get_queryset().failed().exists()
+
+
+def test_it_moves_tasks_to_a_group_that_is_suggested(person):
+    add("reports")
+    add(count=2)
+    person.go(GROUP)
+    person.link("Move all…").click()
+    to = person.page.get_by_label("To group")
+    expect(to).to_be_visible()
+    assert person.page.locator("datalist option").evaluate_all("all => all.map(one => one.value)") == ["reports"]
+    to.fill("archive")
+    person.button("Move 2 tasks").click()
+    expect(person.dialog.get_by_text("no group archive exists")).to_be_visible()
+    person.page.get_by_label("It may be a new group").check()
+    person.button("Move 2 tasks").click()
+    expect(person.page.get_by_text("Moved 2 tasks from mail to archive.")).to_be_visible()
+
+
+def test_it_changes_a_task_from_its_page(person):
+    [task] = claimed(1)
+    failed = fail(task)
+    person.go(f"/console/task/{task.origin}")
+    person.link("Requeue…").click()
+    person.button("Requeue 1 task").click()
+    expect(person.page.get_by_text("Requeued by")).to_be_visible()
+    assert alive() > [failed.id]
+
+
+def test_it_says_that_the_server_does_not_answer(person):
+    add()
+    person.go(GROUP)
+    person.page.route("**/console/confirm*", lambda route: route.abort())
+    person.link("Purge all…").click()
+    expect(person.page.get_by_role("dialog", name="The server does not answer")).to_be_visible()
+
+
+def test_it_leads_to_the_sign_in_when_the_session_is_over(person):
+    add()
+    person.go(GROUP)
+    person.page.context.clear_cookies()
+    person.link("Purge all…").click()
+    expect(person.page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def press_until(person, key, selector):
+    for _ in range(60):
+        if person.page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+        person.page.keyboard.press(key)
+    raise AssertionError(f"{selector} is not reached by {key}")
+
+
+def test_it_goes_by_keyboard_alone(person):
+    [task] = claimed(1)
+    fail(task)
+    person.go("/console/")
+    press_until(person, "Tab", "th.name a[href='/console/group?name=mail']")
+    person.page.keyboard.press("Enter")
+    expect(person.page.get_by_role("heading", name="mail")).to_be_visible()
+    press_until(person, "Tab", "tbody input[name=id]")
+    person.page.keyboard.press("Space")
+    press_until(person, "Shift+Tab", "button[value=requeue]")
+    person.page.keyboard.press("Enter")
+    expect(person.link("Cancel")).to_be_focused()
+    person.page.keyboard.press("Tab")
+    person.page.keyboard.press("Enter")
+    expect(person.page.get_by_text("Requeued 1 task in mail.")).to_be_visible()
+
+
+def test_it_selects_asks_and_purges_without_scripts(without_scripts):
+    person = without_scripts
+    [first, second] = add(count=2)
+    person.go(GROUP)
+    person.rows().first.check()
+    person.button("Purge…").click()
+    expect(person.page.get_by_role("heading", name="Purge 1 task from mail?")).to_be_visible()
+    person.button("Purge 1 task").click()
+    expect(person.page.get_by_text("Purged 1 task in mail.")).to_be_visible()
+    assert alive() == [second.id] != [first.id]
+
+
+def test_it_takes_a_whole_group_without_scripts(without_scripts):
+    person = without_scripts
+    add(count=2)
+    person.go(GROUP)
+    person.page.get_by_label("All 2 tasks").check()
+    person.button("Purge…").click()
+    person.page.get_by_label("Type mail to confirm").fill("nonsense")
+    person.button("Purge 2 tasks").click()
+    expect(person.page.get_by_text("type the group's name")).to_be_visible()
+    person.page.get_by_label("Type mail to confirm").fill("mail")
+    person.button("Purge 2 tasks").click()
+    expect(person.page.get_by_text("No task in mail")).to_be_visible()
+    assert alive() == []
+
+
+def test_it_adds_filters_and_finds_without_scripts(without_scripts):
+    person = without_scripts
+    add("reports")
+    person.go("/console/add?name=mail")
+    person.page.get_by_label("Data").fill("hello")
+    person.button("Add task").click()
+    expect(person.page.get_by_text("Added task")).to_be_visible()
+    [task] = Task.objects.get_queryset().in_group("mail")
+    person.page.get_by_label("Find a task by its id").fill(str(task.id))
+    person.page.keyboard.press("Enter")
+    expect(person.page).to_have_url(f"{person.address}/console/task/{task.id}")
+    person.go("/console/")
+    person.page.get_by_label("Filter groups by name").fill("rep")
+    person.page.keyboard.press("Enter")
+    expect(person.page.locator("tbody tr")).to_have_count(1)
+    assert task.state(Task.objects.now_ms()) is State.READY

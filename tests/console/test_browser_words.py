@@ -1,0 +1,163 @@
+"""What scripts add to the pages: times that stay right, keys, copying, the filter, bars."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tasks_app.console import words
+
+from .browsing import Person, operator
+from .store import add, claim
+
+pytestmark = [pytest.mark.browser, pytest.mark.once, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def person(chromium, live_server) -> Person:
+    return Person(chromium, live_server.url, operator())
+
+
+def times(person):
+    """The times of the list: what is shown, and the moment itself."""
+    return person.page.locator("tbody time").evaluate_all("all => all.map(one => [one.textContent, one.dateTime])")
+
+
+def test_it_says_relative_times_in_the_words_of_the_server(person):
+    for delay_s in (30, 90, 7_300, 90_000, 1_234 * 86_400 + 10):
+        add(timespec_ms=-delay_s * 1_000)
+    person.go("/console/group?name=mail")
+    shown = [text for text, _ in times(person)]
+    assert [re.sub(r"\d+ s$", "s", text) for text in shown] == [
+        "in s",
+        "in 1 min",
+        "in 2 h",
+        "in 1 d",
+        "in 1\u202f234 d",
+    ]
+
+
+def test_it_goes_by_the_clock_of_the_server(person):
+    add(timespec_ms=-7_200_000)
+    person.page.clock.install(time="2001-01-01T00:00:00Z")
+    person.go("/console/group?name=mail")
+    [[text, _]] = times(person)
+    assert text == "in 1 h"
+
+
+def test_it_counts_a_lease_down_and_says_when_it_ran_out(person):
+    add()
+    claim(duration_ms=3_000)
+    person.go("/console/group?name=mail")
+    lease = person.page.locator("tbody time")
+    expect(lease).to_have_text(re.compile(r"lease 0:0[0-3]"))
+    expect(lease).to_have_text(re.compile("ran out"), timeout=6_000)
+
+
+@pytest.mark.parametrize("way", ["hover", "focus"])
+def test_it_says_the_exact_time_on_hover_and_focus(person, way):
+    [task] = add()
+    person.go("/console/group?name=mail")
+    getattr(person.page.locator("tbody time"), way)()
+    if way == "focus":
+        person.page.keyboard.press("Shift+Tab")  # By keyboard the focus is one that is shown.
+        person.page.keyboard.press("Tab")
+    said = person.page.locator("tbody time").evaluate("one => getComputedStyle(one, '::after').content")
+    assert said == f'"{words.exact(task.available_at_ms)}"'
+
+
+def test_it_says_times_in_the_zone_that_was_chosen(browser, live_server):
+    [task] = add()
+    with browser.new_context(timezone_id="Asia/Kolkata", locale="en-US") as context:
+        person = Person(context.new_page(), live_server.url, operator())
+        person.go("/console/group?name=mail")
+        exact = person.page.locator("tbody time")
+        expect(exact).to_have_attribute("data-exact", re.compile(r"GMT\+5:30$"))
+        person.page.get_by_role("button", name="Account of olaf").click()
+        person.page.get_by_label("Times in").select_option("UTC")
+        expect(exact).to_have_attribute("data-exact", words.exact(task.available_at_ms))
+        person.page.reload()
+        expect(exact).to_have_attribute("data-exact", words.exact(task.available_at_ms))
+
+
+def test_it_goes_to_the_task_id_by_a_key_that_can_be_turned_off(person):
+    add()
+    person.go("/console/")
+    find = person.page.get_by_label("Find a task by its id")
+    person.page.keyboard.press("/")
+    expect(find).to_be_focused()
+    person.page.get_by_role("button", name="Account of olaf").click()
+    person.page.get_by_label("goes to the task id").uncheck()
+    person.page.reload()
+    person.page.keyboard.press("/")
+    expect(find).not_to_be_focused()
+
+
+def test_it_takes_no_key_from_somebody_who_types(person):
+    add()
+    person.go("/console/")
+    name = person.page.get_by_label("Filter groups by name")
+    name.focus()
+    person.page.keyboard.type("a/b")
+    expect(name).to_have_value("a/b")
+
+
+def test_it_finds_a_task_by_an_id_with_gaps(person):
+    [task] = add()
+    person.go("/console/")
+    person.page.get_by_label("Find a task by its id").fill(f" {task.id} ")
+    person.page.keyboard.press("Enter")
+    expect(person.page).to_have_url(f"{person.address}/console/task/{task.id}")
+
+
+def test_it_copies_ids_without_gaps(person):
+    [task] = add()
+    person.go("/console/group?name=mail")
+    person.page.evaluate("document.querySelector('.id').innerHTML = '<span>48</span><span>201</span><span>883</span>'")
+    person.page.evaluate("getSelection().selectAllChildren(document.querySelector('.id'))")
+    assert person.page.evaluate("getSelection().toString()") == "48201883"
+    assert task.id > 0
+
+
+def test_it_copies_a_command(person):
+    person.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    person.go("/console/")
+    person.button("Copy").click()
+    expect(person.button("Copied")).to_be_visible()
+    copied = person.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("TOKEN=$(")
+    assert f"curl {person.address}/update" in copied
+
+
+def test_it_filters_while_one_types_and_keeps_it_in_the_address(person):
+    for name in ("mail", "mail/bounces", "reports"):
+        add(name)
+    person.go("/console/?sort=name")
+    person.page.get_by_label("Filter groups by name").press_sequentially("MAIL")
+    expect(person.page.locator("tbody tr")).to_have_count(2)
+    expect(person.page.get_by_label("Filter groups by name")).to_be_focused()
+    expect(person.page.locator("#groups-note")).to_have_text("2 of 3")
+    assert "filter=MAIL" in person.page.url
+    assert "sort=name" in person.page.url
+    person.page.reload()
+    expect(person.page.locator("tbody tr")).to_have_count(2)
+
+
+def test_it_draws_bars_after_the_numbers(person):
+    add(count=3)
+    person.go("/console/")
+    person.page.evaluate("document.querySelector('td [data-live-count=claimed]').textContent = '1'")
+    person.page.evaluate("document.querySelector('td [data-live-count=failed]').textContent = '2'")
+    bar = person.page.locator("tbody .share-bar rect")
+    expect(bar.nth(0)).to_have_attribute("width", "750")
+    expect(bar.nth(1)).to_have_attribute("width", "250")
+    expect(person.page.locator("td [data-live-count=failed]")).not_to_have_attribute("data-zero", "")
+    expect(person.page.locator("td [data-live-count=expired]")).to_have_attribute("data-zero", "")
+
+
+def test_it_asks_again_for_the_facts_of_a_group(person):
+    add()
+    person.go("/console/group?name=mail")
+    expect(person.page.locator("#facts dd").first).to_have_text(re.compile("now|ago"))
+    claim()
+    expect(person.page.locator("#facts dd").first).to_have_text("—", timeout=8_000)
