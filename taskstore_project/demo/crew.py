@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-KILL_EVERY_S = (0.3, 1.2)  # A random time between these.
+KILL_EVERY_S = (0.5, 1.5)  # A random time between these.
 CHANCE = random.SystemRandom()
 
 

@@ -22,7 +22,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
@@ -54,6 +54,12 @@ class Store:
         self._http = httpx.Client(
             base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
 
     def claim(self, group: str, limit: int) -> list[Task]:
         """Up to `limit` tasks that nobody else has; empty when there is none to have now."""
@@ -125,9 +131,9 @@ def work(store: Store, run: str) -> None:
     while os.getppid() == starter:
         try:
             if lines := map_lines(store, run):
-                print("map", lines, flush=True)
+                tell("map", lines)
             elif words := reduce_words(store, run):
-                print("reduce", words, flush=True)
+                tell("reduce", words)
             else:
                 time.sleep(NOTHING_TO_DO_S)
         except httpx.HTTPError:
@@ -135,5 +141,11 @@ def work(store: Store, run: str) -> None:
             time.sleep(SERVER_AWAY_S)
 
 
+def tell(what: str, number: int) -> None:
+    # In one piece, which a kill can't cut in two.
+    print(f"{what} {number}\n", end="", flush=True)
+
+
 if __name__ == "__main__":
-    work(Store(sys.argv[1], os.environ["TASKSTORE_TOKEN"]), sys.argv[2])
+    with Store(sys.argv[1], os.environ["TASKSTORE_TOKEN"]) as store:
+        work(store, sys.argv[2])

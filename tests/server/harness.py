@@ -96,13 +96,21 @@ class Store:
         self.database_url = database_url  # Empty: SQLite in the folder.
         self._environment = {**clean_environment(self.folder), "DATABASE_URL": database_url}
 
-    def manage(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def manage(
+        self, *arguments: str, patience_s: float = START_SECONDS, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """A command that ends by itself."""
         command = [sys.executable, "manage.py", *arguments]
         environment = {**self._environment, **variables}
         return subprocess.run(
-            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False
+            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=patience_s, check=False
         )
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """A command that is under way; its output is one text. The caller ends it."""
+        command = [sys.executable, "manage.py", *arguments]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=PROJECT, env=self._environment, **pipes)
 
     def start(self, *arguments: str, **variables: str) -> Server:
         """A server that may not have got far yet. The caller kills it at the end."""

@@ -46,7 +46,8 @@ class Command(ProjectCommand):
         text = read(files)
         url, token = access(url, token)
         try:
-            found = self.count(text, url, token, **options)
+            with Store(url, token) as store:
+                found = self.count(text, store, url, token, **options)
         except (WorkerFailed, Refused, TimeoutError) as problem:
             raise CannotRun(str(problem)) from problem
         except httpx.HTTPError as problem:
@@ -56,12 +57,12 @@ class Command(ProjectCommand):
         self.compare(found, Counter(words_of(text)))
 
     def count(
-        self, text: str, url: str, token: str, *, workers: int, kill_workers: bool, keep: bool, **_: Any
+        self, text: str, store: Store, url: str, token: str, *, workers: int, kill_workers: bool, keep: bool, **_: Any
     ) -> Counter[str]:
         run = f"wordcount/{secrets.token_hex(3)}"
         program = Path(wordcount_worker.__file__)
         crew = Crew(program, [url, run], {"TASKSTORE_TOKEN": token}, size=workers, is_killed=kill_workers)
-        demo = WordCount(run, Store(url, token), crew, Progress())
+        demo = WordCount(run, store, crew, Progress())
         print(f"{workers} workers count words in the groups {run}/...: watch them at {url}/console/", flush=True)
         started_at = time.monotonic()
         try:
