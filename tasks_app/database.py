@@ -111,7 +111,7 @@ def _doubt_empty_claims(
     empty = {
         place: operation.group
         for place, (operation, outcome) in enumerate(zip(operations, outcomes, strict=True))
-        if isinstance(operation, Claim) and isinstance(outcome, Effect) and not outcome.drafts
+        if isinstance(operation, Claim) and operation.is_in_scope and isinstance(outcome, Effect) and not outcome.drafts
     }
     if not empty:
         return
@@ -384,7 +384,7 @@ class Demand:
 def _demands(operations: Iterable[Operation]) -> Mapping[str, Demand]:
     demands: dict[str, Demand] = defaultdict(Demand)
     for operation in operations:
-        if isinstance(operation, Claim):
+        if isinstance(operation, Claim) and operation.is_in_scope:
             demands[operation.group].limit += operation.limit
             demands[operation.group].oldest |= operation.order is Order.OLDEST
     return demands

@@ -134,6 +134,11 @@ class Claim:
     depends: tuple[int, ...] = ()
     scope: GroupScope = EVERY_GROUP
 
+    @property
+    def is_in_scope(self) -> bool:
+        """Whether the client may touch the group. If not, it is empty to it."""
+        return self.scope.allows(self.group)
+
 
 Operation = Commit | Claim
 

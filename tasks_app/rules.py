@@ -51,10 +51,8 @@ class World:
             return None
         return task
 
-    def claimable(self, group: str, scope: GroupScope) -> Iterator[TaskRecord]:
+    def claimable(self, group: str) -> Iterator[TaskRecord]:
         """The tasks of the group that may be claimed, the best first. Each is handed out once."""
-        if not scope.allows(group):
-            return iter(())
         return (
             task
             for task in self._candidates.get(group, iter(()))
@@ -130,7 +128,7 @@ def _effect_of(operation: Operation, world: World) -> Effect:
 
 def _effect_of_claim(claim: Claim, world: World) -> Effect:
     """What a claim takes keeps everything but id, owner, available time and claims."""
-    chosen = list(islice(world.claimable(claim.group, claim.scope), claim.limit))
+    chosen = list(islice(world.claimable(claim.group), claim.limit)) if claim.is_in_scope else []
     available_at_ms = world.now_ms + max(claim.duration_ms, 0)
     return Effect(
         removals=tuple(

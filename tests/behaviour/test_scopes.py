@@ -3,7 +3,8 @@
 import pytest
 
 from tasks_app.errors import CommitRefused
-from tasks_app.operations import Change, NewTask, Refusal
+from tasks_app.models import Task
+from tasks_app.operations import Change, GroupScope, NewTask, Refusal
 
 from .people import ANN
 
@@ -77,3 +78,9 @@ def test_history_shows_only_the_steps_in_groups_of_the_scope(store, tasks):
     assert [step.id for step in store.within("payroll").history(task.id)] == [task.id]
     assert store.within("payroll").history(moved.id) is None
     assert [step.id for step in store.history(task.id)] == [task.id, moved.id]
+
+
+def test_a_claim_in_another_group_finds_nothing(transactional_db):
+    """The ways in refuse the name at once; below them the group is empty, however full it is."""
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="payroll")] * 3)
+    assert Task.objects.claim("payroll", owner=ANN, scope=GroupScope(("pay",))) == []

@@ -1,0 +1,113 @@
+"""The whole store against the plain model: sequences of operations on the real database, and faults that must show."""
+
+import pytest
+from django.db import IntegrityError
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tasks_app import database
+from tasks_app.models import EndedTask, Task
+from tasks_app.operations import Ending, NewTask, TaskRecord
+from tests.rules.harness import Disagreement, agree, without_texts
+from tests.rules.model import Ended, NaiveStore
+from tests.rules.sequences import SEQUENCES, START_MS, resolved
+
+from .conftest import empty
+from .databases import only_sqlite
+from .people import ANN
+
+
+def compare(sequence, clock):
+    """Run the sequence through the store and through the model; raise Disagreement where they differ."""
+    empty()
+    clock.set(START_MS)
+    [first] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    model = NaiveStore(START_MS, first.id, first.made_by_commit, tasks={first.id: record(first)})
+    for step in sequence:
+        model.now_ms += step.elapsed_ms or 0
+        clock.set(model.now_ms)
+        operation = resolved(step.operation, sorted(model.tasks), model.last_id)
+        [answer] = database.run([operation])
+        agree(operation, without_texts(answer), without_texts(model.perform(operation)))
+    agree("the tasks", {task.id: record(task) for task in Task.objects.all()}, model.tasks)
+    agree("the trail", set(map(ended, EndedTask.objects.all())), set(model.trail))
+
+
+def record(task: Task) -> TaskRecord:
+    values = [getattr(task, name) for name in TaskRecord._fields]
+    return TaskRecord._make(bytes(value) if isinstance(value, memoryview) else value for value in values)
+
+
+def ended(row: EndedTask) -> Ended:
+    return Ended(id=row.id, ending=Ending(row.ending), successor=row.successor, by=row.ended_by)
+
+
+def check_sequences(most, clock):
+    @settings(
+        max_examples=most,
+        phases=[Phase.generate],  # Shortening a sequence of thirty takes minutes, here more than anywhere.
+        suppress_health_check=[HealthCheck.too_slow],
+        database=None,
+    )
+    @given(SEQUENCES)
+    def check_one(sequence):
+        compare(sequence, clock)
+
+    check_one()
+
+
+def test_the_store_agrees_with_the_model(clock):
+    check_sequences(50, clock)
+
+
+def forget(what):
+    """A fault: that part of what is to be written is forgotten, in the write of either database."""
+
+    def break_it(monkeypatch):
+        kind = type(database.dialect_of("default"))
+        write = kind.write
+
+        def forgetful(dialect, written):
+            getattr(written, what).clear()
+            return (yield from write(dialect, written))
+
+        monkeypatch.setattr(kind, "write", forgetful)
+
+    return break_it
+
+
+def refuse_nothing_that_is_owned(monkeypatch):
+    monkeypatch.setattr("tasks_app.rules._owned_by_others", lambda commit, world: ())
+
+
+def mix_up_the_data(monkeypatch):
+    row = database._row
+    monkeypatch.setattr(database, "_row", lambda task: row(task._replace(data=task.data[::-1] + b"?")))
+
+
+FAULTS = {
+    "removed tasks stay": forget("removed"),
+    "the trail is not written": forget("ended"),
+    "owners are ignored": refuse_nothing_that_is_owned,
+    "data is written wrong": mix_up_the_data,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_the_model_finds_a_fault_in_the_store(clock, monkeypatch, fault):
+    fault(monkeypatch)
+    # A task that ends twice is noticed by the table of the trail already.
+    with pytest.raises((Disagreement, IntegrityError)):
+        check_sequences(50, clock)
+
+
+@only_sqlite
+def test_the_model_finds_ids_that_are_used_again(clock, monkeypatch):
+    """As SQLite counts by itself: from the largest id that is there."""
+
+    def next_ids(dialect, name, count):
+        [[(last,)]] = yield [database.Statement("SELECT coalesce(max(id), 0) FROM tasks_app_task")]
+        return iter(range(last + 1, last + count + 1))
+
+    monkeypatch.setattr(database.SQLite, "_next", next_ids)
+    with pytest.raises(Disagreement):
+        check_sequences(50, clock)
