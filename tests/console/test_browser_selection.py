@@ -132,6 +132,16 @@ def test_it_purges_what_was_selected(person):
     assert AuditEntry.objects.get().reason == "a test"
 
 
+def test_it_does_once_what_is_pressed_twice(person):
+    add(count=2)
+    person.go(GROUP)
+    person.rows().first.check()
+    person.ask("Purge…")
+    person.button("Purge 1 task").dblclick()
+    expect(person.page.get_by_text("Purged 1 task in mail.")).to_be_visible()
+    assert AuditEntry.objects.count() == 1
+
+
 def test_it_says_in_the_dialog_what_is_wrong(person):
     add(count=2)
     person.go(GROUP)

@@ -143,6 +143,16 @@ def test_it_filters_while_one_types_and_keeps_it_in_the_address(person):
     expect(person.page.locator("tbody tr")).to_have_count(2)
 
 
+def test_it_keeps_the_list_when_the_filter_gets_no_answer(person):
+    add()
+    person.go("/console/")
+    person.page.route("**/console/?filter=*", lambda route: route.fulfill(status=503, body="<p>busy</p>"))
+    with person.page.expect_response("**/console/?filter=*"):
+        person.page.get_by_label("Filter groups by name").press_sequentially("x")
+    person.page.wait_for_function("document.querySelector('.htmx-request') === null")
+    expect(person.page.locator("tbody tr")).to_have_count(1)
+
+
 def test_it_draws_bars_after_the_numbers(person):
     add(count=3)
     person.go("/console/")
@@ -159,5 +169,16 @@ def test_it_asks_again_for_the_facts_of_a_group(person):
     add()
     person.go("/console/group?name=mail")
     expect(person.page.locator("#facts dd").first).to_have_text(re.compile("now|ago"))
+    claim()
+    expect(person.page.locator("#facts dd").first).to_have_text("—", timeout=8_000)
+
+
+def test_it_keeps_the_facts_of_a_group_while_the_server_is_busy(person):
+    add()
+    person.go("/console/group?name=mail")
+    person.page.route("**/console/group/facts*", lambda route: route.fulfill(status=503, body="<p>busy</p>"))
+    with person.page.expect_response("**/console/group/facts*", timeout=8_000):
+        pass
+    person.page.unroute("**/console/group/facts*")
     claim()
     expect(person.page.locator("#facts dd").first).to_have_text("—", timeout=8_000)
