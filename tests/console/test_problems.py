@@ -4,7 +4,8 @@ import pytest
 from django.db import OperationalError
 from django.template.loader import get_template
 
-from tasks_app.console import changes, groups
+from tasks_app import bulk
+from tasks_app.console import groups
 from tasks_app.errors import CommitUnknown, StoreBusy, StoreUnavailable
 from tasks_app.models import AuditEntry
 
@@ -31,7 +32,7 @@ def test_it_says_that_the_database_does_not_answer(operator, monkeypatch, error)
 @pytest.mark.parametrize("kind", ["partial", "full"])
 def test_it_says_how_a_change_ended(operator, monkeypatch, error, words, kind):
     [task] = add()
-    monkeypatch.setattr(changes.bulk, "purge", raising(error))
+    monkeypatch.setattr(bulk, "purge", raising(error))
     form = {"name": "mail", "id": task.id, "expected": 1}
     answer = operator.post("/console/purge", form, headers={"HX-Request-Type": kind})
     assert answer.status_code == 503
