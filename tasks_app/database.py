@@ -15,18 +15,20 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections, transaction
 
-from .errors import CommitUnknown, StoreBusy, StoreUnavailable
-from .operations import Claim, Commit, Effect, Operation, Order, Refusal, TaskRecord
+from . import kept_answers
+from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUnavailable
+from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
 from .rules import World, decide
 
 PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
@@ -36,9 +38,15 @@ ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given o
 COLUMNS = TaskRecord._fields
 # What the trail keeps of a task that ended; then how it ended.
 KEPT_COLUMNS = tuple(name for name in COLUMNS if name not in ("data", "data_type", "labels"))
+# An answer to keep; then the places of its tasks among the drafts.
+KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
+ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 
 LABELS = COLUMNS.index("labels")
+
+# A paused group has no priorities, so that claims find nothing in it. Looked at once a scan.
+IS_RUNNING = 'NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = %s)'
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -62,7 +70,8 @@ class Undecided(Enum):
     CONTENDED = "there is something to claim, but all of it is locked or just being added"
 
 
-Outcome = list[TaskRecord] | Refusal | Undecided
+Decided = list[TaskRecord] | Refusal | KeyReused
+Outcome = Decided | Undecided
 
 
 @dataclass(slots=True)
@@ -72,6 +81,8 @@ class Seen:
     now_ms: int
     named: Mapping[int, TaskRecord]
     candidates: dict[str, list[TaskRecord]]  # By group, locked, the best first.
+    commits: Sequence[int]  # A number for each operation, should it come to a commit.
+    kept: Mapping[str, tuple[str, Decided]]  # By key: the digest of the request, and its answer.
     locked: set[int] = field(default_factory=set)  # Named tasks that are there, but locked by others.
     exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
 
@@ -83,18 +94,78 @@ class Written:
     removed: list[int] = field(default_factory=list)
     drafts: list[TaskRecord] = field(default_factory=list)
     ended: list[Row] = field(default_factory=list)  # KEPT_COLUMNS, ENDING_COLUMNS; successor: a place in drafts.
+    kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.drafts or self.kept)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a transaction has decided and is about to write."""
+
+    outcomes: Sequence[Effect | Outcome]
+    written: Written
+    now_ms: int
+
+    def supply(self) -> Supply:
+        """What it adds that can be claimed, now or later."""
+        available, next_in_ms = Counter[str](), dict[str, int]()
+        for draft in self.written.drafts:
+            in_ms = draft.available_at_ms - self.now_ms
+            if in_ms <= 0:
+                available[draft.group] += 1
+            else:
+                next_in_ms[draft.group] = min(in_ms, next_in_ms.get(draft.group, in_ms))
+        return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.written.removed))
+
+    def outcomes_with(self, ids: Sequence[int]) -> list[Outcome]:
+        """What to answer, now that the drafts have ids."""
+        drafts = self.written.drafts
+        tasks = (_with_id(draft, task_id) for draft, task_id in zip(drafts, ids, strict=True))
+        return [
+            list(islice(tasks, len(outcome.drafts))) if isinstance(outcome, Effect) else outcome
+            for outcome in self.outcomes
+        ]
 
 
 def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[list[Outcome]]:
     """The steps of one transaction, from its first look to its last write, for operations in order."""
+    plan = yield from look_and_decide(operations, dialect)
+    ids = (yield from dialect.write(plan.written)) if plan.written else ()
+    return plan.outcomes_with(ids)
+
+
+def look_and_decide(operations: Sequence[Operation], dialect: Dialect) -> Steps[Plan]:
+    """Lock and read what the operations need, and say what comes of each."""
     seen = yield from dialect.look(operations)
-    decided = [operation for operation in operations if not _names_locked(operation, seen.locked)]
-    answers = iter(decide(decided, World(seen.now_ms, seen.named, seen.candidates)))
-    outcomes: list[Effect | Refusal | Undecided] = [
-        Undecided.LOCKED if _names_locked(operation, seen.locked) else next(answers) for operation in operations
-    ]
-    yield from _doubt_empty_claims(operations, outcomes, seen, dialect)
-    return (yield from _write(outcomes, seen.now_ms, dialect))
+    outcomes: list[Effect | Outcome | None] = [_known(operation, seen) for operation in operations]
+    _put_off_repeated_keys(operations, outcomes)
+    open_places = [place for place, outcome in enumerate(outcomes) if outcome is None]
+    answers = decide([operations[place] for place in open_places], World(seen.now_ms, seen.named, seen.candidates))
+    for place, answer in zip(open_places, answers, strict=True):
+        outcomes[place] = answer
+    known = cast("list[Effect | Outcome]", outcomes)
+    yield from _doubt_empty_claims(operations, known, seen, dialect)
+    return Plan(known, _written(operations, known, seen), seen.now_ms)
+
+
+def _known(operation: Operation, seen: Seen) -> Outcome | None:
+    """What is known about an operation without deciding: it was answered before, or it can't be decided now."""
+    if operation.key and operation.key.key in seen.kept:
+        digest, answer = seen.kept[operation.key.key]
+        return answer if digest == operation.key.digest else KeyReused("this key came with another request before")
+    return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
+
+
+def _put_off_repeated_keys(operations: Sequence[Operation], outcomes: list[Effect | Outcome | None]) -> None:
+    """Of two operations with one key in a batch the second will find the first one's answer in the next."""
+    seen_keys: set[str] = set()
+    for place, operation in enumerate(operations):
+        if operation.key and outcomes[place] is None:
+            if operation.key.key in seen_keys:
+                outcomes[place] = Undecided.CONTENDED
+            seen_keys.add(operation.key.key)
 
 
 def _names_locked(operation: Operation, locked: set[int]) -> bool:
@@ -103,39 +174,43 @@ def _names_locked(operation: Operation, locked: set[int]) -> bool:
 
 def _doubt_empty_claims(
     operations: Sequence[Operation],
-    outcomes: list[Effect | Refusal | Undecided],
+    outcomes: list[Effect | Outcome],
     seen: Seen,
     dialect: Dialect,
 ) -> Steps[None]:
     """A claim may say "nothing" only when there was nothing that skipped locks could hide."""
     empty = {
-        place: operation.group
+        place: operation.reachable
         for place, (operation, outcome) in enumerate(zip(operations, outcomes, strict=True))
-        if isinstance(operation, Claim) and operation.is_in_scope and isinstance(outcome, Effect) and not outcome.drafts
+        if isinstance(operation, Claim) and isinstance(outcome, Effect) and not outcome.drafts
     }
     if not empty:
         return
     effects = [outcome for outcome in outcomes if isinstance(outcome, Effect)]
     filling = {draft.group for effect in effects for draft in effect.drafts if draft.available_at_ms <= seen.now_ms}
-    filling |= yield from dialect.groups_with_more(set(empty.values()) - filling - seen.exhausted, seen)
-    for place, group in empty.items():
-        if group in filling:
+    asked = {group for groups in empty.values() for group in groups}
+    filling |= yield from dialect.groups_with_more(asked - filling - seen.exhausted, seen)
+    for place, groups in empty.items():
+        if not filling.isdisjoint(groups):
             outcomes[place] = Undecided.CONTENDED
 
 
-def _write(outcomes: Sequence[Effect | Refusal | Undecided], now_ms: int, dialect: Dialect) -> Steps[list[Outcome]]:
-    effects = [outcome for outcome in outcomes if isinstance(outcome, Effect)]
-    commits = yield from dialect.number_commits(sum(1 for effect in effects if effect.removals or effect.drafts))
+def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcome], seen: Seen) -> Written:
     written = Written()
-    for effect in effects:
-        if effect.removals or effect.drafts:
-            _add_rows(effect, next(commits), now_ms, written)
-    ids: Iterator[int] = iter(())
-    if written.removed or written.drafts:
-        ids = iter((yield from dialect.write(written)))
-    made = [_with_id(draft, next(ids)) for draft in written.drafts]
-    tasks = iter(made)
-    return [[next(tasks) for _ in outcome.drafts] if isinstance(outcome, Effect) else outcome for outcome in outcomes]
+    for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
+        first = len(written.drafts)
+        if isinstance(outcome, Effect):
+            _add_rows(outcome, commit, seen.now_ms, written)
+        if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
+            text = kept_answers.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
+            written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
+    return written
+
+
+def _is_worth_keeping(operation: Operation, outcome: Effect | Outcome) -> bool:
+    if isinstance(operation, Claim) and isinstance(outcome, Effect):
+        return bool(outcome.drafts)  # Who found nothing asks again because it hopes for something.
+    return isinstance(outcome, Effect | Refusal)
 
 
 def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written) -> None:
@@ -168,6 +243,17 @@ def _record(row: Row) -> TaskRecord:
     return task._replace(labels=labels, leased=bool(task.leased))
 
 
+def _keys(operations: Iterable[Operation]) -> list[str]:
+    return [operation.key.key for operation in operations if operation.key]
+
+
+def _kept_by_key(rows: Iterable[Row]) -> Mapping[str, tuple[str, Decided]]:
+    return {
+        key: (digest, kept_answers.answer_in(answer, [int(task_id) for task_id in ids.split(",") if task_id]))
+        for key, digest, answer, ids in rows
+    }
+
+
 def _changed_ids(operations: Iterable[Operation]) -> set[int]:
     return {task_id for operation in operations if isinstance(operation, Commit) for task_id in operation.changed_ids}
 
@@ -176,10 +262,19 @@ def _depended_ids(operations: Iterable[Operation]) -> set[int]:
     return {task_id for operation in operations for task_id in operation.depends}
 
 
+def granted(answer: Decided) -> list[TaskRecord]:
+    """The new tasks. Raises CommitRefused or KeyReused when that is the answer."""
+    if isinstance(answer, Refusal):
+        raise CommitRefused(answer)
+    if isinstance(answer, KeyReused):
+        raise answer
+    return answer
+
+
 # ---- Within Django: the caller's transaction, or one of our own
 
 
-def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS) -> list[list[TaskRecord] | Refusal]:
+def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS) -> list[Decided]:
     """Do the operations in order in one transaction, which joins the caller's if there is one.
 
     Returns for each its new tasks, or why it was refused. Raises StoreBusy when rows
@@ -204,7 +299,7 @@ class _Again(Exception):
     """An operation could not be decided, or its turn did not come: let go of the locks and try again."""
 
 
-def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[list[TaskRecord] | Refusal]:
+def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Decided]:
     is_ours = not connections[dialect.using].in_atomic_block
     is_written = False
     try:
@@ -221,8 +316,8 @@ def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[list
         raise
 
 
-def _decided(outcomes: Iterable[Outcome]) -> list[list[TaskRecord] | Refusal]:
-    decided: list[list[TaskRecord] | Refusal] = []
+def _decided(outcomes: Iterable[Outcome]) -> list[Decided]:
+    decided: list[Decided] = []
     for outcome in outcomes:
         if isinstance(outcome, Undecided):
             raise _Again
@@ -288,7 +383,9 @@ class Dialect(ABC):
 
     selected: ClassVar[str] = ", ".join(f'"{name}"' for name in COLUMNS)
     clock: ClassVar[str]  # An expression: the time in milliseconds.
-    listed: ClassVar[str]  # `id IN <this>` takes one parameter: `list_of(ids)`.
+    is_key_named: ClassVar[str]
+    names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
+    is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
 
     def __init__(self, using: str, *, waits: bool) -> None:
         self.using = using
@@ -319,8 +416,16 @@ class Dialect(ABC):
         return int(now_ms)
 
     def tasks_of(self, ids: Iterable[int], ending: str = "") -> Statement:
-        sql = f"SELECT {self.selected} FROM tasks_app_task WHERE id IN {self.listed} {ending}"
+        sql = f"SELECT {self.selected} FROM tasks_app_task WHERE {self.is_listed} {ending}"
         return Statement(sql, [self.list_of(ids)])
+
+    def kept_answers(self, keys: Iterable[str]) -> Statement:
+        sql = f"SELECT key, digest, answer, ids FROM tasks_app_keptanswer WHERE {self.is_key_named}"
+        return Statement(sql, [self.list_of_names(keys)])
+
+    @abstractmethod
+    def list_of_names(self, names: Iterable[str]) -> Any:
+        """The names as one parameter."""
 
     @abstractmethod
     def list_of(self, ids: Iterable[int]) -> Any:
@@ -342,13 +447,61 @@ class Dialect(ABC):
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         """Lock and read what the operations name, and tasks for the claims, as many as they ask for."""
 
-    @abstractmethod
     def groups_with_more(self, groups: set[str], seen: Seen) -> Steps[set[str]]:
         """Those of the groups that hold available tasks beside the candidates that were seen."""
+        if not groups:
+            return set()
+        taken = [task.id for group in groups for task in seen.candidates[group]]
+        [rows] = yield [
+            Statement(
+                f"""
+                SELECT name
+                FROM {self.names}
+                WHERE EXISTS (
+                    SELECT 1 FROM tasks_app_task
+                    WHERE "group" = name AND available_at_ms <= %s AND NOT {self.is_listed}
+                ) AND NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
+                """,
+                [self.list_of_names(groups), seen.now_ms, self.list_of(taken)],
+            )
+        ]
+        return {name for (name,) in rows}
 
-    @abstractmethod
-    def number_commits(self, count: int) -> Steps[Iterator[int]]:
-        """New numbers for commits."""
+    def supply_of(self, groups: Sequence[str], depends: Iterable[int]) -> Steps[Supply]:
+        """What there is to claim in these groups, and which of these ids are not there."""
+        rows, gone = yield [
+            Statement(
+                f"""
+                SELECT name, (
+                    SELECT count(*)
+                    FROM (
+                        SELECT 1 FROM tasks_app_task
+                        WHERE "group" = name AND available_at_ms <= clock.now_ms
+                        LIMIT {CANDIDATES}
+                    ) AS available
+                ), (
+                    SELECT min(available_at_ms) - clock.now_ms FROM tasks_app_task
+                    WHERE "group" = name AND available_at_ms > clock.now_ms
+                )
+                FROM (SELECT {self.clock} AS now_ms) AS clock, {self.names}
+                WHERE NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
+                """,
+                [self.list_of_names(groups)],
+            ),
+            Statement(
+                f"""
+                SELECT name
+                FROM {self.names}
+                WHERE NOT EXISTS (SELECT 1 FROM tasks_app_task WHERE id = CAST(name AS bigint))
+                """,
+                [self.list_of_names(map(str, depends))],
+            ),
+        ]
+        return Supply(
+            available={name: count for name, count, _ in rows if count},
+            next_in_ms={name: in_ms for name, _, in_ms in rows if in_ms is not None},
+            gone=frozenset(int(name) for (name,) in gone),
+        )
 
     @abstractmethod
     def write(self, written: Written) -> Steps[Sequence[int]]:
@@ -384,10 +537,12 @@ class Demand:
 def _demands(operations: Iterable[Operation]) -> Mapping[str, Demand]:
     demands: dict[str, Demand] = defaultdict(Demand)
     for operation in operations:
-        if isinstance(operation, Claim) and operation.is_in_scope:
-            demands[operation.group].limit += operation.limit
-            demands[operation.group].oldest |= operation.order is Order.OLDEST
-    return demands
+        if isinstance(operation, Claim):
+            for group in operation.reachable:
+                demands[group].limit += operation.limit
+                demands[group].oldest |= operation.order is Order.OLDEST
+    # No group is always the first whose turn it is.
+    return dict(random.sample(list(demands.items()), len(demands)))
 
 
 def _order(demand: Demand) -> str:
@@ -397,17 +552,24 @@ def _order(demand: Demand) -> str:
 class PostgreSQL(Dialect):
     selected = Dialect.selected.replace('"labels"', "labels::text")
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-    listed = "(SELECT unnest(%s::bigint[]))"
+    is_listed = "id = ANY(%s::bigint[])"
+    is_key_named = "key = ANY(%s::text[])"
+    names = "unnest(%s::text[]) AS names(name)"
     types: ClassVar[Mapping[str, str]] = {
         "data": "bytea",
         "labels": "jsonb",
         "leased": "boolean",
         "priority": "smallint",
         "claims": "integer",
-    } | dict.fromkeys(("group", "data_type", "error", "ending", "operator", "reason"), "text")
+    } | dict.fromkeys(
+        ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer"), "text"
+    )
 
     def list_of(self, ids: Iterable[int]) -> Any:
-        return list(ids)
+        return self.array("bigint", list(ids))
+
+    def list_of_names(self, names: Iterable[str]) -> Any:
+        return self.array("text", list(names))
 
     def turn(self) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -432,12 +594,15 @@ class PostgreSQL(Dialect):
             *([self.tasks_of(changed, f"ORDER BY id FOR UPDATE {skip}")] if changed else []),
             *([self.tasks_of(depended, f"ORDER BY id FOR KEY SHARE {skip}")] if depended else []),
             *(self._lock_candidates(group, demand) for group, demand in demands.items()),
+            *([self.kept_answers(keys)] if (keys := _keys(operations)) else []),
             # The time comes last: a lease that ran out while this waited for locks has run out.
-            Statement(f"SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact)"),
+            self._time_and_numbers(len(operations)),
         ]
-        *locked, [(now_ms, is_log_intact)] = yield statements
-        if not is_log_intact:
+        *locked, numbers = yield statements
+        kept = locked.pop() if keys else ()
+        if not _is_log_intact(numbers):
             yield from self._jump_after_lost_log()
+            [numbers] = yield [self._time_and_numbers(len(operations))]
         names = locked[: len(locked) - len(demands)]
         named = {task.id: task for rows in names for task in map(_record, rows)}
         candidates = {
@@ -445,12 +610,21 @@ class PostgreSQL(Dialect):
             for (group, demand), rows in zip(demands.items(), locked[len(names) :], strict=True)
         }
         missing = (changed | depended) - named.keys()
-        seen = Seen(now_ms, named, candidates)
+        seen = Seen(numbers[0][0], named, candidates, [number for *_, number in numbers], _kept_by_key(kept))
         yield from self._look_behind_locks(demands, seen)
         if missing and not self.waits:
-            [rows] = yield [Statement("SELECT id FROM tasks_app_task WHERE id = ANY(%s)", [list(missing)])]
+            [rows] = yield [Statement(f"SELECT id FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(missing)])]
             seen.locked = {task_id for (task_id,) in rows}
         return seen
+
+    def _time_and_numbers(self, commits: int) -> Statement:
+        return Statement(
+            f"""
+            SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact), nextval('tasks_app_commits')
+            FROM generate_series(1, %s)
+            """,
+            [commits],
+        )
 
     def _lock_candidates(self, group: str, demand: Demand) -> Statement:
         # The ids are looked up by an index-only scan and locked by number: the planner
@@ -462,7 +636,7 @@ class PostgreSQL(Dialect):
             WHERE id = ANY(ARRAY({self._available} ORDER BY priority DESC, {_order(demand)} LIMIT %s))
             FOR UPDATE SKIP LOCKED
             """,
-            [group, group, group, demand.limit],
+            [group, group, group, group, demand.limit],
         )
 
     def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
@@ -494,16 +668,16 @@ class PostgreSQL(Dialect):
                 FOR UPDATE SKIP LOCKED
             ))
             """,
-            [group, group, group, [task.id for task in locked], demand.limit - len(locked)],
+            [group, group, group, group, self.list_of(task.id for task in locked), demand.limit - len(locked)],
         )
 
     @property
     def _available(self) -> str:
-        """A query for the ids of the longest available tasks of a group, of each priority; takes the group thrice."""
+        """A query for the ids of the longest available tasks of a group, of each priority; the group four times."""
         # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
         return f"""
             WITH RECURSIVE priorities(priority) AS (
-                SELECT max(priority) FROM tasks_app_task WHERE "group" = %s
+                SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}
                 UNION ALL
                 SELECT (SELECT max(priority) FROM tasks_app_task
                         WHERE "group" = %s AND priority < priorities.priority)
@@ -539,31 +713,6 @@ class PostgreSQL(Dialect):
                 Statement("INSERT INTO tasks_app_log_intact VALUES (true)"),
             ]
 
-    def groups_with_more(self, groups: set[str], seen: Seen) -> Steps[set[str]]:
-        if not groups:
-            return set()
-        taken = [task.id for group in groups for task in seen.candidates[group]]
-        [rows] = yield [
-            Statement(
-                """
-                SELECT name
-                FROM unnest(%s::text[]) AS name
-                WHERE EXISTS (
-                    SELECT FROM tasks_app_task
-                    WHERE "group" = name AND available_at_ms <= %s AND id <> ALL(%s::bigint[])
-                )
-                """,
-                [list(groups), seen.now_ms, taken],
-            )
-        ]
-        return {name for (name,) in rows}
-
-    def number_commits(self, count: int) -> Steps[Iterator[int]]:
-        if not count:
-            return iter(())
-        [rows] = yield [Statement("SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)", [count])]
-        return (number for (number,) in rows)
-
     def write(self, written: Written) -> Steps[Sequence[int]]:
         kept, ending = ", ".join(f'"{name}"' for name in KEPT_COLUMNS), ", ".join(ENDING_COLUMNS[:-1])
         # One statement, so that the ids cost no trip of their own and the trail knows them.
@@ -575,7 +724,7 @@ class PostgreSQL(Dialect):
                     FROM unnest({self._arrays(COLUMNS[1:])})
                     WITH ORDINALITY AS draft({", ".join(_quoted(COLUMNS[1:]))}, place)
                 ), removed AS (
-                    DELETE FROM tasks_app_task WHERE id = ANY(%s)
+                    DELETE FROM tasks_app_task WHERE {self.is_listed}
                 ), trail AS (
                     INSERT INTO tasks_app_endedtask ({kept}, {ending}, successor)
                     SELECT {", ".join(f"gone.{name}" for name in _quoted((*KEPT_COLUMNS, *ENDING_COLUMNS[:-1])))},
@@ -583,6 +732,14 @@ class PostgreSQL(Dialect):
                     FROM unnest({self._arrays((*KEPT_COLUMNS, *ENDING_COLUMNS))})
                         AS gone({", ".join(_quoted((*KEPT_COLUMNS, *ENDING_COLUMNS)))})
                     LEFT JOIN drafts ON drafts.place = gone.successor + 1
+                ), kept AS (
+                    INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
+                    SELECT key, digest, at_ms, answer, (
+                        SELECT coalesce(string_agg(drafts.id::text, ',' ORDER BY place), '')
+                        FROM drafts
+                        WHERE place > first AND place <= last
+                    )
+                    FROM unnest({self._arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
                 )
                 INSERT INTO tasks_app_task ({", ".join(_quoted(COLUMNS))})
                 SELECT id, {", ".join(_quoted(COLUMNS[1:])).replace('"origin"', "coalesce(nullif(origin, 0), id)")}
@@ -591,13 +748,24 @@ class PostgreSQL(Dialect):
                 RETURNING id
                 """,
                 [
-                    *_columns([_row(draft)[1:] for draft in written.drafts], len(COLUMNS) - 1),
-                    written.removed,
-                    *_columns(written.ended, len(KEPT_COLUMNS) + len(ENDING_COLUMNS)),
+                    *self._columns(COLUMNS[1:], [_row(draft)[1:] for draft in written.drafts]),
+                    self.list_of(written.removed),
+                    *self._columns((*KEPT_COLUMNS, *ENDING_COLUMNS), written.ended),
+                    *self._columns(ANSWERED_COLUMNS, written.kept),
                 ],
             )
         ]
         return [task_id for (task_id,) in rows]
+
+    def _columns(self, columns: Sequence[str], rows: Sequence[Row]) -> list[Any]:
+        values = zip(*rows, strict=True) if rows else [()] * len(columns)
+        return [
+            self.array(self.types.get(name, "bigint"), column) for name, column in zip(columns, values, strict=True)
+        ]
+
+    def array(self, type_name: str, values: Sequence[Any]) -> Any:
+        """A parameter that holds the values."""
+        return list(values)
 
     def _arrays(self, columns: Sequence[str]) -> str:
         return ", ".join(f"%s::{self.types.get(name, 'bigint')}[]" for name in columns)
@@ -610,12 +778,12 @@ class PostgreSQL(Dialect):
         return state is None or state.startswith(("08", "57"))
 
 
+def _is_log_intact(numbers: Sequence[Row]) -> bool:
+    return all(is_intact for _, is_intact, _ in numbers)
+
+
 def _quoted(names: Iterable[str]) -> list[str]:
     return [f'"{name}"' for name in names]
-
-
-def _columns(rows: Sequence[Row], width: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
 def _sqlstate(error: BaseException) -> str | None:
@@ -626,12 +794,17 @@ class SQLite(Dialect):
     """One writer at a time: no row locks, because BEGIN IMMEDIATE has locked the whole database."""
 
     clock = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
-    listed = "(SELECT value FROM json_each(%s))"
+    is_listed = "id IN (SELECT value FROM json_each(%s))"
+    is_key_named = "key IN (SELECT value FROM json_each(%s))"
+    names = "(SELECT value AS name FROM json_each(%s)) AS names"
 
     _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
 
     def list_of(self, ids: Iterable[int]) -> Any:
         return json.dumps(list(ids))
+
+    def list_of_names(self, names: Iterable[str]) -> Any:
+        return json.dumps(list(names))
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -654,18 +827,24 @@ class SQLite(Dialect):
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         named = _changed_ids(operations) | _depended_ids(operations)
         [[(now_ms,)]] = yield [Statement(f"SELECT {self.clock}")]
+        commits = yield from self._next("commits", len(operations))
         tasks: Sequence[Row] = ()
         if named:
             [tasks] = yield [self.tasks_of(named)]
+        kept: Sequence[Row] = ()
+        if keys := _keys(operations):
+            [kept] = yield [self.kept_answers(keys)]
         candidates = {}
         for group, demand in _demands(operations).items():
             candidates[group] = yield from self._candidates(group, demand, now_ms)
-        return Seen(now_ms, {row[0]: _record(row) for row in tasks}, candidates)
+        return Seen(now_ms, {row[0]: _record(row) for row in tasks}, candidates, commits, _kept_by_key(kept))
 
     def _candidates(self, group: str, demand: Demand, now_ms: int) -> Steps[list[TaskRecord]]:
         chosen: list[int] = []
         # Level by level, because there is nearly always one level only.
-        [[(priority,)]] = yield [Statement('SELECT max(priority) FROM tasks_app_task WHERE "group" = %s', [group])]
+        [[(priority,)]] = yield [
+            Statement(f'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}', [group, group])
+        ]
         while priority is not None and len(chosen) < demand.limit:
             [rows] = yield [
                 Statement(
@@ -691,30 +870,23 @@ class SQLite(Dialect):
         [rows] = yield [self.tasks_of(chosen)]
         return _best_first(rows, demand)
 
-    def groups_with_more(self, groups: set[str], seen: Seen) -> Steps[set[str]]:
-        return set()  # No lock was skipped: there is one writer.
-        yield  # Makes these steps, though there are none.
-
-    def number_commits(self, count: int) -> Steps[Iterator[int]]:
-        return (yield from self._next("commits", count))
-
-    def _next(self, name: str, count: int) -> Steps[Iterator[int]]:
+    def _next(self, name: str, count: int) -> Steps[range]:
         # Not AUTOINCREMENT: its sequence starts again when Django rebuilds an empty table.
-        if not count:
-            return iter(())
         [[(last,)]] = yield [
             Statement("UPDATE tasks_app_counters SET value = value + %s WHERE name = %s RETURNING value", [count, name])
         ]
-        return iter(range(last - count + 1, last + 1))
+        return range(last - count + 1, last + 1)
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
-        ids = list((yield from self._next("ids", len(written.drafts))))
+        ids = yield from self._next("ids", len(written.drafts))
         tasks = [_row(_with_id(draft, task_id)) for draft, task_id in zip(written.drafts, ids, strict=True)]
         ended = [(*row[:-1], None if row[-1] is None else ids[row[-1]]) for row in written.ended]
+        kept = [(*row[:-2], ",".join(map(str, ids[row[-2] : row[-1]]))) for row in written.kept]
         yield [
-            Statement(f"DELETE FROM tasks_app_task WHERE id IN {self.listed}", [self.list_of(written.removed)]),
+            Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)]),
             *_insertions("tasks_app_task", COLUMNS, tasks),
             *_insertions("tasks_app_endedtask", (*KEPT_COLUMNS, *ENDING_COLUMNS), ended),
+            *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
         ]
         return ids
 

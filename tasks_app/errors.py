@@ -4,6 +4,7 @@ TaskStoreError
   InvalidInput         the caller's values make no sense: correct them
     LimitExceeded      more than the store takes: ask for less
   CommitRefused        something that the commit names is gone or leased: drop the work, claim again
+  KeyReused            the idempotency key came before with another request: use a new key
   Immutable            a task row was about to be changed in place: use the verb that is named
   StoreBusy            somebody else's transaction holds the rows for too long: try again later
   StoreUnavailable     the database can't be reached: try again later
@@ -54,6 +55,12 @@ class CommitRefused(TaskStoreError):
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
         super().__init__(_sentence(refusal))
+
+
+class KeyReused(TaskStoreError):
+    """The idempotency key came before, with another request. Nothing was changed. Use a new key."""
+
+    code = "key_reused"
 
 
 class Immutable(TaskStoreError):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import models
+from django.db import connections, models
 from django.db.models import F, Q
 
 from . import database
-from .errors import CommitRefused, Immutable
+from .errors import Immutable
 from .operations import (
     EVERY_GROUP,
     Change,
@@ -25,10 +25,11 @@ from .operations import (
     Operation,
     Operator,
     Order,
-    Refusal,
     State,
+    TaskRecord,
 )
 from .validation import GROUP_LENGTH, Limits, group_name, refuse, task_ids, validate
+from .writer import running
 
 if TYPE_CHECKING:
     from .models import Task
@@ -148,7 +149,7 @@ class TaskManager(models.Manager["Task"]):
 
     def claim(
         self,
-        group: str,
+        groups: str | Iterable[str],
         *,
         owner: int,
         duration_ms: int = 60_000,
@@ -157,14 +158,14 @@ class TaskManager(models.Manager["Task"]):
         depends: Iterable[int] = (),
         scope: GroupScope = EVERY_GROUP,
     ) -> list[Task]:
-        """Take up to `limit` available tasks of the group and lease them for `duration_ms`.
+        """Take up to `limit` available tasks of the group, or of several groups, and lease them for `duration_ms`.
 
         Returns their successors, or an empty list when nothing is available. Raises CommitRefused
         when one of `depends` is gone, also when nothing is available.
         """
         return self.perform(
             Claim(
-                group=group,
+                groups=(groups,) if isinstance(groups, str) else tuple(groups),
                 owner=owner,
                 duration_ms=duration_ms,
                 limit=limit,
@@ -177,10 +178,14 @@ class TaskManager(models.Manager["Task"]):
     def perform(self, operation: Operation) -> list[Task]:
         """Do a commit or a claim that is there as a value already. See `commit` and `claim`."""
         validate(operation, limits())
+        return [self.model.of(record) for record in self._decide(operation)]
+
+    def _decide(self, operation: Operation) -> list[TaskRecord]:
+        writer = running(self.writing_alias)
+        if writer is not None and not connections[self.writing_alias].in_atomic_block:
+            return writer.perform_from_thread(operation)
         [answer] = database.run([operation], using=self.writing_alias)
-        if isinstance(answer, Refusal):
-            raise CommitRefused(answer)
-        return [self.model.of(record) for record in answer]
+        return database.granted(answer)
 
     def find(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         """The tasks in the order of the ids, None for an id that does not exist (any more)."""
@@ -221,7 +226,11 @@ class TaskManager(models.Manager["Task"]):
         return await sync_to_async(self.claim)(group, **asked)
 
     async def aperform(self, operation: Operation) -> list[Task]:
-        return await sync_to_async(self.perform)(operation)
+        writer = running(self.writing_alias)
+        if writer is None or not writer.is_on_this_loop:
+            return await sync_to_async(self.perform)(operation)
+        validate(operation, limits())
+        return [self.model.of(record) for record in await writer.perform(operation)]
 
     async def afind(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         return await sync_to_async(self.find)(ids, scope)

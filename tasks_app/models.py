@@ -124,6 +124,31 @@ class EndedTask(models.Model):
         return f"{self.id} in {self.group}, {self.ending}"
 
 
+class KeptAnswer(models.Model):
+    """What was answered to a request with an idempotency key."""
+
+    key = models.TextField(primary_key=True)  # With its holder's name in front.
+    digest = models.CharField(max_length=64)
+    at_ms = models.BigIntegerField(db_index=True)
+    answer = models.TextField()
+    ids = models.TextField()  # Of the new tasks, with commas.
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class PausedGroup(models.Model):
+    """A group in which claims find nothing for now."""
+
+    group = NameField(max_length=255, primary_key=True)
+    by = models.CharField(max_length=150)
+    reason = models.TextField()
+    at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return str(self.group)
+
+
 class Scope(models.TextChoices):
     """What a token may do; each includes the ones before it."""
 

@@ -73,6 +73,14 @@ class Operator:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ResendKey:
+    """What makes it safe to send an operation again: the same key gets the same answer, once."""
+
+    key: str  # With its holder's name in front: another holder's same key is another one.
+    digest: str  # Of the request: the same key with another request makes no sense.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
     """A task to add."""
@@ -115,6 +123,7 @@ class Commit:
     depends: tuple[int, ...] = ()
     scope: GroupScope = EVERY_GROUP  # A task of another group is treated as not there.
     operator: Operator | None = None  # Set: owners are overridden.
+    key: ResendKey | None = None
 
     @property
     def changed_ids(self) -> tuple[int, ...]:
@@ -124,20 +133,22 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Take up to `limit` available tasks of a group: successors, leased to `owner` for `duration_ms`."""
+    """Take up to `limit` available tasks of these groups: successors, leased to `owner` for `duration_ms`."""
 
-    group: str
+    groups: tuple[str, ...]  # Higher priority first; within a priority the groups in turn.
     owner: int
     duration_ms: int = 60_000  # Below 0: 0.
     limit: int = 1
     order: Order = Order.RANDOM
     depends: tuple[int, ...] = ()
     scope: GroupScope = EVERY_GROUP
+    wait_ms: int = 0  # How long to wait until there is something.
+    key: ResendKey | None = None
 
     @property
-    def is_in_scope(self) -> bool:
-        """Whether the client may touch the group. If not, it is empty to it."""
-        return self.scope.allows(self.group)
+    def reachable(self) -> tuple[str, ...]:
+        """The groups that the client may touch. The others are empty to it."""
+        return tuple(group for group in self.groups if self.scope.allows(group))
 
 
 Operation = Commit | Claim
@@ -197,3 +208,12 @@ class Refusal:
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """What there is to take."""
+
+    available: Mapping[str, int] = field(default_factory=dict)  # By group; how many, or at least that many.
+    next_in_ms: Mapping[str, int] = field(default_factory=dict)  # By group: until the next lease or schedule ends.
+    gone: frozenset[int] = frozenset()  # Ids that waiting claims depend on and that are not there any more.

@@ -5,7 +5,7 @@ Every way into the store ends here. Source: contract.md sections 2 and 3.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -41,7 +41,7 @@ class World:
     ) -> None:
         self.now_ms = now_ms
         self._named = named
-        self._candidates = {group: iter(tasks) for group, tasks in (candidates or {}).items()}
+        self._candidates = {group: deque(tasks) for group, tasks in (candidates or {}).items()}
         self._gone: set[int] = set()
 
     def find(self, task_id: int, scope: GroupScope) -> TaskRecord | None:
@@ -51,13 +51,18 @@ class World:
             return None
         return task
 
-    def claimable(self, group: str) -> Iterator[TaskRecord]:
-        """The tasks of the group that may be claimed, the best first. Each is handed out once."""
-        return (
-            task
-            for task in self._candidates.get(group, iter(()))
-            if task.id not in self._gone and task.available_at_ms <= self.now_ms
-        )
+    def claimable(self, claim: Claim) -> Iterator[TaskRecord]:
+        """The tasks that may be claimed, the best first. Each is handed out once."""
+        groups = [group for group in self._candidates if group in claim.reachable]
+        while groups := [group for group in groups if self._candidates[group]]:
+            best = max(groups, key=lambda group: self._candidates[group][0].priority)
+            task = self._candidates[best].popleft()
+            if len(groups) > 1:
+                # The groups take turns: within this claim, and from claim to claim.
+                groups.append(groups.pop(groups.index(best)))
+                self._candidates[best] = self._candidates.pop(best)
+            if task.id not in self._gone and task.available_at_ms <= self.now_ms:
+                yield task
 
     def take(self, removals: Iterable[Removal]) -> None:
         self._gone.update(removal.task.id for removal in removals)
@@ -128,7 +133,7 @@ def _effect_of(operation: Operation, world: World) -> Effect:
 
 def _effect_of_claim(claim: Claim, world: World) -> Effect:
     """What a claim takes keeps everything but id, owner, available time and claims."""
-    chosen = list(islice(world.claimable(claim.group), claim.limit)) if claim.is_in_scope else []
+    chosen = list(islice(world.claimable(claim), claim.limit))
     available_at_ms = world.now_ms + max(claim.duration_ms, 0)
     return Effect(
         removals=tuple(

@@ -19,6 +19,7 @@ GROUP_LENGTH = 255
 TYPE_LENGTH = 1_000
 LABEL_LENGTH = 255
 MOST_CLAIMED = 1_000
+MOST_WAIT_MS = 60_000
 
 Problem = tuple[str, str]  # The path of the field, and what would be right.
 
@@ -100,9 +101,14 @@ def _wrong(operation: Operation) -> Iterator[Problem]:
 
 
 def _wrong_claim(claim: Claim) -> Iterator[Problem]:
-    yield from group_name("group", claim.group)
+    if not claim.groups:
+        yield "group", "the name of a group"
+    for place, group in enumerate(claim.groups):
+        yield from group_name("group" if len(claim.groups) == 1 else f"groups[{place}]", group)
     if not INT64_MIN <= claim.duration_ms <= LATEST_MS // 2:
         yield "duration", f"a number of milliseconds, at most {LATEST_MS // 2}"
+    if not 0 <= claim.wait_ms <= MOST_WAIT_MS:
+        yield "wait", f"from 0 to {MOST_WAIT_MS} milliseconds, not {claim.wait_ms}"
     if not 1 <= claim.limit <= MOST_CLAIMED:
         yield "limit", f"from 1 to {MOST_CLAIMED}, not {claim.limit}"
 
@@ -131,26 +137,27 @@ def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
             f"{path}.priority",
             f"from -{MOST_PRIORITY} to {MOST_PRIORITY}, not {item.priority}",
         )
-    yield from _text(f"{path}.error", item.error)
-    yield from _text(f"{path}.data_type", item.data_type, TYPE_LENGTH)
+    yield from text(f"{path}.error", item.error)
+    yield from text(f"{path}.data_type", item.data_type, TYPE_LENGTH)
     for name, value in (item.labels or {}).items():
-        yield from _text(f"{path}.labels", name, LABEL_LENGTH)
-        yield from _text(f"{path}.labels.{name}", value, LABEL_LENGTH)
+        yield from text(f"{path}.labels", name, LABEL_LENGTH)
+        yield from text(f"{path}.labels.{name}", value, LABEL_LENGTH)
 
 
 def group_name(path: str, name: str) -> Iterator[Problem]:
     """What is wrong with a group's name."""
     if not name:
         yield path, "the name of a group, not empty"
-    yield from _text(path, name, GROUP_LENGTH)
+    yield from text(path, name, GROUP_LENGTH)
 
 
-def _text(path: str, text: str, longest: int | None = None) -> Iterator[Problem]:
-    if longest is not None and len(text) > longest:
-        yield path, f"at most {longest} characters, not {len(text)}"
-    if "\0" in text:
+def text(path: str, value: str, longest: int | None = None) -> Iterator[Problem]:
+    """What is wrong with a text, at most `longest` characters long."""
+    if longest is not None and len(value) > longest:
+        yield path, f"at most {longest} characters, not {len(value)}"
+    if "\0" in value:
         yield path, "text without the NUL character"
-    if not is_utf8(text):
+    if not is_utf8(value):
         yield path, "text that can be written as UTF-8: it holds a lone surrogate"
 
 

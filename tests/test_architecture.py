@@ -29,8 +29,15 @@ MAY_IMPORT = {
     "client": {"operations", "errors"},
     # The verbs, and below them the one place that knows the databases.
     "models": {"managers", "operations", "errors"},
-    "managers": {"database", "models", "validation", "operations", "errors"},
-    "database": {"rules", "operations", "errors"},
+    "managers": {"database", "writer", "models", "validation", "operations", "errors"},
+    "database": {"rules", "kept_answers", "operations", "errors"},
+    "kept_answers": {"operations"},
+    # Many operations in one transaction, and claims that wait.
+    "writer": {"database", "writer_connection", "waiting_claims", "asked", "operations", "errors"},
+    "writer_connection": {"database", "postgresql_arrays", "operations", "errors"},
+    "postgresql_arrays": set(),
+    "waiting_claims": {"asked", "operations"},
+    "asked": {"operations"},
     "guards": set(),
     # Django's.
     "apps": {"checks", "guards", "policy"},
@@ -43,7 +50,14 @@ MAY_IMPORT = {
 }
 
 # Rows that are not here may use any package that the server has.
-PACKAGES = {"operations": set(), "errors": set(), "rules": set(), "validation": set(), "client": {"httpx"}}
+PACKAGES = {
+    "operations": set(),
+    "errors": set(),
+    "rules": set(),
+    "validation": set(),
+    "kept_answers": set(),
+    "client": {"httpx"},
+}
 
 MODULES = sorted(STORE.rglob("*.py"))
 

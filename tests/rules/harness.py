@@ -24,7 +24,7 @@ class TableInMemory:
         self.last_id = self.last_commit = 0
 
     def run(self, operations: Sequence[Operation], now_ms: int) -> list[list[TaskRecord] | Refusal]:
-        groups = {operation.group for operation in operations if isinstance(operation, Claim)}
+        groups = {group for operation in operations if isinstance(operation, Claim) for group in operation.groups}
         candidates = {group: self.candidates(group) for group in groups}
         answers = rules.decide(operations, rules.World(now_ms, dict(self.tasks), candidates))
         return [answer if isinstance(answer, Refusal) else self.write(answer) for answer in answers]

@@ -64,7 +64,7 @@ class NaiveStore:
             task
             for task in self.tasks.values()
             if task.id in set(claimable)
-            and task.group == claim.group
+            and task.group in claim.groups
             and claim.scope.allows(task.group)
             and task.available_at_ms <= self.now_ms
         ]

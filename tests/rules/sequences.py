@@ -87,7 +87,7 @@ MIXED = made_of(
     depends=DEPENDS,
 )
 ASKED = fields(
-    group=GROUPS,
+    groups=[(group,) for group in GROUPS],
     duration_ms=often(1_000, -5, 0, 1, 60_000, times=1),
     limit=often(1, 2, 5, times=1),
     order=[Order.OLDEST],

@@ -70,8 +70,10 @@ def found_in_every_group(self, task_id, scope):
     return None if task_id in self._gone else self._named.get(task_id)
 
 
-def everything_is_claimable(self, group):
-    return (task for task in self._candidates.get(group, iter(())) if task.id not in self._gone)
+def everything_is_claimable(world, claim):
+    return (
+        task for group in claim.reachable for task in world._candidates.get(group, ()) if task.id not in world._gone
+    )
 
 
 FAULTS = {
@@ -90,7 +92,7 @@ FAULTS = {
     ),
     "the available time is ignored": ("World.claimable", everything_is_claimable),
     "what is gone is found again": ("World.take", lambda self, removals: None),
-    "a claim may take from any group": ("Claim.is_in_scope", True),
+    "a claim may take from any group": ("Claim.reachable", property(lambda claim: claim.groups)),
     "groups out of the scope are found": ("World.find", found_in_every_group),
     "what is missing is skipped, the rest is done": ("_missing", lambda ids, scope, world: ()),
     "only the first reason is given": ("refusal_of", first_reason_only),

@@ -14,7 +14,7 @@ ANN = 7
 SMALL = Limits(data_bytes=4, changes=4, labels=2, error_length=4)
 ADD = NewTask(group="mail")
 CHANGE = Change(id=1)
-CLAIM = Claim(group="mail", owner=ANN)
+CLAIM = Claim(groups=("mail",), owner=ANN)
 
 
 def fields_refused(operation, limits=Limits()):  # noqa: B008 - frozen.
@@ -73,8 +73,8 @@ def test_it_takes_what_is_at_the_edge(operation):
         (commit(updates=(replace(CHANGE, group=""),)), "updates[0].group"),
         (commit(updates=(replace(CHANGE, labels={"team": "x" * 256}),)), "updates[0].labels.team"),
         (replace(CLAIM, owner=2**63), "clientid"),
-        (replace(CLAIM, group=""), "group"),
-        (replace(CLAIM, group="a\0"), "group"),
+        (replace(CLAIM, groups=("",)), "group"),
+        (replace(CLAIM, groups=("a\0",)), "group"),
         (replace(CLAIM, limit=0), "limit"),
         (replace(CLAIM, limit=1_001), "limit"),
         (replace(CLAIM, duration_ms=LATEST_MS // 2 + 1), "duration"),

@@ -1,0 +1,120 @@
+"""Claims that wait until there is something to take: in memory, by group, the longest waiting first.
+
+A waiting claim holds no connection and no thread. It is tried again when a commit of this
+process adds to its group, when a lease or a schedule ends there, and whenever a look at the
+database, at least once a second, finds something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+
+from .asked import Asked
+from .operations import Claim, Supply
+
+LOOK_EVERY_S = 1.0  # Always: whatever else tells that there is something may fail.
+
+
+class WaitingClaims:
+    def __init__(self, try_again: Callable[[Asked], None]) -> None:
+        self._try_again = try_again
+        self._by_group: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
+        self._by_depended: dict[int, set[Asked]] = defaultdict(set)
+        self._tried: set[Asked] = set()
+        self._due_s: dict[str, float] = {}
+        self._is_new_group = asyncio.Event()
+        self._has_ended = False
+
+    def takes(self, asked: Asked) -> bool:
+        """Keep a claim that found nothing, if it wants to wait (longer)."""
+        left_s = asked.wait_s - asked.age_s
+        if left_s <= 0 or self._has_ended:
+            return False
+        for group in _groups_of(asked):
+            self._put(asked, group)
+        for task_id in asked.operation.depends:
+            self._by_depended[task_id].add(asked)
+        if asked not in self._tried:
+            self._tried.add(asked)
+            timer = asyncio.get_running_loop().call_later(left_s, asked.succeed, [])
+            asked.answer.add_done_callback(lambda _: self._forget(asked, timer))
+        return True
+
+    def note(self, supply: Supply) -> None:
+        """Wake as many as there is for, the longest waiting first."""
+        for group, in_ms in supply.next_in_ms.items():
+            if group in self._by_group:
+                self._due_s[group] = min(time.monotonic() + in_ms / 1000, self._due_s.get(group, float("inf")))
+        for group, count in supply.available.items():
+            for asked in list(self._by_group.get(group, ()))[:count]:
+                self._wake(asked)
+        for task_id in supply.gone & self._by_depended.keys() if self._by_depended else ():
+            for asked in list(self._by_depended[task_id]):
+                self._wake(asked)
+
+    async def time_to_look(self) -> None:
+        """Return when a look at the database may find something for somebody."""
+        next_s = min(self._due_s.values(), default=float("inf")) - time.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_new_group.wait(), max(0.001, min(LOOK_EVERY_S, next_s)))
+        self._is_new_group.clear()
+
+    def groups(self) -> list[str]:
+        """The groups that somebody waits for. What is known of their times is forgotten: a look follows."""
+        self._due_s.clear()
+        return list(self._by_group)
+
+    def depends(self) -> set[int]:
+        return set(self._by_depended)
+
+    def give_up(self) -> None:
+        """The server stops: everybody finds nothing."""
+        self._has_ended = True
+        for asked in self._all():
+            asked.succeed([])
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> set[Asked]:
+        return {asked for waiters in self._by_group.values() for asked in waiters}
+
+    def _put(self, asked: Asked, group: str) -> None:
+        if group not in self._by_group:
+            self._is_new_group.set()
+        self._by_group[group][asked] = None
+        if asked in self._tried:
+            # It was woken for nothing, and keeps its place.
+            self._by_group[group].move_to_end(asked, last=False)
+
+    def _wake(self, asked: Asked) -> None:
+        self._take_out(asked)
+        self._try_again(asked)
+
+    def _take_out(self, asked: Asked) -> None:
+        for group in _groups_of(asked):
+            waiters = self._by_group.get(group)
+            if waiters is not None:
+                waiters.pop(asked, None)
+                if not waiters:
+                    del self._by_group[group]
+                    self._due_s.pop(group, None)
+        for task_id in asked.operation.depends:
+            dependants = self._by_depended.get(task_id)
+            if dependants is not None:
+                dependants.discard(asked)
+                if not dependants:
+                    del self._by_depended[task_id]
+
+    def _forget(self, asked: Asked, timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
+        self._take_out(asked)
+        self._tried.discard(asked)
+
+
+def _groups_of(asked: Asked) -> tuple[str, ...]:
+    return asked.operation.groups if isinstance(asked.operation, Claim) else ()

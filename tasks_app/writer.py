@@ -1,0 +1,189 @@
+"""The writer: one per process, on the server's event loop, with a connection of its own.
+
+While a transaction is under way, what arrives piles up; the next transaction takes it all. No
+timer, no added latency: alone, an operation goes at once, and many share one wait for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from asgiref.sync import sync_to_async
+
+from . import database
+from .asked import Asked
+from .database import PATIENCE_S, Decided, Outcome, Undecided, granted
+from .errors import StoreBusy, StoreUnavailable, TaskStoreError
+from .operations import Operation, TaskRecord
+from .waiting_claims import WaitingClaims
+from .writer_connection import WriterConnection, connection_to
+
+_running: dict[str, Writer] = {}
+
+
+def running(using: str) -> Writer | None:
+    """The writer of this process for this database, or None where none was started."""
+    return _running.get(using)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much at once. Each is a setting."""
+
+    operations: int = 256  # A batch.
+    bytes: int = 16 * 2**20  # A batch.
+    queued: int = 10_000
+
+
+class Writer:
+    """Answers operations in the order in which they arrive, as many in one transaction as are there."""
+
+    def __init__(self, connection: WriterConnection, bounds: Bounds | None = None) -> None:
+        self._connection = connection
+        self._bounds = bounds or Bounds()
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Asked] = deque()
+        self._arrived = asyncio.Event()
+        self._set_aside: set[asyncio.Task[None]] = set()
+        self._waiting = WaitingClaims(self._enqueue)
+        self._is_stopping = False
+        self._work_task = self._loop.create_task(self._work())
+        self._watch_task = self._loop.create_task(self._watch())
+
+    @classmethod
+    def start(cls, using: str = "default", bounds: Bounds | None = None) -> Writer:
+        """Start the writer of this process, on the loop that runs now."""
+        writer = _running[using] = cls(connection_to(using), bounds)
+        return writer
+
+    @property
+    def is_on_this_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def perform(self, operation: Operation) -> list[TaskRecord]:
+        """Do the operation. Returns its new tasks; raises what `Task.objects.perform` raises."""
+        if self._is_stopping:
+            raise StoreUnavailable("the server is stopping: try again")
+        if len(self._queue) >= self._bounds.queued:
+            raise StoreBusy("too many operations wait already: try again later")
+        asked = Asked(operation, self._loop.create_future())
+        self._enqueue(asked)
+        return await asked.answer
+
+    def perform_from_thread(self, operation: Operation) -> list[TaskRecord]:
+        """The same, for code that runs in a thread beside the loop."""
+        return asyncio.run_coroutine_threadsafe(self.perform(operation), self._loop).result()
+
+    def end_waiting(self) -> None:
+        """Claims that wait find nothing, and no other will wait."""
+        self._watch_task.cancel()
+        self._waiting.give_up()
+
+    async def stop(self) -> None:
+        """Answer everything that has arrived, then end."""
+        self._is_stopping = True
+        self.end_waiting()
+        self._arrived.set()
+        await self._work_task
+        await asyncio.gather(*self._set_aside)
+        await self._connection.close()
+        for using in [using for using, writer in _running.items() if writer is self]:
+            del _running[using]
+
+    def _enqueue(self, asked: Asked) -> None:
+        self._queue.append(asked)
+        self._arrived.set()
+
+    async def _work(self) -> None:
+        while self._queue or not self._is_stopping:
+            if batch := self._next_batch():
+                await self._do(batch)
+            else:
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    def _next_batch(self) -> list[Asked]:
+        batch: list[Asked] = []
+        size = 0
+        while self._queue and len(batch) < self._bounds.operations and size < self._bounds.bytes:
+            asked = self._queue.popleft()
+            # Who has gone before its operation began costs nothing.
+            if not asked.answer.done():
+                batch.append(asked)
+                size += asked.size
+        return batch
+
+    async def _do(self, batch: Sequence[Asked]) -> None:
+        try:
+            answered = await self._connection.run([asked.operation for asked in batch])
+        except TaskStoreError as error:
+            for asked in batch:
+                asked.fail(error)
+        except Exception as error:
+            await self._do_halves(batch, error)
+        else:
+            self._waiting.note(answered.supply)
+            for asked, outcome in zip(batch, answered.outcomes, strict=True):
+                self._settle(asked, outcome)
+
+    async def _do_halves(self, batch: Sequence[Asked], error: Exception) -> None:
+        """An operation that fails for an unexpected reason must not fail its neighbours."""
+        if len(batch) == 1:
+            batch[0].fail(error)
+            return
+        half = len(batch) // 2
+        await self._do(batch[:half])
+        await self._do(batch[half:])
+
+    def _settle(self, asked: Asked, outcome: Outcome) -> None:
+        if outcome is Undecided.LOCKED:
+            self._wait_aside(asked)
+        elif outcome is Undecided.CONTENDED:
+            self._try_again(asked)
+        elif outcome != [] or not self._waiting.takes(asked):
+            _answer(asked, outcome)
+
+    def _try_again(self, asked: Asked) -> None:
+        if asked.age_s > PATIENCE_S + asked.wait_s:
+            asked.fail(StoreBusy("the tasks are locked by another transaction: try again later"))
+            return
+        self._queue.appendleft(asked)
+
+    def _wait_aside(self, asked: Asked) -> None:
+        """On a second connection, so that somebody's slow transaction stalls nobody else."""
+        task = self._loop.create_task(self._do_aside(asked))
+        self._set_aside.add(task)
+        task.add_done_callback(self._set_aside.discard)
+
+    async def _do_aside(self, asked: Asked) -> None:
+        try:
+            [outcome] = await sync_to_async(database.run, thread_sensitive=False)(
+                [asked.operation], self._connection.using
+            )
+        except Exception as error:
+            asked.fail(error)
+        else:
+            self._settle(asked, outcome)
+
+    async def _watch(self) -> None:
+        """Wake waiting claims by what no commit of this process tells: times that come, other processes."""
+        while True:
+            await self._waiting.time_to_look()
+            if groups := self._waiting.groups():
+                try:
+                    self._waiting.note(await self._connection.supply_of(groups, self._waiting.depends()))
+                except TaskStoreError:
+                    continue  # The next turn looks again; those who wait go on waiting.
+
+
+def _answer(asked: Asked, outcome: Decided) -> None:
+    try:
+        asked.succeed(granted(outcome))
+    except TaskStoreError as error:
+        asked.fail(error)

@@ -1,0 +1,264 @@
+"""The writer's connection to the database: a batch of operations, one transaction, few round trips."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from django.db import connections
+
+from .database import (
+    PATIENCE_S,
+    Dialect,
+    Outcome,
+    Plan,
+    PostgreSQL,
+    Row,
+    SQLite,
+    Statement,
+    Steps,
+    T,
+    is_opportunistic,
+    look_and_decide,
+)
+from .errors import CommitUnknown, StoreBusy, StoreUnavailable
+from .operations import Operation, Supply
+from .postgresql_arrays import packed, register
+
+COMMIT = Statement("COMMIT")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came of a batch, and what it left to claim."""
+
+    outcomes: Sequence[Outcome]
+    supply: Supply
+
+
+class WriterConnection(ABC):
+    """Opened when it is needed, and again after it broke."""
+
+    dialect: Dialect
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+        # The writer and whoever looks for waiting claims take turns.
+        self._turn = asyncio.Lock()
+
+    async def run(self, operations: Sequence[Operation]) -> Answered:
+        """Do the operations in order in one transaction.
+
+        Raises StoreUnavailable when the database can't be reached, CommitUnknown when the
+        connection died during COMMIT.
+        """
+        async with self._turn:
+            return await self._run(operations)
+
+    async def supply_of(self, groups: Sequence[str], depends: Iterable[int]) -> Supply:
+        """What there is to claim in these groups, and which of these ids are not there."""
+        async with self._turn:
+            return await self._read(self.dialect.supply_of(groups, depends))
+
+    @abstractmethod
+    async def _run(self, operations: Sequence[Operation]) -> Answered: ...
+
+    @abstractmethod
+    async def _read(self, steps: Steps[T]) -> T:
+        """Run steps that change nothing."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+
+def connection_to(using: str) -> WriterConnection:
+    vendor = connections[using].vendor
+    return PostgreSQLConnection(using) if vendor == "postgresql" else SQLiteConnection(using)
+
+
+class PackingPostgreSQL(PostgreSQL):
+    """Sends arrays packed."""
+
+    def array(self, type_name: str, values: Sequence[Any]) -> Any:
+        return packed(type_name, values)
+
+
+class PostgreSQLConnection(WriterConnection):
+    """Two round trips a batch, each a pipeline: look, then write and commit."""
+
+    def __init__(self, using: str) -> None:
+        super().__init__(using)
+        self.dialect = PackingPostgreSQL(using, waits=False)
+        self._connection: psycopg.AsyncConnection[Row] | None = None
+
+    # Plans that are made while the table is empty would stay scans of the whole table; what is switched
+    # off makes them look so dear that PostgreSQL would compile them each time.
+    opening = (
+        Statement("BEGIN"),
+        Statement(
+            """
+            SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+                set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+                set_config('jit', 'off', true), set_config('synchronous_commit', %s, true)
+            """
+        ),
+    )
+
+    async def _run(self, operations: Sequence[Operation]) -> Answered:
+        connection = await self._connected()
+        async with self._failures():
+            plan = await self._drive(connection, look_and_decide(operations, self.dialect), self._opening())
+        ids = await self._write(connection, plan)
+        return Answered(plan.outcomes_with(ids), plan.supply())
+
+    async def _write(self, connection: psycopg.AsyncConnection[Row], plan: Plan) -> Sequence[int]:
+        if not plan.written:
+            async with self._failures():
+                # Not ROLLBACK: psycopg forgets its prepared statements with it.
+                await self._send(connection, [COMMIT])
+            return ()
+        writing = self.dialect.write(plan.written)
+        async with self._failures(CommitUnknown("the connection to the database was lost during COMMIT")):
+            *answers, _ = await self._send(connection, [*next(writing), COMMIT])
+        return _end_of(writing, answers)
+
+    def _opening(self) -> Sequence[Statement]:
+        begin, configure = self.opening
+        return [begin, Statement(configure.sql, ["off" if is_opportunistic() else "on"])]
+
+    async def _read(self, steps: Steps[T]) -> T:
+        connection = await self._connected()
+        async with self._failures():
+            return await self._drive(connection, steps)
+
+    @asynccontextmanager
+    async def _failures(self, meaning: StoreUnavailable | None = None) -> AsyncIterator[None]:
+        """Whatever goes wrong, the transaction ends with its connection; the next batch opens another one."""
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            await self.close()
+            raise meaning or StoreUnavailable("the database can't be reached: try again later") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _drive(
+        self, connection: psycopg.AsyncConnection[Row], steps: Steps[T], opening: Sequence[Statement] = ()
+    ) -> T:
+        answers = (await self._send(connection, [*opening, *next(steps)]))[len(opening) :]
+        try:
+            while True:
+                answers = await self._send(connection, steps.send(answers))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def _send(self, connection: psycopg.AsyncConnection[Row], statements: Sequence[Statement]) -> list[list[Row]]:
+        async with connection.pipeline():
+            cursors = [
+                await connection.cursor(binary=True).execute(statement.sql, statement.parameters, prepare=True)
+                for statement in statements
+            ]
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    async def _connected(self) -> psycopg.AsyncConnection[Row]:
+        if self._connection is None or self._connection.closed:
+            parameters = connections[self.using].get_connection_params()
+            for name in ("pool", "cursor_factory", "context", "prepare_threshold"):
+                parameters.pop(name, None)
+            async with self._failures():
+                self._connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
+            register(self._connection.adapters)
+        return self._connection
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _end_of(steps: Steps[T], answers: Sequence[Sequence[Row]]) -> T:
+    try:
+        steps.send(answers)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("PostgreSQL writes a batch in one step")
+
+
+class SQLiteConnection(WriterConnection):
+    """In line on the event loop: a thread beside a busy loop would lose the interpreter at each step."""
+
+    def __init__(self, using: str) -> None:
+        super().__init__(using)
+        self.dialect = SQLite(using, waits=False)
+        self._connection: sqlite3.Connection | None = None
+
+    async def _run(self, operations: Sequence[Operation]) -> Answered:
+        connection = self._connected()
+        await self._begin(connection)
+        try:
+            plan = _drive(connection, look_and_decide(operations, self.dialect))
+            ids = _drive(connection, self.dialect.write(plan.written)) if plan.written else ()
+            connection.execute("COMMIT")
+        except BaseException as error:
+            connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                raise StoreUnavailable("the database can't be written: try again later") from error
+            raise
+        return Answered(plan.outcomes_with(ids), plan.supply())
+
+    async def _read(self, steps: Steps[T]) -> T:
+        return _drive(self._connected(), steps)
+
+    async def _begin(self, connection: sqlite3.Connection) -> None:
+        """Others write too: sessions, the audit. They are short."""
+        for _ in range(int(PATIENCE_S / 0.01)):
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise StoreUnavailable("the database can't be written: try again later") from error
+            await asyncio.sleep(0.01)
+        raise StoreBusy("the database is locked by another program: try again later")
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            django = connections[self.using]
+            parameters = django.get_connection_params()
+            self._connection = sqlite3.connect(
+                parameters["database"],
+                uri=parameters.get("uri", False),
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=0,
+            )
+            self._connection.executescript(str(django.settings_dict["OPTIONS"].get("init_command", "")))
+        return self._connection
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _drive(connection: sqlite3.Connection, steps: Steps[T]) -> T:
+    answers: list[list[Row]] | None = None
+    try:
+        while True:
+            statements = next(steps) if answers is None else steps.send(answers)
+            answers = [
+                connection.execute(statement.sql.replace("%s", "?"), statement.parameters).fetchall()
+                for statement in statements
+            ]
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
