@@ -13,10 +13,11 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
 from tasks_app.live.routing import websocket_urlpatterns  # noqa: E402
+from tasks_app.rest_api.hot_path import HotPath  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": HotPath(http),
         # No page of another site may open our socket with the visitor's cookie.
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }

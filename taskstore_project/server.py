@@ -11,7 +11,10 @@ from typing import Any
 import daphne.server
 from daphne.server import reactor, twisted_loop
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
+from django.db import DEFAULT_DB_ALIAS
 from twisted.logger import STDLibLogObserver, globalLogBeginner
+
+from tasks_app.writer import Writer, running
 
 from .http_protocol import Factory, Request
 
@@ -56,6 +59,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         reactor.callLater(2, self.timeout_checker)
         for number in (signal.SIGTERM, signal.SIGINT):
             twisted_loop.add_signal_handler(number, self.end)
+        twisted_loop.call_soon(Writer.start)
         self.ready_callable()
         reactor.run(installSignalHandlers=False)
 
@@ -96,9 +100,13 @@ class Server(daphne.server.Server):  # type: ignore[misc]
     async def _end(self) -> None:
         try:
             self._stop_accepting()
+            if writer := running(DEFAULT_DB_ALIAS):
+                writer.end_waiting()
             await self._see_answers_out()
         finally:
             self.has_cut_off = self._is_busy()
+            if writer:
+                await writer.stop()
             await self._cancel_what_is_left()
             reactor.stop()
 

@@ -11,9 +11,9 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.json import Decoder
 
-from ..operations import Change, Claim, Commit, GroupScope, NewTask, Operation, Order
-from ..validation import Problem, is_utf8
-from .scalars import DataBase64, DataType, Duration, Ids, Int64, Labels, MostAtOnce, Priority, ServerSet, Timespec
+from ..operations import Change, Claim, Commit, GroupScope, NewTask, Operation, Order, ResendKey
+from ..validation import Problem, group_name, is_utf8
+from .scalars import DataBase64, DataType, Duration, Ids, Int64, Labels, MostAtOnce, Priority, ServerSet, Timespec, Wait
 
 
 class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,7 +115,11 @@ class AskedOperation(Asked, frozen=True, kw_only=True):
 
     clientid: Int64
 
-    def operation(self, scope: GroupScope) -> Operation:
+    key: Annotated[
+        str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")
+    ] = ""
+
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
         raise NotImplementedError
 
 
@@ -133,8 +137,9 @@ class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
                 for name, text in item.problems():
                     yield f"{kind}[{place}].{name}", text
 
-    def operation(self, scope: GroupScope) -> Operation:
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
         return Commit(
+            key=key,
             owner=self.clientid,
             adds=tuple(add.new_task() for add in self.adds),
             updates=tuple(update.change() for update in self.updates),
@@ -147,15 +152,33 @@ class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
 class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     """Take available tasks of a group: they are replaced by successors that are leased to the client."""
 
-    group: str
+    group: str | UnsetType = UNSET
+    groups: Annotated[
+        tuple[str, ...],
+        Meta(description="Instead of `group`: any of them, higher priority first, within a priority in turn."),
+    ] = ()
+    wait: Wait = 0
     duration: Duration = 60_000
     depends: Ids = ()
     limit: MostAtOnce = 1
     order: Order = Order.RANDOM
 
-    def operation(self, scope: GroupScope) -> Operation:
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The groups that it names."""
+        return self.groups if self.group is UNSET else (self.group,)
+
+    def problems(self) -> Iterator[Problem]:
+        if self.group is not UNSET and self.groups:
+            yield "groups", "either group or groups, not both"
+        for place, group in enumerate(self.groups):
+            yield from group_name(f"groups[{place}]", group)
+
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
         return Claim(
-            group=self.group,
+            groups=self.wanted,
+            wait_ms=self.wait,
+            key=key,
             owner=self.clientid,
             duration_ms=self.duration,
             limit=self.limit,

@@ -6,6 +6,7 @@ import time
 from ipaddress import ip_address
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.http.request import split_domain_port
@@ -35,7 +36,7 @@ class TokenAuthentication(BaseAuthentication):
             refuse_web_pages(request)
             return AnonymousUser(), ANYBODY
         header = request.META.get("HTTP_AUTHORIZATION")
-        return None if header is None else (AnonymousUser(), _token_in(header))
+        return None if header is None else (AnonymousUser(), _token_in(request, header))
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
@@ -48,25 +49,41 @@ class MayDo(BasePermission):
         return isinstance(request.auth, Token) and may(request.auth, view.needs)
 
 
-def _token_in(header: str) -> Token:
-    scheme, _, secret = header.partition(" ")
-    if scheme.lower() != "bearer" or not secret.strip():
-        raise AuthenticationFailed("Send the token as `Authorization: Bearer <token>`.")
-    token = recently_valid(secret.strip())
+def _token_in(request: Request, header: str) -> Token:
+    token = (
+        request._request.known_token if hasattr(request._request, "known_token") else recently_valid(_secret(header))
+    )
     if token is None:
         raise AuthenticationFailed("There is no such token, or it has expired or been revoked.")
     return token
 
 
+def _secret(header: str) -> str:
+    scheme, _, secret = header.partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise AuthenticationFailed("Send the token as `Authorization: Bearer <token>`.")
+    return secret.strip()
+
+
+async def learn_token(request: Request) -> None:
+    """Look the request's token up beside the event loop, so that `authenticate` need not wait for the database."""
+    header = request.META.get("HTTP_AUTHORIZATION")
+    if header is not None and not settings.TASKSTORE_NO_AUTH:
+        secret = _secret(header)
+        is_known = secret in _trusted and time.monotonic() <= _trusted[secret][1]
+        token = recently_valid(secret) if is_known else await sync_to_async(recently_valid)(secret)
+        request._request.known_token = token  # type: ignore[attr-defined]
+
+
 def recently_valid(secret: str) -> Token | None:
     """As `tokens.valid`, but it may take a few seconds to learn that a token was revoked."""
     token, until_s = _trusted.get(secret, (None, 0.0))
-    if token is None or time.monotonic() > until_s or _has_expired(token):
+    if token is None or time.monotonic() > until_s:
         token = tokens.valid(secret)
         _trusted.pop(secret, None)
         if token:
             _trusted[secret] = (token, time.monotonic() + TRUSTED_S)
-    return token
+    return None if token is None or _has_expired(token) else token
 
 
 def _has_expired(token: Token) -> bool:

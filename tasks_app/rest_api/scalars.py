@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from ..validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY
+from ..validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY, MOST_WAIT_MS
 
 Int64 = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
 Ids = tuple[Int64, ...]
@@ -19,6 +19,9 @@ Timespec = Annotated[
     ),
 ]
 Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="Of the lease, in milliseconds.")]
+Wait = Annotated[
+    int, Meta(ge=0, le=MOST_WAIT_MS, description="How long to wait until something can be claimed, in milliseconds.")
+]
 MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="How many at most at once.")]
 Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
 Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]

@@ -35,7 +35,7 @@ def _problems_of_values(value: Asked) -> Iterator[Problem]:
     yield from value.problems()
     if isinstance(value, AskedOperation):
         try:
-            validate(value.operation(EVERY_GROUP), limits())
+            validate(value.operation(EVERY_GROUP, key=None), limits())
         except InvalidInput as invalid:
             yield from ((path, " ".join(texts)) for path, texts in invalid.fields.items())
 

@@ -47,14 +47,14 @@ def test_several_at_once_the_oldest_first(api):
     ("field", "value"),
     [
         ("clientid", None),
-        ("group", None),
         ("group", ""),
         ("limit", 0),
         ("limit", 1_001),
         ("order", "newest"),
         ("duration", 2**63 - 1),
         ("depends", [1.0]),
-        ("wait", 1_000),
+        ("wait", -1),
+        ("wait", 60_001),
         ("groups", ["mail"]),
     ],
 )

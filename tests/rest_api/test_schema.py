@@ -45,7 +45,7 @@ def test_every_reference_leads_somewhere(schema):
 def test_it_gives_the_bounds_that_hold(schema):
     described = schema["components"]["schemas"]["ClaimRequest"]
     assert (described["properties"]["limit"]["minimum"], described["properties"]["limit"]["maximum"]) == (1, 1_000)
-    assert described["required"] == ["clientid", "group"]
+    assert described["required"] == ["clientid"]
     assert described["additionalProperties"] is False
 
 

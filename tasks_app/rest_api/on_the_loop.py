@@ -1,0 +1,69 @@
+"""Views that run on the event loop, without a thread: what they call must not wait by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest, HttpResponse
+from msgspec.structs import replace
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ..errors import InvalidInput
+from ..operations import ResendKey
+from ..validation import refuse, text
+from .asked import AskedOperation
+from .authentication import learn_token
+from .base import View
+
+KEY_LENGTH = 255
+
+
+class LoopView(View):
+    """As View, but its handlers are coroutines. DRF has none of its own."""
+
+    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
+        self.args, self.kwargs = args, kwargs
+        self.request: Request = self.initialize_request(request, *args, **kwargs)
+        self.headers = self.default_response_headers
+        try:
+            # The look into the database happens beside the loop; what follows finds it done.
+            await learn_token(self.request)
+            self.initial(self.request, *args, **kwargs)
+            response = await self._handler()(self.request, *args, **kwargs)
+        except Exception as error:
+            response = self.handle_exception(error)
+        return self.finalize_response(self.request, response, *args, **kwargs)
+
+    def _handler(self) -> Any:
+        name = (self.request.method or "").lower()
+        return getattr(self, name, self._refuse_method) if name in self.http_method_names else self._refuse_method
+
+    async def _refuse_method(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.http_method_not_allowed(request, *args, **kwargs)
+
+    async def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
+        # Django takes a view for asynchronous only when all its handlers are.
+        return await sync_to_async(super().options)(request, *args, **kwargs)
+
+    def key_of(self, asked: AskedOperation) -> ResendKey | None:
+        """The idempotency key that header or body give, under the name of its holder; None without one."""
+        header = self.request.META.get("HTTP_IDEMPOTENCY_KEY", "")
+        key = header or asked.key
+        if not key:
+            return None
+        if asked.key and header and asked.key != header:
+            raise InvalidInput({"key": ["the same as in the header Idempotency-Key, or absent"]})
+        refuse(text("key", key, KEY_LENGTH))
+        token = self.token()
+        holder = f"client {asked.clientid}" if token.pk is None else f"token {token.pk}"
+        return ResendKey(f"{holder}/{key}", digest_of(asked))
+
+
+def digest_of(asked: AskedOperation) -> str:
+    """Of the request as a value: how it was written, and the key itself, do not count."""
+    value = msgspec.json.encode(replace(asked, key=""), order="deterministic")
+    return hashlib.sha256(type(asked).__name__.encode() + value).hexdigest()
