@@ -42,6 +42,11 @@ def must_choose_password(user: User) -> bool:
     return bool(user._must_choose_password)  # type: ignore[attr-defined]
 
 
+def password_was_given(user: User) -> None:
+    """Somebody else has set the password of this user, and knows it."""
+    OneTimePassword.objects.get_or_create(user=user)
+
+
 def password_was_chosen(user: User) -> None:
     """The user has a password of their own now."""
     was_one_time, _ = OneTimePassword.objects.filter(user=user).delete()

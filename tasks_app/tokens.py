@@ -29,8 +29,7 @@ def create(
 
     Raises InvalidInput that names every wrong field.
     """
-    if wrong := dict(_problems(name, groups, expires_at)):
-        raise InvalidInput({field: [text] for field, text in wrong.items()})
+    check(name, groups, expires_at)
     secret = PREFIX + secrets.token_urlsafe(32)
     token = Token.objects.create(
         name=name,
@@ -40,6 +39,12 @@ def create(
         expires_at=expires_at,
     )
     return token, secret
+
+
+def check(name: str, groups: Sequence[str], expires_at: datetime | None) -> None:
+    """Raise InvalidInput that names every wrong field of a token to be made."""
+    if wrong := dict(_problems(name, groups, expires_at)):
+        raise InvalidInput({field: [text] for field, text in wrong.items()})
 
 
 def valid(secret: str) -> Token | None:
@@ -55,6 +60,13 @@ def valid(secret: str) -> Token | None:
 def revoke(token: Token) -> None:
     """From now on nobody gets in with it."""
     Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def state_of(token: Token) -> str:
+    """Whether it opens anything: "valid", "expired" or "revoked"."""
+    if token.revoked_at:
+        return "revoked"
+    return "expired" if token.expires_at and token.expires_at <= timezone.now() else "valid"
 
 
 def _problems(name: str, groups: Sequence[str], expires_at: datetime | None) -> Iterator[tuple[str, str]]:

@@ -60,7 +60,7 @@ INSTALLED_APPS = [
     "tasks_app",
     "taskstore_project",
     "daphne",
-    "django.contrib.admin",
+    "taskstore_project.admin_config.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -142,6 +142,8 @@ AXES_RESET_ON_SUCCESS = True
 # The audit trail is the application's; here a row is written for failures only.
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
+# Who is locked out gets in again by waiting.
+AXES_ENABLE_ADMIN = False
 
 # In the cookie, not in a table: on SQLite sessions would compete with the writer.
 SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"

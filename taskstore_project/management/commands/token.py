@@ -112,14 +112,8 @@ def shown(token: Token) -> tuple[str, ...]:
         day(token.created_at),
         day(token.expires_at),
         day(token.last_used_at),
-        state(token),
+        tokens.state_of(token),
     )
-
-
-def state(token: Token) -> str:
-    if token.revoked_at:
-        return "revoked"
-    return "expired" if token.expires_at and token.expires_at <= timezone.now() else "valid"
 
 
 def day(at: datetime | None) -> str:

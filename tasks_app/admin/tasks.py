@@ -1,0 +1,346 @@
+"""Tasks: found, added, changed and deleted by hand. A change deletes the task and makes a successor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import unquote
+from django.db import transaction
+from django.db.models import BigIntegerField, QuerySet, Value
+from django.db.models.functions import Left
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+
+from .. import audit, history
+from ..errors import CommitRefused, StoreBusy, StoreUnavailable, TaskStoreError
+from ..managers import TaskQuerySet
+from ..models import Task
+from ..operations import Ending, NewTask, Operator, Refusal, State
+from ..policy import Action, may
+from .keyed import KeyedAdmin, read_id
+from .task_form import BASE64, NOBODY, TaskForm, is_editable, written
+
+# What a person can do nothing about but try again, or look at the task as it is now.
+REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
+
+ERROR_SHOWN = 80  # Characters, in the list.
+FACTS = ("id", "state", "held_by", "available", "claims", "origin", "created", "made")
+DATA = ("content", "encoding", "data_type")
+REST = ("available_at", "priority", "labels", "error")
+ENDS_LEASE = "A worker holds this task. Saving ends its lease: what the worker commits then is refused."
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Only within a group: across all of them no index has the states."""
+
+    title = parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(state.value, state.value) for state in State] if asked_group(request) else []
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> TaskQuerySet:
+        state = asked_state(request)
+        chosen: TaskQuerySet = queryset if state is None else queryset.in_state(state, Task.objects.now_ms())
+        return chosen
+
+
+@admin.register(Task)
+class TaskAdmin(KeyedAdmin):
+    form = TaskForm
+    list_display = ("id", "group_link", "state", "available", "held_by", "priority", "claims", "error_start")
+    list_filter = (StateFilter,)
+    search_fields = ("id",)  # Shows the box; get_search_results looks.
+    search_help_text = "The id of a task, any that it ever had, or the exact name of a group."
+    allowed_lookups = ("group", "state")
+    readonly_fields = (*FACTS, "shown_data")
+    actions = ("delete_selected",)
+    actions_selection_counter = False  # It would offer to select what is not on the page.
+
+    # ---- Who may
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Action.OPERATE)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request.user, Action.OPERATE)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request.user, Action.OPERATE)
+
+    # ---- The list
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """As the index has it: in a group the longest available first, else and for failed ones the newest."""
+        in_group = asked_group(request) and asked_state(request) is not State.FAILED
+        return ("available_at_ms", "id") if in_group else ("-id",)
+
+    def for_list(self, rows: QuerySet[Task]) -> QuerySet[Task]:
+        return rows.defer("data", "data_type", "labels", "error").annotate(
+            error_start=Left("error", ERROR_SHOWN),
+            now_ms=Value(Task.objects.now_ms(), BigIntegerField()),  # The same for all rows.
+        )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Task], search_term: str
+    ) -> tuple[QuerySet[Task], bool]:
+        task_id = read_id(search_term.strip())
+        if task_id is not None:
+            return queryset.filter(pk=self._living_id(request, task_id)), False
+        return (queryset.filter(group=search_term) if search_term else queryset), False
+
+    def _living_id(self, request: HttpRequest, task_id: int) -> int:
+        """The id that the task has now. Says so when it is another one, or when the task has ended."""
+        chain = history.chain_of(task_id)
+        living = chain and chain.living
+        if living and living.id != task_id:
+            self.message_user(request, f"Task {task_id} is now {living.id}.", messages.INFO)
+        if chain and not living:
+            self.message_user(request, link_to_trail(chain.origin, f"Task {task_id} has ended."), messages.WARNING)
+        return living.id if living else task_id
+
+    @admin.display(description="group")
+    def group_link(self, task: Task) -> str:
+        return format_html('<a href="?{}">{}</a>', urlencode({"group": task.group}), task.group)
+
+    @admin.display
+    def state(self, task: Task) -> str:
+        now_ms = getattr(task, "now_ms", None) or Task.objects.now_ms()
+        has_failed = task.error_start if hasattr(task, "error_start") else task.error
+        return f"{task.state(now_ms)}, failed" if has_failed else str(task.state(now_ms))
+
+    @admin.display(description="available from")
+    def available(self, task: Task) -> datetime:
+        return moment(task.available_at_ms)
+
+    @admin.display(description="leased to")
+    def held_by(self, task: Task) -> str:
+        return str(task.owner) if task.leased else "nobody"
+
+    @admin.display(description="error")
+    def error_start(self, task: Any) -> str:
+        return str(task.error_start)
+
+    # ---- A task
+
+    @admin.display
+    def created(self, task: Task) -> datetime:
+        return moment(task.created_at_ms)
+
+    @admin.display(description="made (this id)")
+    def made(self, task: Task) -> datetime:
+        return moment(task.made_at_ms)
+
+    @admin.display(description="data")
+    def shown_data(self, task: Task) -> str:
+        data = bytes(task.data)
+        if not is_editable(data):
+            return f"{len(data)} bytes: too large to be shown here"
+        encoding, text = written(data)
+        return f"{BASE64}: {text}" if encoding == BASE64 else text
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        may_see_data = may(request.user, Action.SEE_PAYLOADS)
+        return partial(self.form, may_see_data=may_see_data, refusal=getattr(request, "task_store_refusal", ""))
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None:
+            return [(None, {"fields": ("group", *DATA, *REST)})]
+        facts = ("As it is", {"fields": FACTS})
+        shown_data = ("shown_data",) if may(request.user, Action.SEE_PAYLOADS) else ()
+        if not self.has_change_permission(request, obj):
+            return [facts, ("Its content", {"fields": ("group", *shown_data, "priority", "labels", "error")})]
+        data = DATA if shown_data and is_editable(obj.data) else shown_data
+        changes: dict[str, Any] = {"fields": ("group", *data, *REST, "reason")}
+        if obj.state(Task.objects.now_ms()) is State.CLAIMED:
+            changes["description"] = ENDS_LEASE
+        return [("As it is to be", changes), facts]
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        chain = history.chain_of(read_id(unquote(object_id)) or 0)
+        return redirect(trail_url(chain.origin) if chain else "admin:tasks_app_task_changelist")
+
+    # ---- What is done to it, all of it through the store
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        try:
+            return super().change_view(request, object_id, form_url, extra_context)
+        except REFUSALS as refused:
+            return self._show_again(request, object_id, refused)
+
+    def _show_again(self, request: HttpRequest, object_id: str, refused: TaskStoreError) -> HttpResponse:
+        """What was typed, above the task as it is now; saving once more would change that one."""
+        chain = history.chain_of(read_id(unquote(object_id)) or 0)
+        if not (chain and chain.living):
+            self.message_user(request, f"Nothing was changed: task {object_id} is no longer there.", messages.ERROR)
+            return redirect("admin:tasks_app_task_changelist")
+        now = chain.living.id
+        changed = f"the task has changed meanwhile, {object_id} is now {now}. Save again to change {now}"
+        reason = changed if isinstance(refused, CommitRefused) else str(refused)
+        request.task_store_refusal = f"Nothing was changed: {reason}."  # type: ignore[attr-defined]
+        return self.change_view(request, str(now), form_url=task_url(now))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        reason = form.cleaned_data.get("reason", "")
+        operator = Operator(name=request.user.get_username(), ending=Ending.CHANGED, reason=reason)
+        asked = form.operation
+        if isinstance(asked, NewTask):
+            [task] = Task.objects.commit(owner=NOBODY, adds=[asked], operator=operator)
+            self._tell(request, "add", task, f"Added task {task.id}.", reason)
+        else:
+            [task] = Task.objects.commit(owner=NOBODY, updates=[asked], operator=operator)
+            self._tell(request, "edit", task, f"Task {asked.id} is now {task.id}.", reason, replaced=asked.id)
+        # What comes after this, the way to the next page, is about the new task.
+        obj.id, obj.group = task.id, task.group
+
+    def _tell(self, request: HttpRequest, action: str, task: Task, text: str, reason: str, replaced: int = 0) -> None:
+        audit.record(
+            actor=request.user.get_username(),
+            action=action,
+            group=task.group,
+            selection=f"task {replaced or task.id}",
+            reason=reason,
+            done=1,
+            details={"ids": [replaced, task.id] if replaced else [task.id]},
+        )
+        self.message_user(request, format_html('{} <a href="{}">Look at it</a>.', text, task_url(task.id)))
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        return self._to_next_page(request, obj)
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        return self._to_next_page(request, obj)
+
+    def _to_next_page(self, request: HttpRequest, task: Task) -> HttpResponse:
+        if "_continue" in request.POST:
+            return redirect(task_url(task.id))
+        if "_addanother" in request.POST:
+            return redirect("admin:tasks_app_task_add")
+        return self.response_post_save_change(request, task)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        try:
+            return super().delete_view(request, object_id, extra_context)
+        except REFUSALS as refused:
+            is_gone = isinstance(refused, CommitRefused)
+            reason = f"task {object_id} is no longer there" if is_gone else str(refused)
+            self.message_user(request, f"Nothing was deleted: {reason}.", messages.ERROR)
+            return redirect("admin:tasks_app_task_changelist")
+
+    def delete_model(self, request: HttpRequest, obj: Task) -> None:
+        self._purge(request, [obj])
+
+    def get_deleted_objects(
+        self, objs: Any, request: HttpRequest
+    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
+        now_ms = Task.objects.now_ms()
+        lines = [in_words(task, now_ms) for task in objs]
+        return lines, {"tasks": len(lines)}, set(), []
+
+    @admin.action(description="Delete selected tasks", permissions=["delete"])
+    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
+        """Ask, showing what is meant; when that has been agreed to, delete all of them or none."""
+        tasks = list(queryset)
+        gone = {int(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME)} - {task.id for task in tasks}
+        try:
+            if gone:
+                raise CommitRefused(Refusal(deletes=tuple(sorted(gone))))
+            if not request.POST.get("post"):
+                return self._ask_about_deletion(request, tasks)
+            self._purge(request, tasks)
+        except REFUSALS as refused:
+            self.message_user(request, f"Nothing was deleted: {refused}.", messages.ERROR)
+        else:
+            self.message_user(request, f"Deleted {tasks_in_words(tasks)}.")
+        return None
+
+    def _ask_about_deletion(self, request: HttpRequest, tasks: list[Task]) -> HttpResponse:
+        lines, counts, _, _ = self.get_deleted_objects(tasks, request)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Delete tasks",
+            "objects_name": "tasks",
+            "deletable_objects": [lines],
+            "model_count": counts.items(),
+            "queryset": tasks,
+            "opts": self.opts,
+            "action_checkbox_name": ACTION_CHECKBOX_NAME,
+            "media": self.media,
+        }
+        return TemplateResponse(request, "admin/delete_selected_confirmation.html", context)
+
+    def _purge(self, request: HttpRequest, tasks: list[Task]) -> None:
+        by = request.user.get_username()
+        ids = [task.id for task in tasks]
+        groups = {task.group for task in tasks}
+        with transaction.atomic():
+            Task.objects.commit(owner=NOBODY, deletes=ids, operator=Operator(name=by, ending=Ending.PURGED))
+            audit.record(
+                actor=by,
+                action="delete",
+                group=groups.pop() if len(groups) == 1 else "",
+                selection=tasks_in_words(tasks),
+                done=len(ids),
+                details={"ids": ids},
+            )
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        task_id = read_id(unquote(object_id))
+        if task_id is not None and request.method == "POST":
+            raise CommitRefused(Refusal(changes=(task_id,)))
+        if task_id is not None and (living := self._living_id(request, task_id)) != task_id:
+            return redirect(task_url(living))
+        self.message_user(request, f"There is no task {object_id}.", messages.WARNING)
+        return redirect("admin:tasks_app_task_changelist")
+
+
+def asked_group(request: HttpRequest) -> str:
+    """The group whose tasks are listed; empty: all."""
+    term = request.GET.get("q", "")
+    return request.GET.get("group", "") or (term if read_id(term.strip()) is None else "")
+
+
+def asked_state(request: HttpRequest) -> State | None:
+    """Raises IncorrectLookupParameters when the address names none that there is; then all tasks are shown."""
+    if "state" not in request.GET or not asked_group(request):
+        return None
+    try:
+        return State(request.GET["state"])
+    except ValueError:
+        raise IncorrectLookupParameters from None
+
+
+def in_words(task: Task, now_ms: int) -> str:
+    is_claimed = task.state(now_ms) is State.CLAIMED
+    return f"{task}" + (f", claimed by {task.owner}: its lease ends" if is_claimed else "")
+
+
+def tasks_in_words(tasks: Sequence[Task]) -> str:
+    return f"task {tasks[0].id}" if len(tasks) == 1 else f"{len(tasks)} tasks"
+
+
+def moment(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def task_url(task_id: int) -> str:
+    return reverse("admin:tasks_app_task_change", args=[task_id])
+
+
+def trail_url(origin: int) -> str:
+    return f"{reverse('admin:tasks_app_endedtask_changelist')}?origin={origin}"
+
+
+def link_to_trail(origin: int, text: str) -> str:
+    return format_html('{} <a href="{}">See its trail</a>.', text, trail_url(origin))

@@ -1,0 +1,104 @@
+"""Tokens: made, looked at and revoked; their secrets are shown once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+
+from .. import audit, tokens
+from ..errors import InvalidInput
+from ..models import Scope, Token
+from ..policy import Action, may
+from .keyed import KeyedAdmin
+
+
+class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What a new token is to be."""
+
+    name = forms.CharField(max_length=tokens.NAME_LENGTH, widget=AdminTextInputWidget, help_text="What uses it.")
+    scope = forms.ChoiceField(choices=Scope.choices, help_text="Each includes the ones before it.")
+    groups = forms.CharField(
+        required=False,
+        strip=False,
+        widget=AdminTextareaWidget,
+        help_text="One a line; pay/* stands for all names that begin with pay/. Empty: every group.",
+    )
+    expires_at = forms.SplitDateTimeField(required=False, widget=AdminSplitDateTime, help_text="Empty: never.")
+
+    class Meta:
+        model = Token
+        fields = ()
+
+    def clean_groups(self) -> Sequence[str]:
+        return [line for line in self.cleaned_data["groups"].splitlines() if line.strip()]
+
+    def clean(self) -> dict[str, Any]:
+        if not self.errors:
+            try:
+                given = self.cleaned_data
+                tokens.check(given["name"], given["groups"], given["expires_at"])
+            except InvalidInput as wrong:
+                for field, texts in wrong.fields.items():
+                    self.add_error(field, forms.ValidationError(texts))
+        return self.cleaned_data
+
+    def _post_clean(self) -> None:
+        """Not Django's: `tokens` makes the row."""
+
+
+@admin.register(Token)
+class TokenAdmin(KeyedAdmin):
+    needs = Action.ADMINISTER
+    form = TokenForm
+    list_display = ("id", "name", "scope", "which_groups", "created_at", "expires_at", "last_used_at", "state")
+    actions = ("revoke",)
+    actions_selection_counter = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Action.ADMINISTER)
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Action.ADMINISTER)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        if obj is None:
+            return ("name", "scope", "groups", "expires_at")
+        return ("name", "scope", "which_groups", "created_at", "expires_at", "last_used_at", "revoked_at", "state")
+
+    @admin.display(description="groups")
+    def which_groups(self, token: Token) -> str:
+        return ", ".join(token.groups) or "every group"
+
+    @admin.display
+    def state(self, token: Token) -> str:
+        return tokens.state_of(token)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        given = form.cleaned_data
+        token, secret = tokens.create(given["name"], Scope(given["scope"]), given["groups"], given["expires_at"])
+        obj.id, obj.name = token.id, token.name
+        self._write_down(request, "create token", token)
+        self.message_user(request, format_html("The token {}, shown only now: <code>{}</code>", token.name, secret))
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        return self.response_post_save_add(request, obj)
+
+    @admin.action(description="Revoke selected tokens", permissions=["revoke"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:
+        """Let nobody in with them any more."""
+        alive = list(queryset.filter(revoked_at=None))
+        for token in alive:
+            tokens.revoke(token)
+            self._write_down(request, "revoke token", token)
+        names = ", ".join(token.name for token in alive)
+        self.message_user(request, f"Revoked: {names or 'none, they were revoked already'}.", messages.SUCCESS)
+
+    def _write_down(self, request: HttpRequest, action: str, token: Token) -> None:
+        audit.record(actor=request.user.get_username(), action=action, selection=f"token {token.name}", done=1)

@@ -1,0 +1,126 @@
+"""The people and their roles, in Django's admin. A project that installs tasks_app keeps its own pages for users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.forms import AdminPasswordChangeForm
+from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from tasks_app import audit
+from tasks_app.people import password_was_given
+from tasks_app.policy import ROLES, Action, may
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+class ForAdministrators(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Only for those who may `ADMINISTER`; each change is in the audit."""
+
+    actions = None
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Action.ADMINISTER)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request.user, Action.ADMINISTER)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Action.ADMINISTER)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request.user, Action.ADMINISTER)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        # Nobody saws off the branch they sit on.
+        return may(request.user, Action.ADMINISTER) and obj != request.user
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> None:  # type: ignore[override]
+        write_down(request, "add", obj)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:  # type: ignore[override]
+        write_down(request, "edit", obj)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> None:  # type: ignore[override]
+        for obj in queryset:
+            write_down(request, "delete", obj)
+
+
+class GivenPasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
+    """A password that somebody else has chosen opens nothing but the choice of another."""
+
+    def save(self, commit: bool = True) -> User:
+        user: User = super().save(commit)
+        password_was_given(user)
+        return user
+
+
+@admin.register(User)
+class PeopleAdmin(ForAdministrators, UserAdmin):  # type: ignore[type-arg]
+    change_password_form = GivenPasswordForm
+    list_display = ("username", "roles", "is_active", "is_superuser", "last_login")
+    list_filter = ("is_active", "is_superuser", "groups")
+    search_fields = ("username", "first_name", "last_name", "email")
+    filter_horizontal = ()
+    readonly_fields = ("last_login", "date_joined")
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email")}),
+        ("Rights", {"fields": ("is_active", "is_superuser", "groups")}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
+    )
+    add_fieldsets = ((None, {"classes": ("wide",), "fields": ("username", "password1", "password2", "groups")}),)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        return super().get_queryset(request).prefetch_related("groups")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        # Nobody locks themselves out either.
+        own = ("is_active", "is_superuser", "groups") if obj == request.user else ()
+        return (*self.readonly_fields, *own)
+
+    @admin.display
+    def roles(self, user: User) -> str:
+        return ", ".join(sorted(group.name for group in user.groups.all()))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if not change:
+            password_was_given(obj)
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        if id == str(request.user.pk):
+            return redirect("console:password")
+        return super().user_change_password(request, id, form_url)
+
+
+@admin.register(Group)
+class RoleAdmin(ForAdministrators):
+    """What each role may do is written in `policy.ROLES`; here it can be looked up."""
+
+    list_display = ("name", "rights")
+    fields = ("name", "rights")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @admin.display
+    def rights(self, role: Group) -> str:
+        return ", ".join(action for action in Action if action in ROLES.get(role.name, ()))
+
+
+def write_down(request: HttpRequest, action: str, obj: Any) -> None:
+    kind = obj._meta.verbose_name
+    audit.record(actor=request.user.get_username(), action=f"{action} {kind}", selection=f"{kind} {obj}", done=1)

@@ -1,0 +1,44 @@
+"""The site of Django's admin: who may come in, and the doors that it shares with the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, resolve_url
+from django.urls import reverse
+
+from tasks_app.people import must_choose_password
+from tasks_app.policy import Action, may
+
+
+class AdminSite(admin.AdminSite):
+    site_title = site_header = "Task Store"
+    index_title = "By hand"
+    site_url = "/console/"
+    index_template = "admin/task_store_index.html"
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Action.SEE)
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The console's sign-in, with its lock-out; there is one way in."""
+        if not isinstance(request.user, User):
+            return redirect_to_login(request.GET.get("next", reverse("admin:index")), resolve_url("console:login"))
+        if must_choose_password(request.user):
+            return redirect("console:password")
+        if self.has_permission(request):
+            return redirect("admin:index")
+        raise PermissionDenied
+
+    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        from tasks_app.console.signing_in import logout
+
+        return logout(request)
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        return redirect("console:password")

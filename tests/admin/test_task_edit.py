@@ -1,0 +1,281 @@
+"""Editing a task in Django's admin: it is deleted, and a successor is made."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tasks_app.admin.task_form import EDITABLE_BYTES
+from tasks_app.errors import StoreBusy
+from tasks_app.models import AuditEntry, Task
+from tasks_app.operations import Change, State
+
+from .pages import ANN, BOB, TASKS, add, change_page, claim, fields_of, messages_of, text_of, trail_of
+
+
+def save(client, task, **typed):
+    return client.post(change_page(task), fields_of(client, change_page(task)) | typed)
+
+
+def only_task():
+    return Task.objects.get_queryset().get()
+
+
+def test_it_makes_a_successor_and_shows_its_id(operator):
+    old = add(data=b"hello", labels={"colour": "red"}, priority=3)
+    response = save(operator, old, content="hello Bob", reason="a typo")
+    new = only_task()
+    assert new.id > old.id
+    assert new.origin == old.origin
+    assert (new.group, bytes(new.data), new.labels, new.priority) == ("mail", b"hello Bob", {"colour": "red"}, 3)
+    assert messages_of(response) == [f'Task {old.id} is now {new.id}. <a href="{change_page(new)}">Look at it</a>.']
+    [step] = trail_of(old)
+    assert (step.ending, step.successor, step.operator, step.reason) == ("changed", new.id, "olaf", "a typo")
+
+
+def test_it_is_written_down(operator):
+    old = add()
+    save(operator, old, priority="5", reason="urgent")
+    [entry] = AuditEntry.objects.all()
+    assert (entry.actor, entry.action, entry.group, entry.selection) == ("olaf", "edit", "mail", f"task {old.id}")
+    assert (entry.reason, entry.done, entry.details) == ("urgent", 1, {"ids": [old.id, only_task().id]})
+
+
+def test_it_changes_no_row_in_place(operator):
+    old = add()
+    with CaptureQueriesContext(connection) as captured:
+        save(operator, old, priority="5")
+    assert [query["sql"] for query in captured if query["sql"].startswith('UPDATE "tasks_app_task"')] == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "changed"),
+    [
+        ({"group": "reports"}, {"group": "reports"}),
+        ({"content": "Grüße"}, {"data": "Grüße".encode()}),
+        ({"content": "AAEC/w==", "encoding": "base64"}, {"data": b"\0\1\2\xff"}),
+        ({"data_type": "type.googleapis.com/Mail"}, {"data_type": "type.googleapis.com/Mail"}),
+        ({"priority": "-100"}, {"priority": -100}),
+        ({"labels": '{"colour": "blue"}'}, {"labels": {"colour": "blue"}}),
+        ({"labels": ""}, {"labels": {}}),
+        ({"error": "no such\r\nrecipient"}, {"error": "no such\nrecipient"}),
+        ({"available_at_0": "2099-01-01", "available_at_1": "00:00:00"}, {"available_at_ms": 4_070_908_800_000}),
+        ({"available_at_0": "2001-01-01", "available_at_1": "00:00:00"}, {"available_at_ms": 978_307_200_000}),
+    ],
+)
+def test_what_is_typed_is_what_the_successor_has(operator, typed, changed):
+    fields: dict[str, Any] = {"data": b"hello\n", "labels": {"colour": "red"}, "priority": 3}
+    old = add(**fields)
+    save(operator, old, **typed)
+    kept = fields | {"group": "mail", "data_type": "", "error": "", "available_at_ms": old.available_at_ms}
+    assert {name: value_of(only_task(), name) for name in kept} == kept | changed
+
+
+def test_saving_as_it_is_keeps_all_but_the_id(operator):
+    old = add(data=b"a\r\nb", error="line\r\nline", labels={"x": "y"}, priority=-3, data_type="t", timespec_ms=-99_999)
+    save(operator, old)
+    new = only_task()
+    assert new.id > old.id
+    for name in ("group", "data", "data_type", "error", "labels", "priority", "available_at_ms", "created_at_ms"):
+        assert value_of(new, name) == value_of(old, name)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b" hello ", b"a\rb", b"\0", b"\xff\xfe", "\u2028\ufeff".encode(), b"a\x1b[b"]
+)
+def test_data_comes_back_as_it_was_also_when_it_is_sent_as_typed(operator, data):
+    old = add(data=data)
+    sent = fields_of(operator, change_page(old))
+    # Another type, so that the data is not simply kept.
+    operator.post(change_page(old), sent | {"content": sent["content"].replace("\n", "\r\n"), "data_type": "other"})
+    assert bytes(only_task().data) == data
+
+
+def test_an_edit_ends_the_lease_and_says_so(operator):
+    add()
+    claimed = claim()
+    assert "Saving ends its lease" in text_of(operator.get(change_page(claimed)))
+    save(operator, claimed)
+    task = only_task()
+    assert task.state(Task.objects.now_ms()) is State.READY
+    assert (task.owner, task.claims) == (0, 1)
+
+
+def test_nothing_is_said_of_leases_where_there_is_none(operator):
+    assert "lease" not in text_of(operator.get(change_page(add())))
+
+
+def test_a_task_that_changed_meanwhile_is_refused(operator):
+    old = add(data=b"hello")
+    typed = fields_of(operator, change_page(old)) | {"content": "typed by Olaf"}
+    now = claim()
+    response = operator.post(change_page(old), typed)
+    assert f"Nothing was changed: the task has changed meanwhile, {old.id} is now {now.id}." in text_of(response)
+    assert bytes(only_task().data) == b"hello"
+    assert only_task().id == now.id
+    assert AuditEntry.objects.count() == 0
+
+
+def test_what_was_typed_can_be_saved_once_more(operator):
+    old = add(data=b"hello")
+    typed = fields_of(operator, change_page(old)) | {"content": "typed by Olaf"}
+    now = claim()
+    response = operator.post(change_page(old), typed)
+    assert response.context["adminform"].form["content"].value() == "typed by Olaf"
+    assert response.context["form_url"] == change_page(now)
+    operator.post(change_page(now), typed)
+    assert bytes(only_task().data) == b"typed by Olaf"
+
+
+def test_a_task_that_is_finished_meanwhile_is_refused(operator):
+    old = add()
+    typed = fields_of(operator, change_page(old))
+    Task.objects.commit(owner=ANN, deletes=[old.id])
+    response = operator.post(change_page(old), typed)
+    assert messages_of(response) == [f"Nothing was changed: task {old.id} is no longer there."]
+    assert not Task.objects.get_queryset().exists()
+
+
+def test_a_task_that_changes_in_the_last_moment_is_refused(operator, monkeypatch):
+    old = add()
+    typed = fields_of(operator, change_page(old)) | {"priority": "9"}
+    commit = Task.objects.commit
+
+    def claimed_first(**asked):
+        monkeypatch.undo()
+        commit(owner=BOB, updates=[Change(id=old.id, keep_data=True)])
+        return commit(**asked)
+
+    monkeypatch.setattr(Task.objects, "commit", claimed_first)
+    response = operator.post(change_page(old), typed)
+    assert "Nothing was changed: the task has changed meanwhile" in text_of(response)
+    assert only_task().priority == 0
+
+
+def test_a_busy_store_is_told_and_what_was_typed_stays(operator, monkeypatch):
+    old = add()
+    typed = fields_of(operator, change_page(old)) | {"content": "typed by Olaf"}
+
+    def busy(**asked):
+        raise StoreBusy("the tasks are locked by another transaction: try again later")
+
+    monkeypatch.setattr(Task.objects, "commit", busy)
+    response = operator.post(change_page(old), typed)
+    assert "Nothing was changed: the tasks are locked by another transaction" in text_of(response)
+    assert response.context["adminform"].form["content"].value() == "typed by Olaf"
+
+
+def test_the_page_of_an_old_id_leads_to_the_task(operator):
+    old = add()
+    now = claim()
+    response = operator.get(change_page(old), follow=True)
+    assert response.redirect_chain == [(change_page(now), 302)]
+    assert f"Task {old.id} is now {now.id}." in text_of(response)
+
+
+@pytest.mark.parametrize("what", ["999", "nonsense", "9" * 30, "-1", "\u0663", "0"])
+def test_the_page_of_no_task_says_so(operator, what):
+    response = operator.get(f"{TASKS}{what}/change/", follow=True)
+    assert response.status_code == 200
+    assert f"There is no task {what}." in text_of(response)
+
+
+@pytest.mark.parametrize("next_page", ["_continue", "_addanother", "_save"])
+def test_it_goes_on_to_the_page_that_was_asked_for(operator, next_page):
+    old = add()
+    response = save(operator, old, **{next_page: "1"})
+    pages = {"_continue": change_page(only_task()), "_addanother": f"{TASKS}add/", "_save": TASKS}
+    assert response.url == pages[next_page]
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "text"),
+    [
+        ({"group": ""}, "group", "required"),
+        ({"group": "x" * 256}, "group", "255"),
+        ({"group": "ma\0il"}, "group", "Null characters are not allowed"),
+        ({"content": "AAE", "encoding": "base64"}, "content", "Base64: "),
+        ({"content": "\u00e9", "encoding": "base64"}, "content", "Base64: "),
+        ({"encoding": "rot13"}, "encoding", "rot13 is not one of the available choices"),
+        ({"priority": "101"}, "priority", "100"),
+        ({"priority": "1.5"}, "priority", "whole number"),
+        ({"priority": ""}, "priority", "required"),
+        ({"labels": "[]"}, "labels", "A JSON object of texts"),
+        ({"labels": '{"a": 1}'}, "labels", "A JSON object of texts"),
+        ({"labels": "{"}, "labels", "valid JSON"),
+        ({"labels": '{"a": "\\u0000"}'}, "labels", "NUL"),
+        ({"labels": '{"a": "\\ud800"}'}, "labels", "lone surrogate"),
+        ({"labels": '{"a": "' + "x" * 256 + '"}'}, "labels", "255"),
+        ({"error": "x" * 100_001}, "error", "100000"),
+        ({"data_type": "x" * 1_001}, "data_type", "1000"),
+        ({"available_at_0": "1969-12-31", "available_at_1": "23:59:59"}, "available_at", "after 1 January 1970"),
+        ({"available_at_0": "tomorrow", "available_at_1": "noon"}, "available_at", "valid date"),
+        ({"available_at_0": "2026-01-01", "available_at_1": ""}, "available_at", "valid time"),
+    ],
+)
+def test_what_makes_no_sense_is_named_beside_its_field(operator, typed, field, text):
+    old = add()
+    response = save(operator, old, **typed)
+    assert response.status_code == 200
+    assert text in str(response.context["adminform"].form.errors[field])
+    assert only_task().id == old.id
+
+
+def test_data_over_the_limit_is_refused(operator, settings):
+    settings.TASKSTORE_MAX_DATA_BYTES = 10
+    old = add()
+    response = save(operator, old, content="x" * 11)
+    assert "at most 10 bytes a task, not 11" in str(response.context["adminform"].form.errors["content"])
+
+
+def test_who_may_not_see_data_edits_the_rest_and_the_data_stays(blind_operator):
+    old = add(data=b"a secret", data_type="t")
+    page = blind_operator.get(change_page(old))
+    assert "a secret" not in page.content.decode()
+    assert "content" not in page.context["adminform"].form.fields
+    save(blind_operator, old, priority="5", content="forged", encoding="text", data_type="forged")
+    new = only_task()
+    assert (new.priority, bytes(new.data), new.data_type) == (5, b"a secret", "t")
+
+
+def test_large_data_stays_as_it_is(operator):
+    old = add(data=b"x" * (EDITABLE_BYTES + 1))
+    page = operator.get(change_page(old))
+    assert f"{EDITABLE_BYTES + 1} bytes: too large to be shown here" in text_of(page)
+    save(operator, old, priority="5")
+    assert len(only_task().data) == EDITABLE_BYTES + 1
+
+
+def test_a_viewer_looks_and_changes_nothing(viewer):
+    task = add(data=b"a secret", labels={"colour": "red"}, error="no such recipient")
+    page = viewer.get(change_page(task))
+    assert "no such recipient" in text_of(page)
+    assert "colour" in text_of(page)
+    assert "a secret" not in page.content.decode()
+    assert viewer.post(change_page(task), {"group": "reports"}).status_code == 403
+    assert only_task().id == task.id
+
+
+@pytest.mark.parametrize(("data", "shown"), [(b"a secret", "a secret"), (b"\xff", "base64: /w==")])
+def test_a_viewer_with_the_right_to_it_sees_the_data(payload_viewer, data, shown):
+    assert shown in text_of(payload_viewer.get(change_page(add(data=data))))
+
+
+def test_what_a_task_holds_is_inert_on_its_page(operator):
+    evil = "<script>alert(1)</script>"
+    task = add(group=evil, data=evil.encode(), error=evil, labels={evil: evil}, data_type=evil)
+    for url in (change_page(task), TASKS, f"{TASKS}{task.id}/delete/"):
+        assert evil not in operator.get(url).content.decode()
+
+
+def test_its_history_is_the_trail_of_its_chain(operator):
+    old = add()
+    now = claim()
+    response = operator.get(f"{TASKS}{now.id}/history/", follow=True)
+    assert response.redirect_chain == [(f"/admin/tasks_app/endedtask/?origin={old.id}", 302)]
+
+
+def value_of(task, name):
+    value = getattr(task, name)
+    return bytes(value) if name == "data" else value

@@ -1,0 +1,160 @@
+"""The list of tasks in Django's admin: found by key and by index, never counted."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tasks_app.admin.keyed import PAGE
+from tasks_app.models import Task
+from tasks_app.operations import NewTask
+
+from .pages import ANN, BOB, TASKS, add, claim, ids_in, messages_of, text_of
+
+
+def test_it_shows_the_newest_first(viewer):
+    first, second = add(), add("reports", error="no such recipient", priority=7)
+    response = viewer.get(TASKS)
+    assert ids_in(response) == [second.id, first.id]
+    assert "ready, failed" in text_of(response)
+    assert "no such recipient" in text_of(response)
+
+
+def test_it_says_who_holds_what(viewer):
+    add()
+    assert re.search(r" ready .* nobody ", text_of(viewer.get(TASKS)))
+    claim()
+    assert re.search(rf" claimed .* {BOB} ", text_of(viewer.get(TASKS)))
+
+
+def test_it_does_not_count(viewer):
+    add()
+    for url in (TASKS, f"{TASKS}?q=mail", f"{TASKS}?q=1", f"{TASKS}?group=mail&state=ready"):
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            viewer.get(url)
+        assert [query["sql"] for query in captured if "COUNT" in query["sql"].upper()] == []
+
+
+def test_it_does_not_read_the_data(operator):
+    add(data=b"a secret")
+    with CaptureQueriesContext(connection) as captured:
+        response = operator.get(TASKS)
+    assert [query["sql"] for query in captured if '"tasks_app_task"."data"' in query["sql"]] == []
+    assert "a secret" not in response.content.decode()
+
+
+@pytest.mark.parametrize("where", ["", "group=mail", "q=mail", "group=mail&state=failed", "group=mail&state=ready"])
+def test_it_pages_without_skipping_or_repeating(viewer, where):
+    # All of one moment, so that the id decides.
+    tasks = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", error="x")] * (2 * PAGE + 1))
+    url, seen, pages = f"{TASKS}?{where}", [], 0
+    while url:
+        response = viewer.get(url)
+        seen += ids_in(response)
+        pages += 1
+        url = TASKS + response.context["cl"].next_url if response.context["cl"].next_page else ""
+    assert pages == 3
+    assert len(seen) == len(tasks)
+    assert set(seen) == {task.id for task in tasks}
+    assert seen in (sorted(seen), sorted(seen, reverse=True))
+
+
+def test_a_page_ends_where_the_tasks_end(viewer):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * PAGE)
+    response = viewer.get(TASKS)
+    assert len(ids_in(response)) == PAGE
+    assert "Next page" not in text_of(response)
+
+
+def test_it_finds_a_group_by_its_exact_name(viewer):
+    mail, _ = add("mail"), add("mailing")
+    assert ids_in(viewer.get(f"{TASKS}?q=mail")) == [mail.id]
+    assert ids_in(viewer.get(f"{TASKS}?q=mai")) == []
+
+
+def test_it_lists_a_group_as_claims_take_it(viewer):
+    later, sooner = add(timespec_ms=-60_000), add()
+    assert ids_in(viewer.get(f"{TASKS}?group=mail")) == [sooner.id, later.id]
+
+
+def test_it_finds_a_task_by_its_id(viewer):
+    task = add()
+    add()
+    response = viewer.get(f"{TASKS}?q={task.id}")
+    assert ids_in(response) == [task.id]
+    assert messages_of(response) == []
+
+
+def test_it_finds_a_task_by_every_id_it_ever_had(viewer):
+    old = add()
+    new = claim()
+    response = viewer.get(f"{TASKS}?q={old.id}")
+    assert ids_in(response) == [new.id]
+    assert f"Task {old.id} is now {new.id}." in text_of(response)
+
+
+def test_it_says_where_the_trail_of_a_finished_task_is(viewer):
+    task = add()
+    Task.objects.commit(owner=ANN, deletes=[task.id])
+    response = viewer.get(f"{TASKS}?q={task.id}")
+    assert ids_in(response) == []
+    assert f"Task {task.id} has ended. See its trail" in text_of(response)
+    assert f"/admin/tasks_app/endedtask/?origin={task.id}" in response.content.decode()
+
+
+@pytest.mark.parametrize("state", ["ready", "claimed", "scheduled", "failed"])
+def test_it_sorts_out_states_within_a_group(viewer, state):
+    add()
+    tasks = {"claimed": claim(), "ready": add(), "scheduled": add(timespec_ms=-60_000)}
+    tasks["failed"] = add(error="x", timespec_ms=-60_000)
+    found = set(ids_in(viewer.get(f"{TASKS}?group=mail&state={state}")))
+    assert tasks[state].id in found
+    assert found <= {tasks[state].id, tasks["failed"].id}
+
+
+def test_it_offers_states_within_a_group_only(viewer):
+    add()
+    assert "By state" not in text_of(viewer.get(TASKS))
+    assert "By state" in text_of(viewer.get(f"{TASKS}?group=mail"))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "p=nonsense",
+        "p=1.2",
+        "p=-1",
+        "p=" + "9" * 30,
+        "group=mail&state=nonsense",
+        "group=mail&p=1",
+        "o=1.2.3",
+        "p=1&p=x",
+    ],
+)
+def test_an_address_that_makes_no_sense_shows_the_first_page(viewer, where):
+    add()
+    response = viewer.get(f"{TASKS}?{where}", follow=True)
+    assert response.status_code == 200
+    assert len(ids_in(response)) == 1
+
+
+@pytest.mark.parametrize(
+    "where", ["data__contains=secret", "error__icontains=x", "labels__a=b", "owner=1", "group=%00"]
+)
+def test_it_filters_by_nothing_but_what_an_index_has(operator, where):
+    add(data=b"a secret")
+    assert operator.get(f"{TASKS}?{where}").status_code == 400
+
+
+def test_nul_in_the_search_finds_nothing_and_harms_nobody(viewer):
+    add()
+    assert viewer.get(f"{TASKS}?q=%00").status_code == 200
+
+
+@pytest.mark.parametrize("term", ["9" * 19, "9" * 30, "\u0663", "1_0", "-1", "' OR 1=1 --"])
+def test_what_is_no_id_is_a_group_that_is_not_there(viewer, term):
+    add()
+    assert ids_in(viewer.get(TASKS, {"q": term})) == []
