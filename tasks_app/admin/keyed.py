@@ -39,7 +39,7 @@ class KeyedList(ChangeList):
         found = list((beyond(rows, order, key) if key else rows)[: PAGE + 1])
         self.result_list = found[:PAGE]
         self.next_page = write_key(found[PAGE - 1], order) if len(found) > PAGE else None
-        # What the stock templates ask for.
+        # What the stock templates ask for. Nothing is offered that goes beyond the page.
         self.result_count = self.full_result_count = len(self.result_list)
         self.show_full_result_count = True
         self.show_admin_actions = bool(self.result_list)

@@ -64,7 +64,6 @@ class TaskAdmin(KeyedAdmin):
     allowed_lookups = ("group", "state")
     readonly_fields = (*FACTS, "shown_data")
     actions = ("delete_selected",)
-    actions_selection_counter = False  # It would offer to select what is not on the page.
 
     # ---- Who may
 

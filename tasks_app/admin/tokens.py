@@ -59,7 +59,6 @@ class TokenAdmin(KeyedAdmin):
     form = TokenForm
     list_display = ("id", "name", "scope", "which_groups", "created_at", "expires_at", "last_used_at", "state")
     actions = ("revoke",)
-    actions_selection_counter = False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Action.ADMINISTER)

@@ -69,6 +69,14 @@ def test_a_page_ends_where_the_tasks_end(viewer):
     assert "Next page" not in text_of(response)
 
 
+def test_it_offers_nothing_that_goes_beyond_the_page(operator):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * (PAGE + 1))
+    page = text_of(operator.get(TASKS))
+    assert f"0 of {PAGE} selected" in page
+    assert "Select all" not in page
+    assert "Show all" not in page
+
+
 def test_it_finds_a_group_by_its_exact_name(viewer):
     mail, _ = add("mail"), add("mailing")
     assert ids_in(viewer.get(f"{TASKS}?q=mail")) == [mail.id]
