@@ -28,6 +28,7 @@ export class Status {
   #word = make("span");
   #age = make("span", { className: "live-age", ariaHidden: "true" }); // Else it would be read out each second.
   #banner = make("p", { className: "alert live-banner", role: "alert", hidden: true });
+  #text = make("span");
   #time = make("time", { className: "when", dateTime: document.body.dataset.now }); // static/js/time.js writes it.
 
   // `pause` and `resume` are called when the reader asks for it.
@@ -40,6 +41,7 @@ export class Status {
       this.#show();
     });
     document.querySelector("[data-live-status]").append(this.#switch);
+    this.#banner.append(this.#text);
     document.body.append(this.#banner);
     setInterval(() => this.#show(), LOOK_EVERY_MS);
     this.#show();
@@ -74,7 +76,7 @@ export class Status {
     this.#switch.title = this.#isPaused ? "Let the numbers move again" : "Let the numbers stand still";
     this.#word.textContent = WORDS[state];
     this.#banner.hidden = !(state in BANNERS);
-    this.#banner.replaceChildren(`${BANNERS[state]} The numbers are those of `, this.#time, ".");
+    this.#text.replaceChildren(`${BANNERS[state]} The numbers are those of `, this.#time, ".");
   }
 
   #state(ageMs) {

@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import Any
 
 from channels.auth import get_user
+from channels.consumer import get_handler_name
 from channels.db import database_sync_to_async
+from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import Error as DatabaseFailure
@@ -38,6 +40,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         finally:
             # Not in disconnect(): a server that stops cancels instead of saying goodbye.
             await self._leave()
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        # Not channels' own, which first tidies connections up in the one thread that all sockets share:
+        # while that waits for a database which is away, no viewer would hear anything.
+        await getattr(self, get_handler_name(message))(message)
+
+    async def websocket_disconnect(self, message: dict[str, Any]) -> None:
+        raise StopConsumer
 
     async def connect(self) -> None:
         if await _may_see(self.scope["user"]):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 
 import pytest
@@ -251,4 +252,23 @@ async def test_a_viewer_whose_rights_cannot_be_told_has_to_go(cookie, monkeypatc
     monkeypatch.setattr(module, "_may_see", broken)
     assert await code_of_the_end(page) == module.NO_RIGHT
     assert "a mistake of ours" in caplog.text
+    await page.disconnect()
+
+
+@in_event_loop
+async def test_a_viewer_hears_counts_while_the_rights_are_waited_for(cookie, monkeypatch, counts):
+    monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 0.05)
+    page = await connected(cookie)
+    await counts_on(page)
+    is_asked, is_told = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> bool:
+        is_asked.set()
+        return is_told.wait(10)
+
+    monkeypatch.setattr(module, "may", slow)
+    assert await asyncio.to_thread(is_asked.wait, 5)
+    counts["mail"] = Counts(ready=4)
+    assert (await counts_on(page))["delta"] == {"mail": [4, 0, 0, 0, 0]}
+    is_told.set()
     await page.disconnect()
