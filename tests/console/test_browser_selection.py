@@ -9,7 +9,7 @@ from tasks_app.operations import State
 from .browsing import Person, operator
 from .store import add, claim, fail
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser]
 
 GROUP = "/console/group?name=mail"
 
