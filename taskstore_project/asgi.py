@@ -1,11 +1,15 @@
 """The application that daphne and uvicorn serve: pages and API over HTTP, live counts over a websocket."""
 
 import os
+import warnings
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "taskstore_project.settings")
 http = get_asgi_application()
+
+# Whitenoise hands files over as Django would rather not have them here. Ours are few and small.
+warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous iterators")
 
 # After Django is set up, as they import models.
 from channels.auth import AuthMiddlewareStack  # noqa: E402
