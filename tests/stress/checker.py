@@ -1,0 +1,309 @@
+"""Whether a recorded history keeps the promises of contract.md section 2.
+
+Each check yields a sentence for each thing that is wrong. What was asked but never answered is in
+doubt: it counts for what it may have done, and proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from .history import Event, Row, Truth
+
+NEVER_S = float("inf")
+SAME_IN_A_CLAIM = ("group", "data", "error", "labels", "priority", "origin", "created")
+
+
+@dataclass(frozen=True)
+class History:
+    """All events in the order of their sending, and what they came to."""
+
+    events: Sequence[Event]
+    truth: Truth
+
+    @cached_property
+    def done(self) -> list[Event]:
+        return [event for event in self.events if event.is_done]
+
+    @cached_property
+    def in_doubt(self) -> list[Event]:
+        return [event for event in self.events if event.is_change and event.status is None]
+
+    @cached_property
+    def doubts(self) -> Counter[tuple[int, int]]:
+        """By client and id: how many requests in doubt name the task."""
+        return Counter((event.client, task_id) for event in self.in_doubt for task_id in event.named)
+
+    @cached_property
+    def maker(self) -> dict[int, Event]:
+        """By id: the event that was answered with it as new."""
+        return {task["id"]: event for event in self.done for task in event.made}
+
+    @cached_property
+    def made(self) -> dict[int, Row]:
+        return {task["id"]: task for event in self.done for task in event.made}
+
+    @cached_property
+    def predecessor(self) -> dict[int, int]:
+        return {row["successor"]: row["id"] for row in self.truth.ended.values() if row["successor"] is not None}
+
+    @cached_property
+    def deleter(self) -> dict[int, Event]:
+        """By id: the event that was answered to have updated or deleted it."""
+        return {task_id: event for event in self.done if not event.is_claim for task_id in event.named}
+
+    @cached_property
+    def rows(self) -> dict[int, Row]:
+        """All that was ever there."""
+        return self.truth.living | self.truth.ended
+
+    def life_s(self, task_id: int) -> tuple[float, float]:
+        """When the task was there for certain: from the answer that made it until the request that ended it."""
+        maker = self.maker.get(task_id)
+        born_s = maker.received_s if maker else NEVER_S
+        ended = self.truth.ended.get(task_id)
+        if ended is None:
+            return born_s, NEVER_S
+        remover = self.deleter.get(task_id) or self.maker.get(ended["successor"])
+        return born_s, remover.sent_s if remover else 0.0
+
+    def was_there(self, task_id: int, event: Event) -> bool:
+        """Whether the task was there for certain all the time that the event took."""
+        born_s, ended_s = self.life_s(task_id)
+        return born_s <= event.sent_s and event.received_s <= ended_s
+
+
+def violations(history: History) -> list[str]:
+    """What is wrong; empty when all promises were kept."""
+    return [f"{check.__name__}: {text}" for check in CHECKS for text in check(history)]
+
+
+def answers_are_good(history: History) -> Iterator[str]:
+    for event in history.events:
+        if event.status not in (200, None):
+            yield f"{event.path} answered {event.status}: {event.answer}"
+
+
+def ids_are_issued_once(history: History) -> Iterator[str]:
+    issued = Counter(task["id"] for event in history.done for task in event.made)
+    yield from (f"id {task_id} was issued {times} times" for task_id, times in issued.items() if times > 1)
+
+
+def ids_rise(history: History) -> Iterator[str]:
+    """A new id is larger than every id that anybody had seen before its commit began."""
+    seen = sorted((event.received_s, max(task["id"] for task in event.seen)) for event in history.events if event.seen)
+    highest, place = 0, 0
+    for event in sorted((event for event in history.done if event.made), key=lambda event: event.sent_s):
+        while place < len(seen) and seen[place][0] < event.sent_s:
+            highest = max(highest, seen[place][1])
+            place += 1
+        ids = [task["id"] for task in event.made]
+        if ids != sorted(ids):
+            yield f"the ids {ids} of one commit do not rise"
+        if ids[0] <= highest:
+            yield f"id {ids[0]} was issued when {highest} had been seen"
+
+
+def no_task_is_removed_twice(history: History) -> Iterator[str]:
+    removed = Counter(task_id for event in history.done if not event.is_claim for task_id in event.named)
+    removed.update(
+        history.predecessor[task["id"]]
+        for event in history.done
+        if event.is_claim
+        for task in event.made
+        if task["id"] in history.predecessor
+    )
+    yield from (f"task {task_id} was removed {times} times" for task_id, times in removed.items() if times > 1)
+
+
+def nothing_answered_is_lost(history: History) -> Iterator[str]:
+    for event in history.done:
+        for task in event.made:
+            row = history.rows.get(task["id"])
+            if row is None:
+                yield f"task {task['id']} was answered and is lost"
+            elif (row["group"], row["owner"], row["available_at_ms"], row["origin"], row["claims"]) != (
+                task["group"], task["ownerid"], task["timespec"], task["origin"], task["claims"]
+            ):  # fmt: skip
+                yield f"task {task['id']} was answered as {task} and kept as {row}"
+            elif row.get("data", task["data"]) != task["data"]:
+                yield f"the data of task {task['id']} was answered as {task['data']} and kept as {row['data']}"
+        if event.is_claim:
+            continue
+        for task_id in event.named:
+            if task_id not in history.truth.ended:
+                yield f"task {task_id} was answered to be gone and is there"
+            elif history.truth.ended[task_id]["ended_by"] != event.client:
+                yield f"task {task_id} was ended by {event.client}, and the trail names another client"
+
+
+def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
+    """Each commit in the tables was answered, or is one of those that its client is in doubt about."""
+    unexplained: dict[int, set[int]] = defaultdict(set)
+    for row in history.rows.values():
+        if row["id"] not in history.made:
+            unexplained[client_of(row, history)].add(row["made_by_commit"])
+    doubts = Counter(event.client for event in history.in_doubt)
+    for client, commits in unexplained.items():
+        if len(commits) > doubts[client]:
+            yield f"{len(commits)} commits of client {client} were not answered, {doubts[client]} are in doubt"
+
+
+def client_of(row: Row, history: History) -> int:
+    """Whose commit made it. Only a task that was given back does not say so itself."""
+    predecessor = history.truth.ended.get(history.predecessor.get(row["id"], 0))
+    client: int = predecessor["ended_by"] if predecessor else row["owner"]
+    return client
+
+
+def commits_are_whole(history: History) -> Iterator[str]:
+    """What a commit in doubt was to add is there and what it was to remove is not, or the other way round."""
+    shown = {task["data"] for event in history.events for task in event.seen}
+    shown |= {row["data"] for row in history.truth.living.values()}
+    made = Counter(row["made_by_commit"] for row in history.rows.values())
+    for event in history.in_doubt:
+        left = [task_id for task_id in event.named if task_id in history.truth.living]
+        if left and any(add["data"] in shown for add in event.body.get("adds", [])):
+            yield f"a commit in doubt has added tasks and left {left}"
+        for commit in commits_that_removed(event, history):
+            if made[commit] != event.makes:
+                yield f"commit {commit}, in doubt, has removed tasks and made {made[commit]} of {event.makes}"
+    for row in history.truth.ended.values():
+        successor = history.rows.get(row["successor"])
+        if successor and successor["made_by_commit"] != row["ended_by_commit"]:
+            yield f"commit {row['ended_by_commit']} ended task {row['id']}, another one made its successor"
+
+
+def commits_that_removed(event: Event, history: History) -> set[int]:
+    """The numbers under which what it names was removed, where no other request can have done that."""
+    rows = [history.truth.ended[task_id] for task_id in event.named if task_id in history.truth.ended]
+    return {
+        row["ended_by_commit"]
+        for row in rows
+        if row["ended_by"] == event.client
+        and row["ending"] != "claimed"
+        and row["id"] not in history.deleter
+        and history.doubts[event.client, row["id"]] == 1
+    }
+
+
+def chains_are_chains(history: History) -> Iterator[str]:
+    """A task is there once, under one id at a time."""
+    yield from (f"id {task_id} is there and has ended" for task_id in history.truth.living.keys() & history.truth.ended)
+    origins = Counter(row["origin"] for row in history.truth.living.values())
+    yield from (f"the task {origin} is there {times} times" for origin, times in origins.items() if times > 1)
+    successors = Counter(row["successor"] for row in history.truth.ended.values() if row["successor"] is not None)
+    for task_id, times in successors.items():
+        if task_id not in history.rows:
+            yield f"the successor {task_id} is lost"
+        if times > 1:
+            yield f"id {task_id} is the successor of {times} tasks"
+    for row in history.truth.ended.values():
+        successor = history.rows.get(row["successor"])
+        if successor and (successor["id"] <= row["id"] or successor["origin"] != row["origin"]):
+            yield f"task {row['id']} was replaced by {successor['id']}, which does not follow it"
+
+
+def claims_are_right(history: History) -> Iterator[str]:
+    """Not before its time, for as long as asked, and of the task only what a claim may change is changed."""
+    for event in history.done:
+        if not event.is_claim:
+            continue
+        if len(event.made) > event.body["limit"]:
+            yield f"{len(event.made)} tasks were claimed with a limit of {event.body['limit']}"
+        for task in event.made:
+            now_ms = task["timespec"] - event.body["duration"]
+            if task["ownerid"] != event.client or task["group"] != event.body["group"]:
+                yield f"claim of {event.client} in {event.body['group']} gave {task}"
+            old = history.made.get(history.predecessor.get(task["id"], 0))
+            if old is None:
+                continue
+            if old["timespec"] > now_ms:
+                yield f"task {old['id']} was claimed {old['timespec'] - now_ms} ms before its time"
+            if any(old[name] != task[name] for name in SAME_IN_A_CLAIM) or task["claims"] != old["claims"] + 1:
+                yield f"a claim made {task} of {old}"
+
+
+def owners_are_respected(history: History) -> Iterator[str]:
+    for event in history.done:
+        if event.is_claim:
+            continue
+        for old in (history.made[task_id] for task_id in event.named if task_id in history.made):
+            if old["ownerid"] != event.client and old["timespec"] > event.received_ms:
+                yield f"client {event.client} changed task {old['id']}, which {old['ownerid']} held"
+
+
+def refusals_are_true(history: History) -> Iterator[str]:
+    for event in history.events:
+        refusal = event.refusal
+        for name in ("changes", "deletes", "depends"):
+            for task_id in refusal.get(name, []):
+                if history.was_there(task_id, event):
+                    yield f"task {task_id} was refused as gone ({name}) while it was there"
+        for old in (history.made[task_id] for task_id in refusal.get("owned", []) if task_id in history.made):
+            if old["ownerid"] == event.client or old["timespec"] <= event.sent_ms:
+                yield f"task {old['id']} was refused to {event.client} as owned by {old['ownerid']}"
+
+
+def nothing_means_nothing(history: History) -> Iterator[str]:
+    """No claim went away empty while a task of its group was there and available all the time."""
+    by_group: dict[str, list[tuple[float, float, Row]]] = defaultdict(list)
+    for task in history.made.values():
+        by_group[task["group"]].append((*history.life_s(task["id"]), task))
+    for event in history.done:
+        if not event.is_claim or event.made:
+            continue
+        for born_s, ended_s, task in by_group[event.body["group"]]:
+            if born_s <= event.sent_s and event.received_s <= ended_s and task["timespec"] <= event.sent_ms:
+                yield f"client {event.client} was told that there is nothing while task {task['id']} was there"
+                break
+
+
+def reads_are_true(history: History) -> Iterator[str]:
+    """What is shown is as it was made, and was not answered to be gone before."""
+    for event in history.events:
+        for task in event.seen:
+            if history.made.get(task["id"], task) != task:
+                yield f"task {task['id']} was shown as {task}, made as {history.made[task['id']]}"
+            remover = history.deleter.get(task["id"])
+            if remover and remover.received_s < event.sent_s:
+                yield f"task {task['id']} was shown after its end"
+
+
+def listings_are_complete(history: History) -> Iterator[str]:
+    """A task that was there all the time is not left out."""
+    lives = [(*history.life_s(task_id), task) for task_id, task in history.made.items()]
+    for event in history.events:
+        if event.status != 200 or not event.path.startswith("/group/"):
+            continue
+        name = event.path.removeprefix("/group/").partition("?")[0]
+        shown = {task["id"] for task in event.seen}
+        for born_s, ended_s, task in lives:
+            if (
+                task["group"] == name
+                and born_s <= event.sent_s
+                and event.received_s <= ended_s
+                and task["id"] not in shown
+            ):
+                yield f"task {task['id']} was there and not shown in {name}"
+
+
+CHECKS = (
+    answers_are_good,
+    ids_are_issued_once,
+    ids_rise,
+    no_task_is_removed_twice,
+    nothing_answered_is_lost,
+    nothing_comes_from_nowhere,
+    commits_are_whole,
+    chains_are_chains,
+    claims_are_right,
+    owners_are_respected,
+    refusals_are_true,
+    nothing_means_nothing,
+    reads_are_true,
+    listings_are_complete,
+)

@@ -1,0 +1,395 @@
+"""The checker is checked: a store without fault passes, and each fault that is switched on is found."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tasks_app.operations import Change, Claim, Commit, NewTask, Order, Refusal
+from tests.rules.model import NaiveStore
+
+from . import client as client_module
+from .checker import CHECKS, History, violations
+from .client import Client
+from .history import Truth, events_in
+
+pytestmark = pytest.mark.once
+
+MOVES = 600
+
+
+class Server(NaiveStore):
+    """The plain model behind the wire, with a trail as the database has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.ended = {}
+        self.answers = 0
+
+    def answer(self, path, body):
+        """The status and the answer; None for both when the connection breaks."""
+        if path.startswith("/group/"):
+            name = path.removeprefix("/group/").partition("?")[0]
+            return 200, [on_the_wire(task) for task in self.tasks.values() if task.group == name]
+        if path == "/tasks":
+            return 200, [on_the_wire(self.tasks[number]) if number in self.tasks else None for number in body["ids"]]
+        return 200, outcome(self.perform(claim_of(body) if path == "/claim" else commit_of(body)))
+
+    def end(self, task, ending, successor, asked):
+        super().end(task, ending, successor, asked)
+        self.ended[task.id] = {
+            **task._asdict(),
+            "ended_by": asked.owner,
+            "ended_by_commit": self.last_commit,
+            "ending": ending.value,
+            "successor": successor and successor.id,
+        }
+        del self.ended[task.id]["data"]
+
+    def truth(self):
+        living = {task.id: {**task._asdict(), "data": task.data.decode()} for task in self.tasks.values()}
+        return Truth(living=living, ended=self.ended)
+
+
+def on_the_wire(task):
+    return {
+        "id": task.id,
+        "group": task.group,
+        "data": task.data.decode(),
+        "timespec": task.available_at_ms,
+        "ownerid": task.owner,
+        "error": task.error,
+        "labels": task.labels,
+        "priority": task.priority,
+        "origin": task.origin,
+        "claims": task.claims,
+        "created": task.created_at_ms,
+    }
+
+
+def outcome(result):
+    if isinstance(result, Refusal):
+        names = ("changes", "deletes", "depends", "owned", "bugs")
+        return {"tasks": [], "error": {name: list(getattr(result, name)) for name in names}}
+    return {"tasks": [on_the_wire(task) for task in result], "error": None}
+
+
+def claim_of(body):
+    return Claim(
+        groups=(body["group"],),
+        owner=body["clientid"],
+        duration_ms=body["duration"],
+        limit=body["limit"],
+        order=Order(body["order"]),
+        depends=tuple(body.get("depends", ())),
+    )
+
+
+def commit_of(body):
+    return Commit(
+        owner=body["clientid"],
+        adds=tuple(
+            NewTask(
+                group=add["group"],
+                data=add["data"].encode(),
+                timespec_ms=add["timespec"],
+                priority=add["priority"],
+                id=add.get("id", 0),
+            )
+            for add in body.get("adds", ())
+        ),
+        updates=tuple(
+            Change(
+                id=update["id"],
+                data=update.get("data", "").encode(),
+                timespec_ms=update.get("timespec", 0),
+                keep_data=update.get("keep", False),
+                keep_error=update.get("keep", False),
+                release=update.get("release", False),
+            )
+            for update in body.get("updates", ())
+        ),
+        deletes=tuple(body.get("deletes", ())),
+        depends=tuple(body.get("depends", ())),
+    )
+
+
+# ---- Faults: servers that break one promise each
+
+
+class BreaksConnections(Server):
+    """No fault: some answers get lost, of things that were done and of things that were not."""
+
+    def answer(self, path, body):
+        self.answers += 1
+        if self.answers % 20 == 0:
+            raise OSError
+        done = super().answer(path, body)
+        if self.answers % 13 == 0:
+            raise OSError
+        return done
+
+
+class AnswersErrors(Server):
+    def answer(self, path, body):
+        self.answers += 1
+        return (503, {"detail": "deadlock"}) if self.answers == 100 else super().answer(path, body)
+
+
+class UsesIdsAgain(Server):
+    def keep(self, **columns):
+        self.last_id = max(self.tasks, default=0)
+        return super().keep(**columns)
+
+
+class CountsBackwards(Server):
+    def keep(self, **columns):
+        self.last_id = (self.last_id or 10**6) - 2
+        return super().keep(**columns)
+
+
+class GivesOneTaskTwice(Server):
+    def claim(self, claim, claimable):
+        before = dict(self.tasks)
+        made = super().claim(claim, claimable)
+        self.tasks = before | self.tasks
+        return made
+
+
+class ForgetsWhatItAnswered(Server):
+    def truth(self):
+        del self.tasks[max(self.tasks)]
+        return super().truth()
+
+
+class BringsBackWhatWasDeleted(Server):
+    def truth(self):
+        [some, *_] = (task_id for task_id, row in self.ended.items() if row["successor"] is None)
+        truth = super().truth()
+        truth.living[some] = {**self.ended.pop(some), "data": ""}
+        return truth
+
+
+class KeepsOthersData(Server):
+    def truth(self):
+        truth = super().truth()
+        truth.living[max(truth.living)]["data"] = "another's"
+        return truth
+
+
+class AddsOnItsOwn(Server):
+    def truth(self):
+        self.last_commit += 1
+        self.added(NewTask(group="mail", data=b"0/0"), 1, None)
+        return super().truth()
+
+
+class DoesHalfOfWhatIsInDoubt(Server):
+    """It adds, the connection breaks, and what was to be deleted stays."""
+
+    def commit(self, commit):
+        if commit.adds and commit.deletes and self.reasons_against(commit) == Refusal():
+            self.last_commit += 1
+            for add in commit.adds:
+                self.added(add, commit.owner, None)
+            raise OSError
+        return super().commit(commit)
+
+
+class DoesTheOtherHalf(Server):
+    """It deletes, and what was to be added is missing."""
+
+    def commit(self, commit):
+        if commit.adds and commit.deletes and self.reasons_against(commit) == Refusal():
+            super().commit(replace(commit, adds=()))
+            raise OSError
+        return super().commit(commit)
+
+
+class DeletesWhatIsGone(Server):
+    def commit(self, commit):
+        there = tuple(number for number in commit.deletes if number in self.tasks)
+        made = super().commit(replace(commit, deletes=there))
+        nothing_left = not (commit.adds or commit.updates or there)
+        return [] if commit.deletes and nothing_left else made
+
+
+class SplitsACommit(Server):
+    def end(self, task, ending, successor, asked):
+        super().end(task, ending, successor, asked)
+        self.ended[task.id]["ended_by_commit"] -= 1
+
+
+class HasTwoSuccessors(Server):
+    def truth(self):
+        truth = super().truth()
+        [one, other, *_] = (row for row in truth.ended.values() if row["successor"] is not None)
+        truth.ended[other["id"]] = {**other, "successor": one["successor"]}
+        return truth
+
+
+class IgnoresTheTime(Server):
+    def claim(self, claim, claimable):
+        now_ms, self.now_ms = self.now_ms, 10**12
+        made = super().claim(claim, claimable)
+        self.now_ms = now_ms
+        if isinstance(made, Refusal):
+            return made
+        made = [task._replace(available_at_ms=task.available_at_ms - 10**12 + now_ms) for task in made]
+        self.tasks.update({task.id: task for task in made})
+        return made
+
+
+class ChangesTheDataInAClaim(Server):
+    def claim(self, claim, claimable):
+        made = super().claim(claim, claimable)
+        if isinstance(made, Refusal):
+            return made
+        made = [task._replace(data=b"changed") for task in made]
+        self.tasks.update({task.id: task for task in made})
+        return made
+
+
+class IgnoresOwners(Server):
+    def held_by_others(self, commit):
+        return []
+
+
+class IgnoresLimits(Server):
+    def claim(self, claim, claimable):
+        return super().claim(replace(claim, limit=9), claimable)
+
+
+class RefusesForNoReason(Server):
+    def commit(self, commit):
+        self.answers += 1
+        if commit.deletes and self.answers % 10 == 0:
+            return Refusal(deletes=commit.deletes)
+        return super().commit(commit)
+
+
+class TakesTheOwnerForAnother(Server):
+    def held_by_others(self, commit):
+        return [
+            number for number in commit.changed_ids if number in self.tasks and self.tasks[number].owner == commit.owner
+        ]
+
+
+class SaysNothingForNoReason(Server):
+    def claim(self, claim, claimable):
+        self.answers += 1
+        return [] if self.answers % 10 == 0 else super().claim(claim, claimable)
+
+
+class ShowsWhatIsGone(Server):
+    def __init__(self):
+        super().__init__()
+        self.all = {}
+
+    def keep(self, **columns):
+        task = super().keep(**columns)
+        self.all[task.id] = on_the_wire(task)
+        return task
+
+    def answer(self, path, body):
+        if path == "/tasks":
+            return 200, [self.all[number] for number in body["ids"]]
+        return super().answer(path, body)
+
+
+class LeavesOut(Server):
+    def answer(self, path, body):
+        status, answer = super().answer(path, body)
+        return status, answer[1:] if path.startswith("/group/") else answer
+
+
+class ShowsOtherData(Server):
+    def answer(self, path, body):
+        status, answer = super().answer(path, body)
+        if path.startswith("/group/"):
+            answer = [{**task, "priority": 1} for task in answer]
+        return status, answer
+
+
+class NamesAnotherClientInTheTrail(Server):
+    def truth(self):
+        truth = super().truth()
+        for row in truth.ended.values():
+            row["ended_by"] += 1
+        return truth
+
+
+FAULTS = {
+    AnswersErrors: "answers_are_good",
+    UsesIdsAgain: "ids_are_issued_once",
+    CountsBackwards: "ids_rise",
+    GivesOneTaskTwice: "chains_are_chains",
+    ForgetsWhatItAnswered: "nothing_answered_is_lost",
+    BringsBackWhatWasDeleted: "nothing_answered_is_lost",
+    KeepsOthersData: "nothing_answered_is_lost",
+    NamesAnotherClientInTheTrail: "nothing_answered_is_lost",
+    AddsOnItsOwn: "nothing_comes_from_nowhere",
+    DoesHalfOfWhatIsInDoubt: "commits_are_whole",
+    DoesTheOtherHalf: "commits_are_whole",
+    SplitsACommit: "commits_are_whole",
+    DeletesWhatIsGone: "no_task_is_removed_twice",
+    HasTwoSuccessors: "chains_are_chains",
+    IgnoresTheTime: "claims_are_right",
+    ChangesTheDataInAClaim: "claims_are_right",
+    IgnoresLimits: "claims_are_right",
+    IgnoresOwners: "owners_are_respected",
+    RefusesForNoReason: "refusals_are_true",
+    TakesTheOwnerForAnother: "refusals_are_true",
+    SaysNothingForNoReason: "nothing_means_nothing",
+    ShowsWhatIsGone: "reads_are_true",
+    ShowsOtherData: "reads_are_true",
+    LeavesOut: "listings_are_complete",
+}
+
+
+# ---- A history, in a moment
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    """What three clients see of a server, one request after the other, on a clock that runs by itself."""
+
+    def record(server):
+        clock = iter(range(1_000_000, 10**9, 3))
+
+        def now(word):
+            server.now_ms = next(clock)
+            return {f"{word}_s": server.now_ms / 1000, f"{word}_ms": server.now_ms}
+
+        monkeypatch.setattr(client_module, "now", now)
+        monkeypatch.setattr(Client, "is_connected", lambda self: True)
+        monkeypatch.setattr(Client, "send", lambda self, method, path, body: server.answer(path, body))
+        clients = [Client("", "", number, tmp_path / f"{number}.jsonl") for number in (1, 2, 3)]
+        chance = random.Random(1)
+        for _ in range(MOVES):
+            someone = chance.choice(clients)
+            chance.choice([someone.add, someone.claim, someone.work, someone.interfere, someone.look])()
+        for someone in clients:
+            someone.notes.close()
+        events = sorted(events_in(tmp_path.glob("*.jsonl")), key=lambda event: event.sent_s)
+        return History(events, server.truth())
+
+    return record
+
+
+@pytest.mark.parametrize("server", [Server, BreaksConnections])
+def test_a_store_that_keeps_its_promises_passes(record, server):
+    history = record(server())
+    assert violations(history) == []
+    assert len(history.done) > MOVES / 3
+    assert bool(history.in_doubt) == (server is BreaksConnections)
+
+
+@pytest.mark.parametrize(("server", "check"), FAULTS.items(), ids=[fault.__name__ for fault in FAULTS])
+def test_a_broken_promise_is_found(record, server, check):
+    found = violations(record(server()))
+    assert any(text.startswith(check) for text in found), found[:5]
+
+
+def test_each_check_finds_a_fault():
+    assert {check.__name__ for check in CHECKS} == set(FAULTS.values())
