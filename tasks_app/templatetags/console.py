@@ -18,7 +18,6 @@ register.filter("number", words.number)
 register.filter("thousands", words.thousands)
 register.filter("size", words.size)
 register.filter("duration", words.duration)
-register.filter("clock", words.clock)
 
 
 @register.filter
