@@ -107,6 +107,9 @@ class RoleAdmin(ForAdministrators):
     list_display = ("name", "rights")
     fields = ("name", "rights")
 
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        return super().changelist_view(request, {"title": "Roles"})
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 

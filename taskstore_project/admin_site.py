@@ -25,6 +25,16 @@ class AdminSite(admin.AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Action.SEE)
 
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> Any:
+        """The store first; and what Django calls groups of users are roles here, as groups are of tasks."""
+        apps = super().get_app_list(request, app_label)
+        for app in apps:
+            if app["app_label"] == "auth":
+                app["name"] = "People"
+                for model in app["models"]:
+                    model["name"] = {"Group": "Roles"}.get(model["object_name"], model["name"])
+        return sorted(apps, key=lambda app: app["app_label"] != "tasks_app")
+
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The console's sign-in, with its lock-out; there is one way in."""
         if not isinstance(request.user, User):

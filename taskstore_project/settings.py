@@ -203,6 +203,10 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     # Django would mail errors to administrators and print requests in colour.
-    # A request that names what is not there is no event: every poll of a worker may.
-    "loggers": {"django": {"handlers": [], "propagate": True}, "django.request": {"level": "ERROR"}},
+    # A request that names what is not there is no event: every poll of a worker may. Nor is a foreign host's name.
+    "loggers": {
+        "django": {"handlers": [], "propagate": True},
+        "django.request": {"level": "ERROR"},
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
+    },
 }

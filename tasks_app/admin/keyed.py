@@ -60,6 +60,7 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     ordering = ("-id",)
     sortable_by = ()
     list_per_page = PAGE
+    show_facets = admin.ShowFacets.NEVER  # They count.
     allowed_lookups: Sequence[str] = ()  # What may stand in the address of a list; each has an index.
     needs = Action.SEE
 

@@ -41,8 +41,6 @@ class LongText(forms.CharField):
 class Labels(forms.JSONField):
     """An object of texts."""
 
-    widget = AdminTextareaWidget
-
     def clean(self, value: Any) -> Mapping[str, str]:
         labels = super().clean(value)
         if labels is None:
@@ -78,8 +76,18 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
     priority = forms.IntegerField(
         min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY, initial=0, help_text="Larger ones are claimed first."
     )
-    labels = Labels(required=False, initial=dict, help_text='For example {"colour": "red"}.')
-    error = LongText(required=False, strip=False, help_text="Not empty: the task counts as failed.")
+    labels = Labels(
+        required=False,
+        initial=dict,
+        widget=AdminTextareaWidget({"rows": 3}),
+        help_text='For example {"colour": "red"}.',
+    )
+    error = LongText(
+        required=False,
+        strip=False,
+        widget=AdminTextareaWidget({"rows": 3}),
+        help_text="Not empty: the task counts as failed.",
+    )
     reason = forms.CharField(
         required=False, max_length=1000, widget=AdminTextInputWidget, help_text="Why, for the trail and the audit."
     )

@@ -1,5 +1,7 @@
 """Who comes into Django's admin, and by which door."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -24,6 +26,12 @@ def test_it_shows_each_role_its_pages(viewer, administrator):
     for client, pages in ((viewer, PAGES_OF_ALL), (administrator, PAGES_OF_ALL + PAGES_OF_ADMINISTRATORS)):
         shown = client.get(INDEX).content.decode()
         assert [url for url in PAGES_OF_ALL + PAGES_OF_ADMINISTRATORS if f'href="{url}"' in shown] == pages
+
+
+def test_groups_are_of_tasks_and_roles_of_people(administrator):
+    shown = text_of(administrator.get(INDEX))
+    assert re.search(r"Task Store .* Tasks .* People .* Roles .* Users", shown)
+    assert "Groups" not in shown
 
 
 @pytest.mark.parametrize("url", [INDEX, *PAGES_OF_ALL, *PAGES_OF_ADMINISTRATORS, "/admin/tasks_app/task/1/change/"])
