@@ -29,8 +29,8 @@ import httpx
 
 LEASE_MS = 5_000
 # So much that no commit becomes larger than the 10 000 changes that the store takes.
-LONGEST_LINE = 400
-LINES_AT_ONCE = 40
+LONGEST_LINE = 190
+LINES_AT_ONCE = 100
 WORDS_AT_ONCE = 20
 COUNTS_AT_ONCE = 400
 NOTHING_TO_DO_S = 0.2
