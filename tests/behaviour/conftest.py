@@ -8,9 +8,17 @@ from django.db import connection
 from tasks_app import database
 from tasks_app.models import Task
 
+from .served import Served
 from .ways import WAYS, Store
 
-FILLED = ("tasks_app_task", "tasks_app_endedtask", "tasks_app_token", "tasks_app_auditentry")
+FILLED = (
+    "tasks_app_task",
+    "tasks_app_endedtask",
+    "tasks_app_token",
+    "tasks_app_auditentry",
+    "tasks_app_keptanswer",
+    "tasks_app_pausedgroup",
+)
 
 
 @pytest.fixture
@@ -31,10 +39,18 @@ def empty() -> None:
             cursor.execute(f"DELETE FROM {table}")  # noqa: S608 - the names are ours
 
 
+@pytest.fixture
+def served(transactional_db: None) -> Iterator[Served]:
+    with Served() as served:
+        yield served
+
+
 @pytest.fixture(params=WAYS)
 def store(request: pytest.FixtureRequest, transactional_db: None) -> Store:
     """The store by each of the ways in."""
-    return WAYS[request.param]()
+    way = WAYS[request.param]
+    store: Store = way(request.getfixturevalue("served") if way.needs_server else None)
+    return store
 
 
 class Clock:

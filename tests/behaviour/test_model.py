@@ -68,7 +68,7 @@ def check_sequences(most, clock):
 
 
 def test_the_store_agrees_with_the_model(clock):
-    check_sequences(50, clock)
+    check_sequences(30, clock)
 
 
 def forget(what):

@@ -4,19 +4,20 @@ A new way in is one more class here and one more entry in WAYS.
 """
 
 import base64
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 from urllib.parse import quote
 
+import httpx
 from asgiref.sync import async_to_sync
-from django.test import Client
 
 from tasks_app import history, tokens
 from tasks_app.errors import CommitRefused, InvalidInput, LimitExceeded
 from tasks_app.models import EndedTask, Scope, Task
-from tasks_app.operations import EVERY_GROUP, Change, Ending, GroupScope, NewTask, Order, Refusal
+from tasks_app.operations import Change, Ending, GroupScope, NewTask, Order, Refusal
+
+from .served import Served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +92,13 @@ class Store(Protocol):
 
 
 class Manager:
-    """Python callers: `Task.objects`."""
+    """Python callers: `Task.objects`, in a process without a server."""
 
-    def __init__(self, scope: GroupScope = EVERY_GROUP) -> None:
-        self.scope = scope
+    needs_server = False
+
+    def __init__(self, served: Served | None, *patterns: str) -> None:
+        self.served = served
+        self.scope = GroupScope(patterns or None)
 
     def commit(self, **asked: Any) -> list[Seen]:
         return [seen(task) for task in Task.objects.commit(**asked, scope=self.scope)]
@@ -118,7 +122,13 @@ class Manager:
         return [ended_step(ended) for ended in chain.ended] + ([living_step(chain.living)] if chain.living else [])
 
     def within(self, *patterns: str) -> Self:
-        return type(self)(GroupScope(patterns))
+        return type(self)(self.served, *patterns)
+
+
+class ManagerInServer(Manager):
+    """The same in a thread of a server, whose writer does it together with what others ask."""
+
+    needs_server = True
 
 
 class AsyncManager(Manager):
@@ -157,9 +167,12 @@ def ended_step(ended: EndedTask) -> Step:
 class Rest:
     """HTTP and JSON, with a token that may work."""
 
-    def __init__(self, *patterns: str) -> None:
+    needs_server = True
+
+    def __init__(self, served: Served, *patterns: str) -> None:
+        self.served, self.patterns = served, patterns
         _, secret = tokens.create("the suite", Scope.WORK, patterns)
-        self.client = Client(headers={"Authorization": f"Bearer {secret}"})
+        self.headers = {"Authorization": f"Bearer {secret}"}
 
     def commit(self, *, owner, adds=(), updates=(), deletes=(), depends=()) -> list[Seen]:
         return self.post(
@@ -176,40 +189,42 @@ class Rest:
         return self.post("/claim", clientid=owner, **asked)
 
     def find(self, ids: Iterable[int]) -> list[Seen | None]:
-        answer = self.client.post("/tasks", json.dumps({"ids": list(ids)}), content_type="application/json")
+        answer = self.ask("POST", "/tasks", json={"ids": list(ids)})
         return [task and seen_on_the_wire(task) for task in content(answer)]
 
     def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> list[Seen]:
         query = f"owned={owned}" + ("" if limit is None else f"&limit={limit}")
-        return [seen_on_the_wire(task) for task in content(self.client.get(f"/group/{quote(name)}?{query}"))]
+        return [seen_on_the_wire(task) for task in content(self.ask("GET", f"/group/{quote(name)}?{query}"))]
 
     def groups(self) -> list[str]:
-        names: list[str] = content(self.client.get("/groups"))
+        names: list[str] = content(self.ask("GET", "/groups"))
         return names
 
     def history(self, task_id: int) -> list[Step] | None:
-        answer = self.client.get(f"/history/{task_id}")
+        answer = self.ask("GET", f"/history/{task_id}")
         return None if answer.status_code == 404 else [step_on_the_wire(step) for step in content(answer)["steps"]]
 
     def within(self, *patterns: str) -> Self:
-        return type(self)(*patterns)
+        return type(self)(self.served, *patterns)
 
     def post(self, path: str, **body: Any) -> list[Seen]:
-        answer = content(self.client.post(path, json.dumps(body), content_type="application/json"))
+        answer = content(self.ask("POST", path, json=body))
         if answer["error"]:
             lists = {name: tuple(which) for name, which in answer["error"].items()}
             raise CommitRefused(Refusal(**lists))
         return [seen_on_the_wire(task) for task in answer["tasks"]]
 
+    def ask(self, method: str, path: str, **asked: Any) -> httpx.Response:
+        return self.served.request(method, path, headers=self.headers, **asked)
 
-def content(answer: Any) -> Any:
+
+def content(answer: httpx.Response) -> Any:
     """The JSON of an answer. Raises InvalidInput when the request was not understood."""
-    text = answer.getvalue()
     if answer.status_code in (400, 413):
         kind = LimitExceeded if answer.status_code == 413 else InvalidInput
-        raise kind(json.loads(text)["errors"])
-    assert answer.status_code == 200, (answer.status_code, text)
-    return json.loads(text)
+        raise kind(answer.json()["errors"])
+    assert answer.status_code == 200, (answer.status_code, answer.text)
+    return answer.json()
 
 
 def add_on_the_wire(add: NewTask) -> dict[str, Any]:
@@ -273,4 +288,4 @@ def step_on_the_wire(step: dict[str, Any]) -> Step:
     )
 
 
-WAYS: dict[str, type[Store]] = {"manager": Manager, "async": AsyncManager, "rest": Rest}
+WAYS: dict[str, Any] = {"manager": Manager, "async": AsyncManager, "server": ManagerInServer, "rest": Rest}

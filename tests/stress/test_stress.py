@@ -12,6 +12,7 @@ from .load import clients, history_of, new_token
 pytestmark = pytest.mark.stress
 
 SECONDS = 30
+SECONDS_WITH_KILLS = 20
 KILLS = 5
 # So much has to be done at least for a test to say something; a busy machine does a tenth of what an idle one does.
 ENOUGH = 500
@@ -36,9 +37,9 @@ def test_a_server_that_is_killed_loses_nothing_that_it_answered(store, tmp_path)
     with ExitStack() as stack:
         server = stack.enter_context(store.up())
         port = str(server.address[1])
-        with clients([server], new_token(store), tmp_path, count=8, seconds=SECONDS):
+        with clients([server], new_token(store), tmp_path, count=8, seconds=SECONDS_WITH_KILLS):
             for _ in range(KILLS):
-                time.sleep(SECONDS / KILLS / 3)  # At work, in the midst of which it is killed.
+                time.sleep(SECONDS_WITH_KILLS / KILLS / 3)  # At work, in the midst of which it is killed.
                 server.kill()
                 server = stack.enter_context(store.up("--port", port))
         history = history_of(store, tmp_path)
