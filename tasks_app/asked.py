@@ -16,6 +16,7 @@ class Asked:
     operation: Operation
     answer: asyncio.Future[list[TaskRecord]]
     arrived_s: float = field(default_factory=time.monotonic)
+    tries: int = 0  # How often nothing could be said yet.
 
     @property
     def size(self) -> int:

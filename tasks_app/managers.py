@@ -5,11 +5,12 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, models
 from django.db.models import F, Q
 
@@ -165,7 +166,7 @@ class TaskManager(models.Manager["Task"]):
         """
         return self.perform(
             Claim(
-                groups=(groups,) if isinstance(groups, str) else tuple(groups),
+                groups=_names(groups),
                 owner=owner,
                 duration_ms=duration_ms,
                 limit=limit,
@@ -182,6 +183,8 @@ class TaskManager(models.Manager["Task"]):
 
     def _decide(self, operation: Operation) -> list[TaskRecord]:
         writer = running(self.writing_alias)
+        if writer is not None and writer.is_on_this_loop:
+            raise SynchronousOnlyOperation("this would wait for its own event loop: await acommit, aclaim or aperform")
         if writer is not None and not connections[self.writing_alias].in_atomic_block:
             return writer.perform_from_thread(operation)
         [answer] = database.run([operation], using=self.writing_alias)
@@ -220,10 +223,10 @@ class TaskManager(models.Manager["Task"]):
         return database.now_ms(using=self.db)
 
     async def acommit(self, **asked: Any) -> list[Task]:
-        return await sync_to_async(self.commit)(**asked)
+        return await self.aperform(Commit(**_as_values(asked)))
 
-    async def aclaim(self, group: str, **asked: Any) -> list[Task]:
-        return await sync_to_async(self.claim)(group, **asked)
+    async def aclaim(self, groups: str | Iterable[str], **asked: Any) -> list[Task]:
+        return await self.aperform(Claim(groups=_names(groups), **_as_values(asked)))
 
     async def aperform(self, operation: Operation) -> list[Task]:
         writer = running(self.writing_alias)
@@ -244,6 +247,16 @@ class TaskManager(models.Manager["Task"]):
     @property
     def writing_alias(self) -> str:
         return self._db or models.manager.router.db_for_write(self.model, **self._hints)  # type: ignore[attr-defined]
+
+
+def _names(groups: str | Iterable[str]) -> tuple[str, ...]:
+    return (groups,) if isinstance(groups, str) else tuple(groups)
+
+
+def _as_values(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a verb was asked with, as an operation keeps it."""
+    kinds = dict.fromkeys(("adds", "updates", "deletes", "depends"), tuple) | {"order": Order}
+    return {name: kinds[name](value) if name in kinds else value for name, value in asked.items()}
 
 
 def limits() -> Limits:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from asgiref.sync import sync_to_async
 
@@ -20,6 +21,8 @@ from .errors import StoreBusy, StoreUnavailable, TaskStoreError
 from .operations import Operation, TaskRecord
 from .waiting_claims import WaitingClaims
 from .writer_connection import WriterConnection, connection_to
+
+PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
 
 _running: dict[str, Writer] = {}
 
@@ -143,25 +146,36 @@ class Writer:
 
     def _settle(self, asked: Asked, outcome: Outcome) -> None:
         if outcome is Undecided.LOCKED:
-            self._wait_aside(asked)
+            self._put_aside(self._do_aside(asked))
         elif outcome is Undecided.CONTENDED:
             self._try_again(asked)
         elif outcome != [] or not self._waiting.takes(asked):
             _answer(asked, outcome)
 
     def _try_again(self, asked: Asked) -> None:
+        asked.tries += 1
         if asked.age_s > PATIENCE_S + asked.wait_s:
             asked.fail(StoreBusy("the tasks are locked by another transaction: try again later"))
-            return
-        self._queue.appendleft(asked)
+        elif asked.tries == 1:
+            self._queue.appendleft(asked)  # Mostly it was a neighbour in its batch.
+        else:
+            self._put_aside(self._look_later(asked))
 
-    def _wait_aside(self, asked: Asked) -> None:
-        """On a second connection, so that somebody's slow transaction stalls nobody else."""
-        task = self._loop.create_task(self._do_aside(asked))
+    async def _look_later(self, asked: Asked) -> None:
+        """Not in each batch: while somebody else holds all there is, that would only cost the others."""
+        await asyncio.sleep(PAUSE_S)
+        if self._is_stopping:
+            asked.fail(StoreUnavailable("the server is stopping: try again"))
+        else:
+            self._enqueue(asked)
+
+    def _put_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
         self._set_aside.add(task)
         task.add_done_callback(self._set_aside.discard)
 
     async def _do_aside(self, asked: Asked) -> None:
+        """On a second connection, so that somebody's slow transaction stalls nobody else."""
         try:
             [outcome] = await sync_to_async(database.run, thread_sensitive=False)(
                 [asked.operation], self._connection.using

@@ -207,9 +207,11 @@ class SQLiteConnection(WriterConnection):
         try:
             plan = _drive(connection, look_and_decide(operations, self.dialect))
             ids = _drive(connection, self.dialect.write(plan.written)) if plan.written else ()
-            connection.execute("COMMIT")
+            # Claims that find nothing come all day long: they must not wait for the disk.
+            connection.execute("COMMIT" if plan.written else "ROLLBACK")
         except BaseException as error:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # A full disk may have ended it already.
+                connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
                 raise StoreUnavailable("the database can't be written: try again later") from error
             raise

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from django.db import connection, connections, transaction
 
@@ -50,7 +50,10 @@ class Rival:
         finally:
             open_transaction.commit()
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.steps.go_on()
         self.do(connections.close_all)
         self.thread.shutdown()

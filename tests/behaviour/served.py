@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -35,7 +36,10 @@ class Served:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What comes of it on the server's loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
+        return self.start(coroutine).result(PATIENCE_S)
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def request(self, method: str, path: str, **asked: Any) -> httpx.Response:
         return self.run(self.client.request(method, path, **asked))

@@ -5,12 +5,13 @@ from django.db import IntegrityError
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app import database
+from tasks_app.database import Undecided
 from tasks_app.errors import KeyReused
 from tasks_app.models import EndedTask, Task
-from tasks_app.operations import Ending, NewTask, TaskRecord
+from tasks_app.operations import Claim, Ending, NewTask, Refusal, TaskRecord
 from tests.rules.harness import Disagreement, agree, without_texts
 from tests.rules.model import Ended, NaiveStore
-from tests.rules.sequences import SEQUENCES, START_MS, resolved
+from tests.rules.sequences import SEQUENCES, START_MS, batches, resolved
 
 from .conftest import empty
 from .databases import only_sqlite
@@ -19,17 +20,58 @@ from .people import ANN
 
 def compare(sequence, clock):
     """Run the sequence through the store and through the model; raise Disagreement where they differ."""
-    empty()
-    clock.set(START_MS)
-    [first] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-    model = NaiveStore(START_MS, first.id, first.made_by_commit, tasks={first.id: record(first)})
+    model = begin(clock)
     for step in sequence:
-        model.now_ms += step.elapsed_ms or 0
-        clock.set(model.now_ms)
+        let_pass(step.elapsed_ms or 0, model, clock)
         operation = resolved(step.operation, sorted(model.tasks), model.last_id)
         [answer] = database.run([operation])
         assert not isinstance(answer, KeyReused)
         agree(operation, unnumbered(answer), unnumbered(model.perform(operation)))
+    agree_in_the_end(model)
+
+
+def compare_batches(sequence, clock, served):
+    """The same with the writer, which does several operations in one transaction."""
+    model = begin(clock)
+    for elapsed_ms, operations in batches(sequence):
+        let_pass(elapsed_ms, model, clock)
+        living = sorted(model.tasks)
+        batch = [resolved(operation, living, model.last_id) for operation in operations]
+        answered = served.run(served.writer._connection.run(batch))
+        for operation, outcome in zip(batch, answered.outcomes, strict=True):
+            if isinstance(operation, Claim) and not isinstance(outcome, Refusal):
+                agree_on_claim(operation, outcome, model)
+            else:
+                agree(operation, unnumbered(outcome), unnumbered(model.perform(operation)))
+    agree_in_the_end(model)
+
+
+def agree_on_claim(claim, outcome, model):
+    """Neighbours may have taken some of what was locked for it: then it gets fewer tasks, or looks again."""
+    available = [task for task in model.tasks.values() if task.group in claim.reachable]
+    available = [task for task in available if task.available_at_ms <= model.now_ms]
+    if not outcome:
+        agree("what is left to claim", available, [])
+    elif outcome is not Undecided.CONTENDED:
+        taken = {task.origin for task in outcome}
+        chosen = [task.id for task in available if task.origin in taken]
+        agree(claim, numberless(outcome), numberless(model.claim(claim, chosen)))
+
+
+def begin(clock):
+    """An empty store but for one task, and the model of it."""
+    empty()
+    clock.set(START_MS)
+    [first] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    return NaiveStore(START_MS, first.id, first.made_by_commit, tasks={first.id: record(first)})
+
+
+def let_pass(elapsed_ms, model, clock):
+    model.now_ms += elapsed_ms
+    clock.set(model.now_ms)
+
+
+def agree_in_the_end(model):
     agree("the tasks", numberless(map(record, Task.objects.all())), numberless(model.tasks.values()))
     agree("the trail", set(map(ended, EndedTask.objects.all())), set(model.trail))
 
@@ -53,7 +95,7 @@ def ended(row: EndedTask) -> Ended:
     return Ended(id=row.id, ending=Ending(row.ending), successor=row.successor, by=row.ended_by)
 
 
-def check_sequences(most, clock):
+def check_sequences(most, *fixtures, compare=compare):
     @settings(
         max_examples=most,
         phases=[Phase.generate],  # Shortening a sequence of thirty takes minutes, here more than anywhere.
@@ -62,13 +104,17 @@ def check_sequences(most, clock):
     )
     @given(SEQUENCES)
     def check_one(sequence):
-        compare(sequence, clock)
+        compare(sequence, *fixtures)
 
     check_one()
 
 
 def test_the_store_agrees_with_the_model(clock):
     check_sequences(30, clock)
+
+
+def test_a_store_that_does_many_things_at_once_agrees_with_the_model(clock, served):
+    check_sequences(30, clock, served, compare=compare_batches)
 
 
 def forget(what):

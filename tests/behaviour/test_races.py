@@ -20,25 +20,23 @@ MAIL = NewTask(group="mail")
 
 @pytest.fixture
 def ann(transactional_db):
-    ann = Rival("Ann")
-    yield ann
-    ann.end()
+    with Rival("Ann") as ann:
+        yield ann
 
 
 @pytest.fixture
 def bob(transactional_db, monkeypatch):
     """Bob, who says when he has begun to look."""
-    bob = Rival("Bob")
     turn = database.SQLite.turn
+    with Rival("Bob") as bob:
 
-    def turn_that_tells(dialect):
-        if threading.current_thread().name.startswith("Bob"):
-            bob.has_begun.set()
-        return turn(dialect)
+        def turn_that_tells(dialect):
+            if threading.current_thread().name.startswith("Bob"):
+                bob.has_begun.set()
+            return turn(dialect)
 
-    monkeypatch.setattr(database.SQLite, "turn", turn_that_tells)
-    yield bob
-    bob.end()
+        monkeypatch.setattr(database.SQLite, "turn", turn_that_tells)
+        yield bob
 
 
 @pytest.fixture
