@@ -46,6 +46,13 @@ def test_it_goes_on_at_once_where_a_killed_server_stopped(store):
         assert server.ask("GET", "/groups", left_behind).status_code == 401
 
 
+def test_it_needs_no_token_when_it_is_told_so(store):
+    with store.up("--no-auth") as server:
+        assert server.ask("POST", "/update", json=ADD).status_code == 200
+        assert server.end() == 0
+        assert server.complaints == ""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_answers_what_it_was_asked_before_it_ends(store, number):
     with store.up() as server, ExitStack() as connections:

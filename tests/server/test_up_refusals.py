@@ -5,7 +5,9 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from taskstore_project.management.commands.up import port_number
+from taskstore_project.commands import CannotRun
+from taskstore_project.listening import resolve
+from taskstore_project.management.commands.up import port_number, refuse_strangers
 
 pytestmark = pytest.mark.once
 
@@ -34,24 +36,45 @@ def test_it_refuses_a_port_that_is_in_use(refusal):
     assert "--port" in line
 
 
-def test_it_refuses_a_host_that_is_not_its_own(refusal):
-    assert "--host nowhere.invalid" in refusal("--host", "nowhere.invalid")
-    assert "192.0.2.1" in refusal("--host", "192.0.2.1", **PUBLIC)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - just that.
+def test_it_refuses_to_let_other_machines_in_without_a_public_address(settings, host):
+    with pytest.raises(CannotRun, match="set TASKSTORE_PUBLIC_URL"):
+        refuse_strangers(resolve(host, 0), no_auth=False)
+    settings.TASKSTORE_PUBLIC_URL = "https://tasks.example.org"
+    refuse_strangers(resolve(host, 0), no_auth=False)
 
 
-def test_it_refuses_to_let_other_machines_in_without_a_public_address(refusal):
-    assert "TASKSTORE_PUBLIC_URL" in refusal("--host", "0.0.0.0")  # noqa: S104 - just that.
-    assert "TASKSTORE_PUBLIC_URL" in refusal("--host", "::")
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.0.0.2", "::1"])
+def test_the_loopback_needs_no_public_address(host):
+    refuse_strangers(resolve(host, 0), no_auth=True)
+
+
+@pytest.mark.parametrize(
+    ("host", "public_url"),
+    [
+        ("0.0.0.0", "https://tasks.example.org"),  # noqa: S104
+        ("127.0.0.1", "https://tasks.example.org"),  # A proxy lets others in.
+    ],
+)
+def test_it_drops_tokens_for_this_machine_alone(settings, host, public_url):
+    settings.TASKSTORE_PUBLIC_URL = public_url
+    with pytest.raises(CannotRun, match="--no-auth is for this machine alone"):
+        refuse_strangers(resolve(host, 0), no_auth=True)
+
+
+def test_it_refuses_a_host_that_does_not_exist():
+    with pytest.raises(CannotRun, match=r"--host nowhere\.invalid is no address"):
+        resolve("nowhere.invalid", 0)
+
+
+def test_it_refuses_a_host_that_is_another_machine():
+    with pytest.raises(CannotRun, match=r"can't listen on port 0 of 192\.0\.2\.1"):
+        resolve("192.0.2.1", 0).bind()
 
 
 def test_it_lets_other_machines_in_with_a_public_address(sqlite_store):
     with sqlite_store.up("--host", "0.0.0.0", **PUBLIC) as server:  # noqa: S104
         assert server.url == "https://tasks.example.org"
-
-
-def test_it_drops_tokens_for_this_machine_alone(refusal):
-    assert "--no-auth is for this machine alone" in refusal("--no-auth", "--host", "0.0.0.0", **PUBLIC)  # noqa: S104
-    assert "--no-auth is for this machine alone" in refusal("--no-auth", **PUBLIC)
 
 
 def test_it_refuses_a_folder_that_cannot_be(refusal, tmp_path):
@@ -71,9 +94,8 @@ def test_it_refuses_a_file_that_is_no_database(refusal, sqlite_store):
     assert "taskstore.sqlite3" in refusal()
 
 
-@pytest.mark.parametrize("database", ["postgresql://ann:geheim@127.0.0.1:1/tasks", "postgresql:///tasks?host=/nowhere"])
-def test_it_refuses_a_database_that_it_cannot_reach(refusal, database):
-    line = refusal(DATABASE_URL=database)
+def test_it_refuses_a_database_that_it_cannot_reach(refusal):
+    line = refusal(DATABASE_URL="postgresql://ann:geheim@127.0.0.1:1/tasks")
     assert "can't open the database tasks on" in line
     assert "geheim" not in line
 
