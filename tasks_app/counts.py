@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from operator import itemgetter
 
 from django.db.models import Count, Q
 
-from .managers import TaskQuerySet
+from .managers import TaskQuerySet, rows_at_once
 from .models import Task
 from .operations import EVERY_GROUP, GroupScope
 
@@ -44,19 +43,12 @@ def counts_of(group: str) -> Counts:
 def _counted(tasks: TaskQuerySet) -> dict[str, Counts]:
     now_ms = Task.objects.now_ms()
     is_available, is_leased = Q(available_at_ms__lte=now_ms), Q(leased=True)
-    rows = (
-        tasks.values("group")
-        .annotate(
-            ready=Count("id", filter=is_available & ~is_leased),
-            claimed=Count("id", filter=~is_available & is_leased),
-            expired=Count("id", filter=is_available & is_leased),
-            scheduled=Count("id", filter=~is_available & ~is_leased),
-            failed=Count("id", filter=~Q(error="")),
-        )
-        .order_by("group")
+    counted = tasks.values("group").annotate(
+        ready=Count("id", filter=is_available & ~is_leased),
+        claimed=Count("id", filter=~is_available & is_leased),
+        expired=Count("id", filter=is_available & is_leased),
+        scheduled=Count("id", filter=~is_available & ~is_leased),
+        failed=Count("id", filter=~Q(error="")),
     )
-    return {row["group"]: _counts(row) for row in rows}
-
-
-def _counts(row: Mapping[str, Any]) -> Counts:
-    return Counts(**{name: row[name] for name in COUNTED})
+    rows = sorted(rows_at_once(counted.order_by(), "group", *COUNTED), key=itemgetter(0))
+    return {group: Counts(**dict(zip(COUNTED, numbers, strict=True))) for group, *numbers in rows}

@@ -342,7 +342,8 @@ def read(ids: Sequence[int], using: str = DEFAULT_DB_ALIAS) -> list[TaskRecord]:
 def group_names(using: str = DEFAULT_DB_ALIAS) -> list[str]:
     """The names of the groups that hold a task, sorted by code point."""
     # One index probe a group, where DISTINCT would read the whole index.
-    rows = dialect_of(using).rows(
+    rows = rows_at_once(
+        ["name"],
         """
         WITH RECURSIVE names(name) AS (
             SELECT min("group") FROM tasks_app_task
@@ -352,9 +353,17 @@ def group_names(using: str = DEFAULT_DB_ALIAS) -> list[str]:
             WHERE names.name IS NOT NULL
         )
         SELECT name FROM names WHERE name IS NOT NULL
-        """
+        """,
+        using=using,
     )
-    return [name for (name,) in rows]
+    return sorted(name for (name,) in rows)
+
+
+def rows_at_once(
+    columns: Sequence[str], sql: str, parameters: Sequence[Any] = (), *, using: str = DEFAULT_DB_ALIAS
+) -> Sequence[Row]:
+    """The rows of a query of many, with text and integers in these columns, in no particular order."""
+    return dialect_of(using).rows_at_once(columns, sql, parameters)
 
 
 def now_ms(using: str = DEFAULT_DB_ALIAS) -> int:
@@ -410,6 +419,9 @@ class Dialect(ABC):
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql, parameters)
             return list(cursor.fetchall()) if cursor.description else []
+
+    def rows_at_once(self, columns: Sequence[str], sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
+        return self.rows(sql, parameters)
 
     def now_ms(self) -> int:
         [(now_ms,)] = self.rows(f"SELECT {self.clock}")
@@ -816,6 +828,14 @@ class SQLite(Dialect):
             yield
         finally:
             turn.release()
+
+    def rows_at_once(self, columns: Sequence[str], sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
+        # Differs because Python's lock is let go for each row here: beside an event loop that is busy
+        # five thousand rows took two seconds, as one text a tenth of one.
+        names = ", ".join(f'"{name}"' for name in columns)
+        [(text,)] = self.rows(f"SELECT json_group_array(json_array({names})) FROM ({sql})", parameters)
+        rows: list[Row] = json.loads(text)
+        return rows
 
     def reading(self) -> AbstractContextManager[Any]:
         # Differs because a transaction here is a writer's: it would keep all others waiting.

@@ -5,12 +5,12 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.core.exceptions import SynchronousOnlyOperation
+from django.core.exceptions import EmptyResultSet, SynchronousOnlyOperation
 from django.db import connections, models
 from django.db.models import F, Q
 
@@ -257,6 +257,15 @@ def _as_values(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What a verb was asked with, as an operation keeps it."""
     kinds = dict.fromkeys(("adds", "updates", "deletes", "depends"), tuple) | {"order": Order}
     return {name: kinds[name](value) if name in kinds else value for name, value in asked.items()}
+
+
+def rows_at_once(query: models.QuerySet[Any, Any], *columns: str) -> Sequence[Sequence[Any]]:
+    """The rows of a query with `values`, where there may be thousands, in no particular order."""
+    try:
+        sql, parameters = query.query.get_compiler(query.db).as_sql()
+    except EmptyResultSet:
+        return []
+    return database.rows_at_once(columns, sql, parameters, using=query.db)
 
 
 def limits() -> Limits:

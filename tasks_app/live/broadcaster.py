@@ -25,8 +25,8 @@ VIEWERS = "live-viewers"  # The channel layer's group; each viewer gets `live_co
 TICK_S = 0.25
 HEARTBEAT_S = 1.0
 RETRY_S = 1.0
-# At most half of the time is spent reading: where that takes long it is done less often.
-REST_PER_READING = 1
+# At most two thirds of the time are spent reading: where that takes long it is done less often.
+REST_PER_READING = 0.5
 
 
 def read_snapshot() -> Snapshot:

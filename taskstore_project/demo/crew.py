@@ -65,9 +65,9 @@ class Crew:
         self._add_up()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # In a session of its own: Ctrl-C is for the demo, which ends its workers itself.
+        # In a process group of its own: Ctrl-C is for the demo, which ends its workers itself.
         return subprocess.Popen(
-            self._command, env=self._environment, stdout=self._writing, stdin=subprocess.DEVNULL, start_new_session=True
+            self._command, env=self._environment, stdout=self._writing, stdin=subprocess.DEVNULL, process_group=0
         )
 
     def _kill_one(self) -> None:

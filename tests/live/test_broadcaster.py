@@ -164,9 +164,9 @@ async def test_it_reads_at_most_four_times_a_second():
 @in_event_loop
 async def test_it_asks_a_slow_database_less_often():
     store = Store(mail=Counts(ready=3))
-    store.slowness_s = 0.5
+    store.slowness_s = 0.8
     async with Viewer(Broadcaster(store.read)):
-        await asyncio.sleep(1.8)
+        await asyncio.sleep(2.2)  # Without a rest the third reading would begin after 1.6 s.
     assert store.readings == 2
 
 
