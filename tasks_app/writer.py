@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.db import connections
 
 from . import database
 from .asked import Asked
@@ -177,9 +178,7 @@ class Writer:
     async def _do_aside(self, asked: Asked) -> None:
         """On a second connection, so that somebody's slow transaction stalls nobody else."""
         try:
-            [outcome] = await sync_to_async(database.run, thread_sensitive=False)(
-                [asked.operation], self._connection.using
-            )
+            outcome = await sync_to_async(_run_alone, thread_sensitive=False)(asked.operation, self._connection.using)
         except Exception as error:
             asked.fail(error)
         else:
@@ -201,3 +200,11 @@ def _answer(asked: Asked, outcome: Decided) -> None:
         asked.succeed(granted(outcome))
     except TaskStoreError as error:
         asked.fail(error)
+
+
+def _run_alone(operation: Operation, using: str) -> Decided:
+    try:
+        [outcome] = database.run([operation], using)
+        return outcome
+    finally:
+        connections[using].close()  # The thread may never be used again.

@@ -9,7 +9,8 @@ from tasks_app import database
 from tasks_app.models import Task
 
 from .served import Served
-from .ways import WAYS, Store
+from .ways import WAYS, Manager, Store
+from .writing import writing
 
 FILLED = (
     "tasks_app_task",
@@ -45,12 +46,19 @@ def served(transactional_db: None) -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture(params=WAYS)
-def store(request: pytest.FixtureRequest, transactional_db: None) -> Store:
+# The verbs through a writer whose batches have so many operations. Batches of one are what a server has here.
+BATCHES = (2, 100)
+
+
+@pytest.fixture(params=[*WAYS, *BATCHES], ids=lambda way: f"batch-{way}" if isinstance(way, int) else way)
+def store(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Store]:
     """The store by each of the ways in."""
-    way = WAYS[request.param]
-    store: Store = way(request.getfixturevalue("served") if way.needs_server else None)
-    return store
+    if request.param in WAYS:
+        way = WAYS[request.param]
+        yield way(request.getfixturevalue("served") if way.needs_server else None)
+        return
+    with writing(request.param - 1):
+        yield Manager(None)
 
 
 class Clock:

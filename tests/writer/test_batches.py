@@ -1,0 +1,199 @@
+"""What the writer makes of many operations at once, and of what goes wrong among them."""
+
+import asyncio
+import random
+import threading
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connection, transaction
+
+from tasks_app.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
+from tasks_app.models import Task
+from tasks_app.operations import Change, Claim, Commit, NewTask
+from tasks_app.writer import Bounds
+from tasks_app.writer_connection import PostgreSQLConnection
+from tests.behaviour.databases import only_postgresql
+from tests.behaviour.people import ANN, BOB
+
+
+def adding(*data, group="mail"):
+    return Commit(owner=ANN, adds=tuple(NewTask(group=group, data=each) for each in data))
+
+
+def test_everybody_gets_the_own_answer(play):
+    async def scenario(writer):
+        answers = await asyncio.gather(*(writer.perform(adding(str(n).encode())) for n in range(300)))
+        assert [task.data for [task] in answers] == [str(n).encode() for n in range(300)]
+        ids = [task.id for [task] in answers]
+        assert ids == sorted(set(ids))
+        claimed = await asyncio.gather(*(writer.perform(Claim(groups=("mail",), owner=n)) for n in range(300)))
+        assert sorted(task.origin for [task] in claimed) == ids
+        assert [task.owner for [task] in claimed] == list(range(300))
+
+    play(scenario)
+
+
+def test_operations_of_a_batch_see_what_the_ones_before_them_left(play):
+    async def scenario(writer):
+        [first], [second] = await writer.perform(adding(b"1")), await writer.perform(adding(b"2"))
+        operations = [
+            Commit(owner=ANN, deletes=(first.id,)),
+            Commit(owner=BOB, deletes=(first.id,), depends=(second.id,)),
+            Claim(groups=("mail",), owner=BOB),
+        ]
+        answers: list[Any] = await asyncio.gather(*map(writer.perform, operations), return_exceptions=True)
+        deleted, refused, claimed = answers
+        assert deleted == []
+        assert refused.refusal.deletes == (first.id,)
+        assert [task.origin for task in claimed] == [second.id]
+
+    play(scenario)
+
+
+def test_a_claim_finds_what_its_own_batch_adds(play):
+    async def scenario(writer):
+        [[added], [claimed]] = await asyncio.gather(
+            writer.perform(adding(b"1")), writer.perform(Claim(groups=("mail",), owner=BOB))
+        )
+        assert claimed.origin == added.id
+
+    play(scenario)
+
+
+def test_what_fails_for_an_unexpected_reason_fails_alone(play, monkeypatch):
+    async def scenario(writer):
+        look = writer._connection.dialect.look
+
+        def stumble(operations):
+            if any(operation.owner == BOB for operation in operations):
+                raise ZeroDivisionError
+            return look(operations)
+
+        monkeypatch.setattr(writer._connection.dialect, "look", stumble)
+        operations = [adding(b"1"), adding(b"2"), Commit(owner=BOB, adds=(NewTask(group="mail"),)), adding(b"3")]
+        answers: list[Any] = await asyncio.gather(*map(writer.perform, operations), return_exceptions=True)
+        assert isinstance(answers.pop(2), ZeroDivisionError)
+        assert [task.data for [task] in answers] == [b"1", b"2", b"3"]
+
+    play(scenario)
+    assert Task.objects.count() == 3
+
+
+def test_too_much_is_refused_at_once(play):
+    async def scenario(writer):
+        answers = await asyncio.gather(*(writer.perform(adding(b"1")) for _ in range(8)), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [list] * 5 + [StoreBusy] * 3
+
+    play(scenario, Bounds(operations=2, queued=5))
+
+
+def test_who_has_gone_before_the_turn_came_changes_nothing(play):
+    async def scenario(writer):
+        gone = asyncio.ensure_future(writer.perform(adding(b"gone")))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await writer.perform(adding(b"there"))
+
+    play(scenario)
+    assert [bytes(task.data) for task in Task.objects.all()] == [b"there"]
+
+
+def test_it_answers_all_before_it_stops(play):
+    answers: list[asyncio.Future[Any]] = []
+
+    async def scenario(writer):
+        answers.extend(asyncio.ensure_future(writer.perform(adding(b"1"))) for _ in range(50))
+        await asyncio.sleep(0)
+
+    play(scenario, Bounds(operations=7))
+    assert [len(answer.result()) for answer in answers] == [1] * 50
+
+
+def test_a_verb_in_a_thread_goes_through_it(play):
+    async def scenario(writer):
+        [task] = await sync_to_async(Task.objects.commit)(owner=ANN, adds=[NewTask(group="mail")])
+        assert await sync_to_async(Task.objects.find)([task.id]) == [task]
+
+    play(scenario)
+
+
+def test_a_verb_in_the_callers_transaction_does_not(play):
+    def change_and_think_better_of_it():
+        with transaction.atomic():
+            Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+            transaction.set_rollback(True)
+
+    async def scenario(writer):
+        await sync_to_async(change_and_think_better_of_it)()
+        assert await writer.perform(Claim(groups=("mail",), owner=BOB)) == []
+
+    play(scenario)
+
+
+@only_postgresql
+def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
+    is_locked, may_end = threading.Event(), threading.Event()
+
+    def hold(task_id):
+        with transaction.atomic():
+            Task.objects.commit(owner=BOB, updates=[Change(id=task_id, data=b"slow")])
+            is_locked.set()
+            may_end.wait(30)
+        connection.close()
+
+    async def scenario(writer):
+        [held], [free] = await writer.perform(adding(b"1")), await writer.perform(adding(b"2"))
+        slow = threading.Thread(target=hold, args=[held.id])
+        slow.start()
+        await asyncio.to_thread(is_locked.wait)
+        waits = asyncio.ensure_future(writer.perform(Commit(owner=ANN, deletes=(held.id,))))
+        # Would never be answered if the writer waited for the locked task.
+        assert len(await writer.perform(Commit(owner=ANN, updates=(Change(id=free.id),)))) == 1
+        assert not waits.done()
+        may_end.set()
+        with pytest.raises(CommitRefused):
+            await waits
+        slow.join()
+
+    play(scenario)
+
+
+@only_postgresql
+def test_its_connection_may_be_cut_off_at_any_time(play):
+    """An acknowledged commit is there, a refused one is not; only what is said to be unknown may be either."""
+    said: dict[bytes, str] = {}
+
+    async def work(writer, name):
+        for number in range(40):
+            data = f"{name} {number}".encode()
+            try:
+                await writer.perform(adding(data))
+                said[data] = "there"
+            except CommitUnknown:
+                said[data] = "unknown"
+            except StoreUnavailable:
+                said[data] = "not there"
+
+    async def cut_off(writer):
+        for _ in range(30):
+            await asyncio.sleep(random.uniform(0, 0.02))
+            await sync_to_async(kill)(writer._connection)
+
+    async def scenario(writer):
+        await asyncio.gather(cut_off(writer), *(work(writer, name) for name in range(8)))
+
+    play(scenario)
+    there = {bytes(task.data) for task in Task.objects.all()}
+    assert len(said) == 320
+    assert {data for data, what in said.items() if what == "there"} <= there
+    assert not there & {data for data, what in said.items() if what == "not there"}
+    assert len(there) == Task.objects.count(), "nothing is there twice"
+
+
+def kill(way):
+    assert isinstance(way, PostgreSQLConnection)
+    if way._connection is not None and not way._connection.closed:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [way._connection.info.backend_pid])

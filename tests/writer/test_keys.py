@@ -1,0 +1,86 @@
+"""Requests that are sent again with their key."""
+
+import asyncio
+
+import pytest
+
+from tasks_app.errors import CommitRefused, KeyReused
+from tasks_app.models import Task
+from tasks_app.operations import Claim, Commit, NewTask, ResendKey
+from tests.behaviour.people import ANN, BOB
+
+KEY = ResendKey("ann/1", "the digest of the request")
+
+
+def adding(key=KEY, **more):
+    return Commit(owner=ANN, adds=(NewTask(group="mail", **more), NewTask(group="mail")), key=key)
+
+
+def test_the_second_gets_the_answer_of_the_first(play):
+    async def scenario(writer):
+        request = adding(data=b"\0\xff", labels={"to": "Bob"}, error="torn", priority=3)
+        first = await writer.perform(request)
+        assert await writer.perform(request) == first
+        assert [task.id for task in first] == [task.id for task in await writer.perform(request)]
+
+    play(scenario)
+    assert Task.objects.count() == 2
+
+
+def test_also_within_one_batch(play):
+    async def scenario(writer):
+        answers = await asyncio.gather(*(writer.perform(adding()) for _ in range(20)))
+        assert all(answer == answers[0] for answer in answers)
+
+    play(scenario)
+    assert Task.objects.count() == 2
+
+
+def test_also_when_what_was_added_is_gone(play):
+    async def scenario(writer):
+        first = await writer.perform(adding())
+        await writer.perform(Commit(owner=ANN, deletes=tuple(task.id for task in first)))
+        assert await writer.perform(adding()) == first
+
+    play(scenario)
+    assert Task.objects.count() == 0
+
+
+def test_a_refusal_is_kept_too(play):
+    async def scenario(writer):
+        request = Commit(owner=ANN, deletes=(-1,), depends=(-2,), key=KEY)
+        refusals = []
+        for _ in range(2):
+            with pytest.raises(CommitRefused) as refused:
+                await writer.perform(request)
+            refusals.append(refused.value.refusal)
+        assert refusals[0] == refusals[1]
+
+    play(scenario)
+
+
+def test_a_claim_that_found_nothing_is_not_kept(play):
+    async def scenario(writer):
+        request = Claim(groups=("mail",), owner=BOB, key=KEY)
+        assert await writer.perform(request) == []
+        await writer.perform(adding(key=None))
+        first = await writer.perform(request)
+        assert len(first) == 1
+        assert await writer.perform(request) == first
+
+    play(scenario)
+
+
+def test_another_request_with_the_key_is_an_error(play):
+    async def scenario(writer):
+        await writer.perform(adding())
+        with pytest.raises(KeyReused):
+            await writer.perform(adding(key=ResendKey(KEY.key, "another digest")))
+
+    play(scenario)
+    assert Task.objects.count() == 2
+
+
+def test_it_holds_without_the_writer(transactional_db):
+    first = Task.objects.perform(adding())
+    assert [task.id for task in Task.objects.perform(adding())] == [task.id for task in first]

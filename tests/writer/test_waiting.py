@@ -1,0 +1,173 @@
+"""Claims that wait until there is something."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from tasks_app import database
+from tasks_app.errors import CommitRefused
+from tasks_app.models import PausedGroup
+from tasks_app.operations import Change, Claim, Commit, NewTask
+from tests.behaviour.people import ANN, BOB
+
+LONG_MS = 30_000
+
+
+def adding(group="mail", **more):
+    return Commit(owner=ANN, adds=(NewTask(group=group, **more),))
+
+
+def claiming(*groups, wait_ms=LONG_MS, **more):
+    return Claim(groups=groups or ("mail",), owner=BOB, wait_ms=wait_ms, **more)
+
+
+async def parked(writer, claim):
+    """The claim, when it waits."""
+    count = len(writer._waiting)
+    asked = asyncio.ensure_future(writer.perform(claim))
+    await waiting(writer, count + 1)
+    return asked
+
+
+async def waiting(writer, count):
+    """Return when so many claims wait. The writer has no event for that: nobody but a test wants to know."""
+    while len(writer._waiting) != count:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+def test_a_commit_wakes_it(play):
+    async def scenario(writer):
+        waits = await parked(writer, claiming("reports", "mail"))
+        [added] = await writer.perform(adding())
+        assert [task.origin for task in await waits] == [added.id]
+
+    play(scenario)
+
+
+def test_it_finds_nothing_when_the_time_is_over(play):
+    async def scenario(writer):
+        began = time.monotonic()
+        assert await writer.perform(claiming(wait_ms=150)) == []
+        assert time.monotonic() - began >= 0.15
+
+    play(scenario)
+
+
+def test_the_time_of_a_scheduled_task_wakes_it(play):
+    async def scenario(writer):
+        await writer.perform(adding(timespec_ms=-300))
+        assert len(await writer.perform(claiming())) == 1
+
+    play(scenario)
+
+
+def test_the_end_of_a_lease_wakes_it(play):
+    async def scenario(writer):
+        await writer.perform(adding())
+        [leased] = await writer.perform(claiming(duration_ms=300))
+        [again] = await writer.perform(claiming())
+        assert (again.origin, again.claims) == (leased.origin, 2)
+
+    play(scenario)
+
+
+def test_a_task_that_is_given_back_wakes_it(play):
+    async def scenario(writer):
+        await writer.perform(adding())
+        [leased] = await writer.perform(claiming())
+        waits = await parked(writer, claiming())
+        await writer.perform(Commit(owner=BOB, updates=(Change(id=leased.id, release=True),)))
+        assert len(await waits) == 1
+
+    play(scenario)
+
+
+def test_a_commit_beside_the_writer_wakes_it(play):
+    async def scenario(writer):
+        waits = await parked(writer, claiming())
+        await sync_to_async(database.run)([adding()])
+        assert len(await asyncio.wait_for(waits, timeout=5)) == 1
+
+    play(scenario)
+
+
+def test_the_longest_waiting_is_first(play):
+    async def scenario(writer):
+        first, second = await parked(writer, claiming()), await parked(writer, claiming())
+        await writer.perform(adding())
+        assert len(await first) == 1
+        assert not second.done()
+
+    play(scenario)
+
+
+def test_many_are_woken_and_none_gets_what_another_got(play):
+    async def scenario(writer):
+        waits = [asyncio.ensure_future(writer.perform(claiming())) for _ in range(500)]
+        await waiting(writer, 500)
+        await writer.perform(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 500))
+        answers = await asyncio.gather(*waits)
+        assert len({task.id for [task] in answers}) == 500
+        assert len(writer._waiting) == 0
+
+    play(scenario)
+
+
+def test_who_has_gone_takes_nothing(play):
+    async def scenario(writer):
+        gone = await parked(writer, claiming())
+        gone.cancel()
+        await asyncio.sleep(0)
+        assert len(writer._waiting) == 0
+        [added] = await writer.perform(adding())
+        assert [task.origin for task in await writer.perform(claiming())] == [added.id]
+
+    play(scenario)
+
+
+def test_it_ends_when_something_that_it_depends_on_goes(play):
+    async def scenario(writer):
+        [config] = await writer.perform(adding("config"))
+        waits = await parked(writer, claiming(depends=(config.id,)))
+        await writer.perform(Commit(owner=ANN, deletes=(config.id,)))
+        with pytest.raises(CommitRefused) as refused:
+            await waits
+        assert refused.value.refusal.depends == (config.id,)
+
+    play(scenario)
+
+
+def test_it_ends_when_that_goes_beside_the_writer(play):
+    async def scenario(writer):
+        [config] = await writer.perform(adding("config"))
+        waits = await parked(writer, claiming(depends=(config.id,)))
+        await sync_to_async(database.run)([Commit(owner=ANN, deletes=(config.id,))])
+        with pytest.raises(CommitRefused):
+            await asyncio.wait_for(waits, timeout=5)
+
+    play(scenario)
+
+
+def test_a_paused_group_gives_nothing_until_it_goes_on(play):
+    async def scenario(writer):
+        paused = await PausedGroup.objects.acreate(group="mail", by="Ann", reason="deploy")
+        await writer.perform(adding())
+        assert await writer.perform(claiming(wait_ms=0)) == []
+        waits = await parked(writer, claiming())
+        await paused.adelete()
+        assert len(await asyncio.wait_for(waits, timeout=5)) == 1
+
+    play(scenario)
+
+
+def test_the_end_of_the_server_ends_it(play):
+    answers: list[asyncio.Future[Any]] = []
+
+    async def scenario(writer):
+        answers.append(await parked(writer, claiming()))
+
+    play(scenario)
+    assert [answer.result() for answer in answers] == [[]]
