@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from tasks_app import database
 from tasks_app.errors import CommitRefused, StoreBusy
@@ -75,20 +75,20 @@ def origins(tasks):
 
 
 def test_of_two_who_delete_one_task_the_second_is_refused(ann, bob, task):
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         assert ann.do(lambda: commit(ANN, deletes=[task.id])) == []
         asked = bob.start(lambda: commit(BOB, deletes=[task.id]))
         wait_until_held_up(bob, asked)
-        transaction.commit()
+        hers.commit()
     assert asked.result(20) == Refusal(deletes=(task.id,))
 
 
 def test_who_waited_may_delete_when_the_first_takes_it_back(ann, bob, task):
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         ann.do(lambda: commit(ANN, deletes=[task.id]))
         asked = bob.start(lambda: commit(BOB, deletes=[task.id]))
         wait_until_held_up(bob, asked)
-        transaction.roll_back()
+        hers.roll_back()
     assert asked.result(20) == []
     assert Task.objects.groups() == []
 
@@ -96,11 +96,11 @@ def test_who_waited_may_delete_when_the_first_takes_it_back(ann, bob, task):
 def test_crossing_depends_and_updates_let_one_through(ann, bob, task):
     """Each depends on what the other replaces: in no order can both happen."""
     [other] = Task.objects.commit(owner=ANN, adds=[MAIL])
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         assert len(ann.do(lambda: commit(ANN, updates=[Change(id=task.id)], depends=[other.id]))) == 1
         asked = bob.start(lambda: commit(BOB, updates=[Change(id=other.id)], depends=[task.id]))
         wait_until_held_up(bob, asked)
-        transaction.commit()
+        hers.commit()
     assert asked.result(20) == Refusal(depends=(task.id,))
 
 
@@ -123,7 +123,7 @@ def test_crossing_depends_and_updates_that_lock_each_other_out_let_one_through(a
     assert refusals in ([Refusal(depends=(other.id,))], [Refusal(depends=(task.id,))])
 
 
-def test_two_commits_that_name_many_tasks_in_crossing_order_do_not_lock_each_other_out(ann, bob, transactional_db):
+def test_two_who_delete_the_same_tasks_in_another_order_do_not_mix(ann, bob, transactional_db):
     ids = [task.id for task in Task.objects.commit(owner=ANN, adds=[MAIL] * 50)]
     both_ready = threading.Barrier(2)
 
@@ -138,12 +138,26 @@ def test_two_commits_that_name_many_tasks_in_crossing_order_do_not_lock_each_oth
     assert any(isinstance(answer, Refusal) and set(answer.deletes) == set(ids) for answer in answers)
 
 
+@only_postgresql
+def test_tasks_are_locked_in_the_order_of_their_ids_however_they_are_named(ann, bob, transactional_db):
+    """Else two commits that share tasks would lock each other out."""
+    first, second, third = (task.id for task in Task.objects.commit(owner=ANN, adds=[MAIL] * 3))
+    with ann.transaction():
+        ann.do(lambda: Task.objects.select_for_update().get(id=second))
+        asked = bob.start(lambda: commit(BOB, deletes=[third, second, first]))
+        wait_until_held_up(bob, asked)
+        with transaction.atomic():
+            free = Task.objects.select_for_update(skip_locked=True).values_list("id", flat=True)
+            assert list(free) == [third]
+    assert asked.result(20) == []
+
+
 def test_a_claim_never_takes_what_another_claim_is_taking(ann, bob, task):
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         [held] = ann.do(lambda: Task.objects.claim("mail", owner=ANN))
         asked = bob.start(lambda: Task.objects.claim("mail", owner=BOB))
         wait_until_looked(bob, asked)
-        transaction.commit()
+        hers.commit()
     assert asked.result(20) == []
     assert Task.objects.find([held.id]) == [held]
 
@@ -160,29 +174,29 @@ def wait_until_looked(bob, asked):
 
 
 def test_a_claim_does_not_say_nothing_while_another_one_may_give_its_task_back(ann, bob, task):
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         ann.do(lambda: Task.objects.claim("mail", owner=ANN))
         asked = bob.start(lambda: Task.objects.claim("mail", owner=BOB))
         wait_until_looked(bob, asked)
-        transaction.roll_back()
+        hers.roll_back()
     assert origins(asked.result(20)) == [task.id]
 
 
 def test_a_claim_does_not_say_nothing_while_all_there_is_may_be_deleted(ann, bob, task):
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         ann.do(lambda: commit(ANN, deletes=[task.id]))
         asked = bob.start(lambda: Task.objects.claim("mail", owner=BOB))
         wait_until_looked(bob, asked)
-        transaction.commit()
+        hers.commit()
     assert asked.result(20) == []
 
 
 def test_a_claim_finds_the_successor_of_the_task_that_it_waited_for(ann, bob, task):
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         [successor] = ann.do(lambda: commit(ANN, updates=[Change(id=task.id, data=b"2")]))
         asked = bob.start(lambda: Task.objects.claim("mail", owner=BOB))
         wait_until_looked(bob, asked)
-        transaction.commit()
+        hers.commit()
     [held] = asked.result(20)
     assert (held.origin, held.data) == (task.id, b"2")
     assert held.id > successor.id
@@ -190,32 +204,32 @@ def test_a_claim_finds_the_successor_of_the_task_that_it_waited_for(ann, bob, ta
 
 def test_a_claim_takes_what_is_given_back_when_all_was_locked(ann, bob, transactional_db):
     tasks = Task.objects.commit(owner=ANN, adds=[MAIL] * 5)
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         assert len(ann.do(lambda: Task.objects.claim("mail", owner=ANN, limit=5))) == 5
         asked = bob.start(lambda: Task.objects.claim("mail", owner=BOB, limit=5))
         wait_until_looked(bob, asked)
-        transaction.roll_back()
+        hers.roll_back()
     assert set(origins(asked.result(20))) <= {task.id for task in tasks}
     assert asked.result()
 
 
 def test_a_delete_of_what_is_being_claimed_is_refused(ann, bob, task):
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         ann.do(lambda: Task.objects.claim("mail", owner=ANN))
         asked = bob.start(lambda: commit(BOB, deletes=[task.id]))
         wait_until_held_up(bob, asked)
-        transaction.commit()
+        hers.commit()
     assert asked.result(20) == Refusal(deletes=(task.id,))
 
 
 def test_a_claim_waits_for_what_it_depends_on(ann, bob, task):
     [config] = Task.objects.commit(owner=ANN, adds=[NewTask(group="config")])
 
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         ann.do(lambda: commit(ANN, deletes=[config.id]))
         asked = bob.start(lambda: claim(depends=[config.id]))
         wait_until_held_up(bob, asked)
-        transaction.commit()
+        hers.commit()
     assert asked.result(20) == Refusal(depends=(config.id,))
     assert Task.objects.find([task.id]) == [task]
 
@@ -265,12 +279,12 @@ def test_a_task_that_changes_its_priority_meanwhile_is_not_overlooked(ann, bob, 
 @only_postgresql
 def test_a_lease_that_ends_while_somebody_waits_for_the_task_has_ended(ann, bob, task):
     [held] = Task.objects.claim("mail", owner=ANN, duration_ms=300)
-    with ann.transaction() as transaction:
+    with ann.transaction() as hers:
         ann.do(lambda: commit(ANN, updates=[Change(id=held.id, timespec_ms=-60_000)]))
         asked = bob.start(lambda: commit(BOB, deletes=[held.id]))
         wait_until_held_up(bob, asked)
         wait_until(lambda: Task.objects.now_ms() > held.available_at_ms)
-        transaction.roll_back()
+        hers.roll_back()
     assert asked.result(20) == []
 
 
