@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,8 @@ from . import CannotTest
 OLDEST = 15  # Django 6.1's minimum.
 START_SECONDS = 30
 STOP_SECONDS = 10
+# For tests only: nothing there has to survive a power cut.
+FAST = {"max_connections": "200", "fsync": "off", "full_page_writes": "off"}
 REMEDY = "install one (`apt-get install postgresql`) or name one in TASKSTORE_TEST_POSTGRES_URL"
 
 
@@ -40,7 +42,7 @@ def postgresql() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="taskstore-postgresql-"))
     try:
         binaries = system_binaries() or wheels_binaries(folder)
-        server = Server(binaries=binaries, folder=folder, user=unprivileged_user())
+        server = Server(binaries=binaries, folder=folder, user=unprivileged_user(), settings=FAST)
         with server.running():
             yield server.url
     finally:
@@ -52,20 +54,21 @@ class Server:
     binaries: Path
     folder: Path  # Everything of this server, its socket too.
     user: pwd.struct_passwd | None  # Who it runs as; None: whoever we are.
+    settings: Mapping[str, str]
 
     @property
     def url(self) -> str:
         return f"postgresql://postgres@/postgres?host={self.folder}"
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
         if self.user:
             give(self.folder, self.user)
         self.make_cluster()
         process = self.start()
         try:
             self.wait_until_ready(process)
-            yield
+            yield process
         finally:
             stop(process)
 
@@ -100,13 +103,7 @@ class Server:
         )
 
     def start(self) -> subprocess.Popen[bytes]:
-        options = {
-            "listen_addresses": "",
-            "unix_socket_directories": str(self.folder),
-            "max_connections": "200",
-            "fsync": "off",  # For tests only: nothing here has to survive a power cut.
-            "full_page_writes": "off",
-        }
+        options = {"listen_addresses": "", "unix_socket_directories": str(self.folder), **self.settings}
         settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         with self.log.open("wb") as log:
             return subprocess.Popen(
