@@ -26,7 +26,12 @@ NEWEST = (3, 14)  # The packages have no builds for later ones yet.
 SERVER_MODULES = ("django", "rest_framework", "channels", "daphne", "psycopg", "msgspec", "csp", "axes", "environs")
 
 # What is in requirements/, and who needs it.
-SETS = {"server": "the server needs", "test": "the tests need", "postgres": "the tests need for PostgreSQL"}
+SETS = {
+    "server": "the server needs",
+    "test": "the tests need",
+    "postgres": "the tests need for PostgreSQL",
+    "bench": "the benchmark needs for the peers",
+}
 
 CERTIFICATE_STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
