@@ -1,0 +1,96 @@
+"""What this store can do beyond claiming and deleting, by whichever way in: claims that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from .. import CannotMeasure
+from ..figures import percentile
+from ..processes import memory_mb
+from .client import AsyncClient, run
+
+CHANCE = random.SystemRandom()
+ADDER = 0  # The client that adds what the others wait for.
+CHUNK = 1_000  # Tasks in a commit that adds many.
+WAIT_MS = 60_000
+PARKED_S = (0.02, 0.1)  # A waiting claim is left alone for a random time between these.
+PARKED_PER_SECOND = 1_000  # Fewer than any server takes in.
+
+
+class StoreClient(AsyncClient):
+    """A way into the store."""
+
+    @abstractmethod
+    async def claim(self, owner: int, wait_ms: int = 0) -> Sequence[int]: ...
+
+    @abstractmethod
+    async def put(self, tasks: int) -> None:
+        """Add tasks in one commit, as ADDER."""
+
+    def add(self, tasks: int) -> None:
+        run(self._add(tasks))
+
+    async def _add(self, tasks: int) -> None:
+        await self.open([ADDER])
+        await self._put_all(tasks)
+        await self.close()
+
+    async def _put_all(self, tasks: int) -> None:
+        for start in range(0, tasks, CHUNK):
+            await self.put(min(CHUNK, tasks - start))
+
+    def wakeups(self, times: int) -> dict[str, float]:
+        """How long it takes from sending a commit to the answer of the one claim that waited for it."""
+        return run(self._wakeups(times))
+
+    async def _wakeups(self, times: int) -> dict[str, float]:
+        await self.open([ADDER, 1])
+        took_ms = [await self._wakeup() for _ in range(times)]
+        await self.close()
+        return {f"p{percent}_ms": percentile(took_ms, percent) for percent in (50, 95, 100)}
+
+    async def _wakeup(self) -> float:
+        waiting = asyncio.create_task(self._claim_and_look_at_clock(1))
+        # Random, so that it keeps no time with anything that the server does regularly.
+        await asyncio.sleep(CHANCE.uniform(*PARKED_S))
+        sent_s = time.monotonic()
+        await self.put(1)
+        ids, answered_s = await waiting
+        if not ids:
+            raise CannotMeasure("a claim that waited was not woken")
+        await self.finish(1, ids)
+        return (answered_s - sent_s) * 1000
+
+    def waiters(self, number: int) -> dict[str, float]:
+        """What many claims that wait cost, and how long it takes to wake all of them."""
+        return run(self._waiters(number))
+
+    async def _waiters(self, number: int) -> dict[str, float]:
+        servers = self.where["servers"]
+        server = servers[0]["pid"] if servers else os.getpid()
+        await self.open([ADDER])
+        before_mb = memory_mb(server)
+        await self.open(range(1, number + 1))
+        waiting = [asyncio.create_task(self._claim_and_look_at_clock(owner)) for owner in range(1, number + 1)]
+        await asyncio.sleep(2 + number / PARKED_PER_SECOND)
+        waiting_mb = memory_mb(server)
+        sent_s = time.monotonic()
+        await self._put_all(number)
+        answers = await asyncio.gather(*waiting)
+        await self.close()
+        return {
+            "kb_each": (waiting_mb - before_mb) * 1024 / number,
+            "all_woken_s": max(answered_s for _, answered_s in answers) - sent_s,
+            "unanswered": sum(1 for ids, _ in answers if not ids),
+            "twice": sum(len(ids) for ids, _ in answers) - len({task_id for ids, _ in answers for task_id in ids}),
+        }
+
+    async def _claim_and_look_at_clock(self, owner: int) -> tuple[Sequence[Any], float]:
+        ids = await self.claim(owner, WAIT_MS)
+        return ids, time.monotonic()

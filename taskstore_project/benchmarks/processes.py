@@ -1,0 +1,57 @@
+"""What the system knows of processes (proc(5)). A process is meant with all that it has started."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+PROC = Path("/proc")
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(pid: int) -> float:
+    """The seconds of CPU that it has used so far, also by children that have ended."""
+    return sum(sum(_times(member)) for member in family(pid)) * TICK_S
+
+
+def memory_mb(pid: int) -> float:
+    """The memory that it uses; what processes share is divided among them."""
+    return sum(_shared_out_kb(member) for member in family(pid)) / 1024
+
+
+def family(pid: int) -> set[int]:
+    """The process and its descendants."""
+    # One look at all processes: a database has more children than one wants to look for one by one.
+    parents = {int(folder.name): _parent(int(folder.name)) for folder in PROC.iterdir() if folder.name.isdigit()}
+    found, members = {pid}, {pid}
+    while found:
+        found = {child for child, parent in parents.items() if parent in found}
+        members |= found
+    return members
+
+
+def _parent(pid: int) -> int:
+    fields = _fields(pid)
+    return int(fields[1]) if fields else 0
+
+
+def _times(pid: int) -> list[int]:
+    """In user and system mode, of itself and of the children that it has waited for."""
+    return [int(ticks) for ticks in _fields(pid)[11:15]]
+
+
+def _fields(pid: int) -> list[str]:
+    """Those after the name, which may hold anything; none when the process has gone."""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _shared_out_kb(pid: int) -> int:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0
