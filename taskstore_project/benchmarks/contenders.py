@@ -1,0 +1,137 @@
+"""Who hands out tasks: the table of the contenders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Database(StrEnum):
+    POSTGRESQL = "PostgreSQL"
+    SQLITE = "SQLite"
+    VALKEY = "Valkey"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """How to ask the contender's database what is left and what was done: only real work counts."""
+
+    left: str  # The number of tasks that can be claimed: SQL, or a command of Valkey.
+    claimed: str = ""  # The number of claims so far; empty where no trace of them is kept.
+
+
+STORE = Ledger(
+    left="SELECT count(*) FROM tasks_app_task WHERE NOT leased",
+    claimed="SELECT count(*) FROM tasks_app_endedtask WHERE ending = 'claimed'",
+)
+RAW = Ledger(left="SELECT count(*) FROM raw_task WHERE NOT leased")
+JOBS = Ledger(left="SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
+RESULTS = Ledger(
+    left="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'READY'",
+    claimed="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'SUCCESSFUL'",
+)
+QUEUE = Ledger(left="LLEN rq:queue:bench")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    name: str  # On the command line and in the tables.
+    kind: str  # The name of several at once.
+    title: str
+    client: str  # As in clients/__main__.py.
+    database: Database
+    ledger: Ledger
+    server: tuple[str, ...] = ()  # The command of this store's server in front of the database.
+    servers: int = 1  # So many of these; tasks come in by the last and are claimed from the first.
+    most_clients: int = 128
+
+
+UP = ("up", "--port", "0")
+
+PSYCOPG = Contender(
+    name="psycopg",
+    kind="raw",
+    title="PostgreSQL from psycopg, without history; each statement is a transaction",
+    client="psycopg",
+    database=Database.POSTGRESQL,
+    ledger=RAW,
+)
+PGBENCH = Contender(
+    name="pgbench",
+    kind="raw",
+    title="the same statements from pgbench, a program in C; its times are those of whole cycles",
+    client="pgbench",
+    database=Database.POSTGRESQL,
+    ledger=RAW,
+)
+WRITER = Contender(
+    name="writer",
+    kind="writer",
+    title="this store in the process of its callers, PostgreSQL",
+    client="writer",
+    database=Database.POSTGRESQL,
+    ledger=STORE,
+)
+WRITER_SQLITE = Contender(
+    name="writer-sqlite",
+    kind="writer",
+    title="this store in the process of its callers, SQLite",
+    client="writer",
+    database=Database.SQLITE,
+    ledger=STORE,
+)
+DAPHNE = Contender(
+    name="daphne",
+    kind="rest",
+    title="this store over HTTP from daphne (`up`), PostgreSQL",
+    client="rest",
+    database=Database.POSTGRESQL,
+    ledger=STORE,
+    server=UP,
+)
+DAPHNE_SQLITE = Contender(
+    name="daphne-sqlite",
+    kind="rest",
+    title="this store over HTTP from daphne (`up`), SQLite",
+    client="rest",
+    database=Database.SQLITE,
+    ledger=STORE,
+    server=UP,
+)
+TWO_DAPHNES = Contender(
+    name="two-daphnes",
+    kind="rest",
+    title="two of these servers on one PostgreSQL: tasks come in by one and are claimed from the other",
+    client="rest",
+    database=Database.POSTGRESQL,
+    ledger=STORE,
+    server=UP,
+    servers=2,
+)
+PROCRASTINATE = Contender(
+    name="procrastinate",
+    kind="peers",
+    title="Procrastinate, PostgreSQL",
+    client="procrastinate",
+    database=Database.POSTGRESQL,
+    ledger=JOBS,
+    most_clients=32,
+)
+DJANGO_TASKS = Contender(
+    name="django-tasks-db",
+    kind="peers",
+    title="django-tasks-db, PostgreSQL",
+    client="django-tasks-db",
+    database=Database.POSTGRESQL,
+    ledger=RESULTS,
+    most_clients=32,
+)
+RQ = Contender(
+    name="rq",
+    kind="peers",
+    title="RQ without a fork for each job, Valkey as it comes: what was answered is not on the disk yet",
+    client="rq",
+    database=Database.VALKEY,
+    ledger=QUEUE,
+    most_clients=32,
+)

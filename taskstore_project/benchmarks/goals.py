@@ -1,0 +1,106 @@
+"""What the store has to reach on two cores, compared within one run of the benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from .run import Results
+
+# Finds the median of a figure, by scene, entry and figure.
+Look = Callable[[str, str, str], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    text: str
+    value: Callable[[Look], float]
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def limit(self) -> str:
+        return f"at least {self.at_least:g}" if self.at_least is not None else f"at most {self.at_most:g}"
+
+    def is_met_by(self, value: float) -> bool:
+        return value >= self.at_least if self.at_least is not None else value <= (self.at_most or 0)
+
+
+def found(scene: str, entry: str, figure: str) -> Callable[[Look], float]:
+    return lambda look: look(scene, entry, figure)
+
+
+def ratio(scene: str, entry: str, other: str, figure: str = "per_second") -> Callable[[Look], float]:
+    return lambda look: look(scene, entry, figure) / look(scene, other, figure)
+
+
+def difference(scene: str, entry: str, other: str, figure: str) -> Callable[[Look], float]:
+    return lambda look: look(scene, entry, figure) - look(scene, other, figure)
+
+
+GOALS = (
+    Goal(
+        text="the writer against single transactions from psycopg, 32 clients",
+        value=ratio("cycles", "writer, 32 clients", "psycopg, 32 clients"),
+        at_least=3.5,
+    ),
+    Goal(
+        text="tasks claimed a second, 100 at a time, by the writer",
+        value=found("batches", "writer, 8 clients", "per_second"),
+        at_least=40_000,
+    ),
+    Goal(
+        text="REST on daphne with SQLite, cycles a second, 32 clients",
+        value=found("cycles", "daphne-sqlite, 32 clients", "per_second"),
+        at_least=1_800,
+    ),
+    Goal(
+        text="REST on daphne with SQLite, claim p99, ms, 32 clients",
+        value=found("cycles", "daphne-sqlite, 32 clients", "p99_ms"),
+        at_most=50,
+    ),
+    Goal(
+        text="one client alone: claim by the writer longer than the statement from psycopg, ms",
+        value=difference("cycles", "writer, 1 client", "psycopg, 1 client", "p50_ms"),
+        at_most=1.5,
+    ),
+    Goal(
+        text="the writer with 1 000 000 tasks present against 10 000",
+        value=ratio("many", "writer, 32 clients, 1000000 present", "writer, 32 clients"),
+        at_least=0.8,
+    ),
+    Goal(
+        text="the writer after five minutes of full load against the first",
+        value=found("endurance", "writer, 32 clients", "kept"),
+        at_least=0.9,
+    ),
+    Goal(
+        text="wake-up in the same process, p95, ms",
+        value=found("wakeups", "writer, 1 client", "p95_ms"),
+        at_most=50,
+    ),
+    Goal(
+        text="wake-up from another process, p95, ms",
+        value=found("wakeups", "two-daphnes, 1 client", "p95_ms"),
+        at_most=150,
+    ),
+    Goal(
+        text="memory of a waiting claim, kB",
+        value=found("waiters", "writer, 1 client", "kb_each"),
+        at_most=20,
+    ),
+    Goal(
+        text="all waiting claims answered, s",
+        value=found("waiters", "writer, 1 client", "all_woken_s"),
+        at_most=2,
+    ),
+)
+
+
+def measured(results: Results) -> Iterator[tuple[Goal, float]]:
+    """The goals of which this run can say something, and what it says."""
+    for goal in GOALS:
+        try:
+            yield goal, goal.value(results.median)
+        except LookupError:
+            continue  # A part of it was not chosen, or could not be measured.

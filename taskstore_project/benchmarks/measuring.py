@@ -1,0 +1,127 @@
+"""One measurement of one contender: fill, settle, work, and compare what it says with what its database says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import CannotMeasure
+from .contenders import Contender
+from .figures import Figures
+from .load import PRESENT, Load, Verb
+from .pace import Pace
+from .places import Account, Place
+from .processes import memory_mb
+
+TRIAL_S = 0.5
+MARGIN = 1.7  # So many times the tasks that will be taken according to the trial, which is short.
+ATTEMPTS = 3
+
+Done = Mapping[str, Any]  # What a client says of its work.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A line of a scene: a contender under a load."""
+
+    contender: Contender
+    load: Load
+    durability: str = "strict"
+
+    @property
+    def name(self) -> str:
+        """What makes it differ from other entries of its scene."""
+        details = [
+            f"{self.load.clients} clients" if self.load.clients > 1 else "1 client",
+            "opportunistic" if self.durability != "strict" else "",
+            "keys" if self.load.with_keys else "",
+            f"{self.load.present} present" if self.load.present != PRESENT else "",
+        ]
+        return ", ".join([self.contender.name, *filter(None, details)])
+
+
+def tasks_handed_out(entry: Entry, place: Place, pace: Pace) -> Figures:
+    """How many tasks a second the clients get done, how long a claim takes, and what it costs.
+
+    Raises CannotMeasure when the database does not agree that all of them were done.
+    """
+    done = _work(place, entry.load, pace.lead_s, pace.seconds)
+    return {**_costs(done, place), **_some(done, "per_second", "p50_ms", "p99_ms")}
+
+
+def endurance(entry: Entry, place: Place, pace: Pace) -> Figures:
+    """What becomes of the rate in a long time of full load."""
+    done = _work(place, entry.load, pace.lead_s, pace.sustained_s, parts=5)
+    first, *_, last = done["parts"]
+    kept = {"first": first, "least": min(done["parts"]), "last": last, "kept": last / first}
+    return {**_costs(done, place), **_some(done, "p50_ms", "p99_ms"), **kept}
+
+
+def wakeups(entry: Entry, place: Place, pace: Pace) -> Figures:
+    """How long it takes from sending a commit to the answer of the one claim that waited for its task."""
+    found: Figures = place.ask(entry.load, "wakeups", times=pace.wakeups)
+    return found
+
+
+def waiters(entry: Entry, place: Place, pace: Pace) -> Figures:
+    """What many waiting claims cost, and how soon all of them have their task.
+
+    Raises CannotMeasure when one got none, or one that another got too.
+    """
+    found: Figures = place.ask(entry.load, "waiters", number=pace.waiters)
+    if found["unanswered"] or found["twice"]:
+        raise CannotMeasure(f"{found['unanswered']} waiting claims got no task, {found['twice']} tasks went out twice")
+    return {**found, "waiters": pace.waiters}
+
+
+def _work(place: Place, load: Load, lead_s: float, seconds: float, parts: int = 1) -> Done:
+    for _ in range(ATTEMPTS):
+        _stock_up(place, load, lead_s + seconds)
+        place.storage.settle()
+        before = place.account()
+        done = place.work(load, lead_s, seconds, parts)
+        after = place.account()
+        confirm(load, done["taken"], before, after)
+        place.known_rates[load] = done["per_second"]
+        if not done["has_run_dry"] and after.left >= load.present:
+            return done
+    raise CannotMeasure(f"it took more tasks than expected, {ATTEMPTS} times: fewer than {load.present} were left")
+
+
+def _stock_up(place: Place, load: Load, seconds: float) -> None:
+    """Add so many tasks that those which have to be present are still there at the end."""
+    _fill(place, load, load.present)
+    if load.verb is not Verb.REPLACE:
+        rate = place.known_rates.get(load) or place.work(load, 0, TRIAL_S)["per_second"]
+        _fill(place, load, load.present + int(rate * seconds * MARGIN) + load.clients * load.batch)
+
+
+def _fill(place: Place, load: Load, tasks: int) -> None:
+    missing = tasks - place.left()
+    if missing > 0:
+        place.ask(load, "add", tasks=missing)
+
+
+def confirm(load: Load, taken: int, before: Account, after: Account) -> None:
+    """Compare what the clients say that they took with what became of the rows.
+
+    Raises CannotMeasure when they do not agree.
+    """
+    gone = before.left - after.left
+    if gone != (0 if load.verb is Verb.REPLACE else taken):
+        raise CannotMeasure(f"the clients say that they took {taken} tasks; there are {gone} fewer in the database")
+    if before.claimed is not None and after.claimed != before.claimed + taken:
+        claims = (after.claimed or 0) - before.claimed
+        raise CannotMeasure(f"the clients say that they took {taken} tasks; the database saw {claims} claims")
+
+
+def _costs(done: Done, place: Place) -> Figures:
+    """Processor time in cores, and the memory of what does the store's work: its server, or else the clients."""
+    cores = {name: float(value) for name, value in done.items() if name.endswith("_cores")}
+    memory = sum(memory_mb(server.pid) for server in place.servers) if place.servers else done["memory_mb"]
+    return {**cores, "memory_mb": memory}
+
+
+def _some(found: Done, *names: str) -> dict[str, float]:
+    return {name: float(found[name]) for name in names}

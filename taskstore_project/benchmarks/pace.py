@@ -1,0 +1,44 @@
+"""How long and how often things are measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    lead_s: float  # Of work before it counts.
+    seconds: float  # Of work that counts.
+    rounds: int
+    clients: tuple[int, ...]
+    many: int  # Tasks present, where it is about many of them.
+    sustained_s: float
+    wakeups: int
+    waiters: int
+    is_short: bool = False  # Not everything with everybody.
+
+    def __str__(self) -> str:
+        return f"{self.rounds} rounds of {self.seconds:g} s each, after {self.lead_s:g} s that did not count"
+
+
+FULL = Pace(
+    lead_s=1,
+    seconds=5,
+    rounds=3,
+    clients=(1, 8, 32, 128),
+    many=1_000_000,
+    sustained_s=300,
+    wakeups=100,
+    waiters=10_000,
+)
+QUICK = Pace(
+    lead_s=0.3,
+    seconds=1,
+    rounds=2,
+    clients=(1, 32),
+    many=100_000,
+    sustained_s=10,
+    wakeups=20,
+    waiters=1_000,
+    is_short=True,
+)

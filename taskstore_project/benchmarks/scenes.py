@@ -1,0 +1,186 @@
+"""What is measured with whom: the tables of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from .contenders import (
+    DAPHNE,
+    DAPHNE_SQLITE,
+    DJANGO_TASKS,
+    PGBENCH,
+    PROCRASTINATE,
+    PSYCOPG,
+    RQ,
+    TWO_DAPHNES,
+    WRITER,
+    WRITER_SQLITE,
+)
+from .figures import Figures
+from .load import Load, Verb
+from .measuring import Entry, endurance, tasks_handed_out, waiters, wakeups
+from .pace import Pace
+from .places import Place
+
+ALL = (PSYCOPG, PGBENCH, WRITER, WRITER_SQLITE, DAPHNE, DAPHNE_SQLITE, TWO_DAPHNES, PROCRASTINATE, DJANGO_TASKS, RQ)
+OURS = (WRITER, DAPHNE, WRITER_SQLITE, DAPHNE_SQLITE)
+BUSY = 32  # Clients, where the number of clients is not the question.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    title: str
+    figure: str
+    has_spread: bool = False  # Also shows the least and the most of the rounds.
+    digits: int = 0
+
+    def shown(self, value: float) -> str:
+        return f"{value:,.{self.digits}f}".replace(",", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    name: str  # On the command line.
+    title: str
+    measure: Callable[[Entry, Place, Pace], Figures]
+    entries: Sequence[Entry]  # Those with the same number of clients are measured in turn.
+    columns: Sequence[Column]
+    is_quick: bool = False  # Part of `bench --quick`.
+    rounds: int | None = None  # None: as many as the pace says.
+
+
+COSTS = (
+    Column(title="client, cores", figure="client_cores", digits=2),
+    Column(title="server", figure="server_cores", digits=2),
+    Column(title="database", figure="database_cores", digits=2),
+    Column(title="MB", figure="memory_mb"),
+)
+CLAIMS = (
+    Column(title="claim p50, ms", figure="p50_ms", digits=2),
+    Column(title="p99", figure="p99_ms", digits=2),
+)
+RATES = (Column(title="tasks a second", figure="per_second", has_spread=True), *CLAIMS, *COSTS)
+
+
+def scenes(pace: Pace) -> list[Scene]:
+    ours = OURS[:2] if pace.is_short else OURS
+    return [
+        Scene(
+            name="cycles",
+            title="Claim a task, then delete it",
+            measure=tasks_handed_out,
+            entries=[
+                Entry(contender=contender, load=Load(clients=clients))
+                for clients, contender in product(pace.clients, ALL)
+                if contender is not TWO_DAPHNES and clients <= contender.most_clients
+            ],
+            columns=RATES,
+            is_quick=True,
+        ),
+        Scene(
+            name="batches",
+            title="Claim 100 tasks at a time",
+            measure=tasks_handed_out,
+            entries=[
+                Entry(contender=contender, load=Load(clients=clients, batch=100, verb=Verb.CLAIM))
+                for clients, contender in product((8,) if pace.is_short else (1, 8), (PSYCOPG, *ours))
+            ],
+            columns=RATES,
+            is_quick=True,
+        ),
+        Scene(
+            name="durability",
+            title="Answers that wait for the disk, and answers that do not",
+            measure=tasks_handed_out,
+            entries=[
+                Entry(contender=contender, load=Load(clients=BUSY), durability=durability)
+                for contender, durability in product(ours, ("strict", "opportunistic"))
+            ],
+            columns=RATES,
+        ),
+        Scene(
+            name="keys",
+            title="Requests with and without an idempotency key",
+            measure=tasks_handed_out,
+            entries=[
+                Entry(contender=contender, load=Load(clients=BUSY, with_keys=with_keys))
+                for contender, with_keys in product(ours, (False, True))
+            ],
+            columns=RATES,
+        ),
+        Scene(
+            name="many",
+            title="Few and many tasks present",
+            measure=tasks_handed_out,
+            entries=[
+                Entry(contender=contender, load=Load(clients=BUSY, present=present))
+                for contender, present in product((PSYCOPG, *ours, PROCRASTINATE, DJANGO_TASKS), (10_000, pace.many))
+            ],
+            columns=RATES,
+        ),
+        Scene(
+            name="endurance",
+            title="A long time of full load: each cycle adds a task for the one that it deletes",
+            measure=endurance,
+            entries=[Entry(contender=contender, load=Load(clients=BUSY, verb=Verb.REPLACE)) for contender in ours],
+            columns=(
+                Column(title="first fifth, tasks a second", figure="first"),
+                Column(title="slowest", figure="least"),
+                Column(title="last", figure="last"),
+                Column(title="last to first", figure="kept", digits=2),
+                *CLAIMS,
+                *COSTS,
+            ),
+            rounds=1,
+        ),
+        Scene(
+            name="wakeups",
+            title="From sending a commit to the answer of the claim that waited for it",
+            measure=wakeups,
+            entries=[Entry(contender=contender, load=Load(clients=1)) for contender in (*ours, TWO_DAPHNES)],
+            columns=(
+                Column(title="p50, ms", figure="p50_ms", digits=1),
+                Column(title="p95", figure="p95_ms", digits=1),
+                Column(title="longest", figure="p100_ms", digits=1),
+            ),
+            is_quick=True,
+            rounds=1,
+        ),
+        Scene(
+            name="waiters",
+            title="Many claims that wait, all woken at once",
+            measure=waiters,
+            entries=[Entry(contender=contender, load=Load(clients=1)) for contender in ours[:2]],
+            columns=(
+                Column(title="waiting claims", figure="waiters"),
+                Column(title="memory of each, kB", figure="kb_each", digits=1),
+                Column(title="all answered after, s", figure="all_woken_s", digits=2),
+            ),
+            is_quick=True,
+            rounds=1,
+        ),
+    ]
+
+
+def names(found: Sequence[Scene]) -> list[str]:
+    """All words by which a part can be chosen: scenes, kinds of contenders, contenders."""
+    contenders = dict.fromkeys(entry.contender for scene in found for entry in scene.entries)
+    kinds = dict.fromkeys(contender.kind for contender in contenders)
+    return list(dict.fromkeys([*(scene.name for scene in found), *kinds, *(one.name for one in contenders)]))
+
+
+def chosen(found: Sequence[Scene], words: Collection[str]) -> list[Scene]:
+    """The scenes that the words name, with the contenders that they name.
+
+    Where no word names a scene all are meant, and where none names a contender all of these.
+    """
+    scene_names = {scene.name for scene in found}
+    wanted_scenes, wanted = scene_names & {*words} or scene_names, {*words} - scene_names
+    of_scenes = [replace(scene, entries=_of(scene, wanted)) for scene in found if scene.name in wanted_scenes]
+    return [scene for scene in of_scenes if scene.entries]
+
+
+def _of(scene: Scene, wanted: Collection[str]) -> list[Entry]:
+    return [entry for entry in scene.entries if not wanted or {entry.contender.name, entry.contender.kind} & {*wanted}]

@@ -1,0 +1,68 @@
+"""What can be chosen to be measured."""
+
+import pytest
+
+from taskstore_project.benchmarks.clients.__main__ import CLIENTS
+from taskstore_project.benchmarks.goals import GOALS
+from taskstore_project.benchmarks.pace import FULL
+from taskstore_project.benchmarks.scenes import chosen, names, scenes
+
+pytestmark = pytest.mark.once
+
+ALL = scenes(FULL)
+
+
+def contenders_of(scene):
+    return {entry.contender.name for entry in scene.entries}
+
+
+def test_everything_is_measured_where_nothing_is_named():
+    assert chosen(ALL, []) == ALL
+
+
+def test_a_scene_is_chosen_by_its_name():
+    [scene] = chosen(ALL, ["cycles"])
+    assert scene == ALL[0]
+
+
+def test_contenders_are_chosen_in_every_scene_that_has_them():
+    found = chosen(ALL, ["procrastinate"])
+    assert [scene.name for scene in found] == ["cycles", "many"]
+    assert all(contenders_of(scene) == {"procrastinate"} for scene in found)
+
+
+def test_several_contenders_have_a_name_in_common():
+    [scene] = chosen(ALL, ["cycles", "peers", "psycopg"])
+    assert contenders_of(scene) == {"procrastinate", "django-tasks-db", "rq", "psycopg"}
+
+
+def test_what_does_not_go_together_leaves_nothing():
+    assert chosen(ALL, ["waiters", "rq"]) == []
+
+
+def test_a_name_means_one_thing_only():
+    scene_names = [scene.name for scene in ALL]
+    contenders = {entry.contender for scene in ALL for entry in scene.entries}
+    assert not {*scene_names} & {name for one in contenders for name in (one.name, one.kind)}
+    assert len(names(ALL)) == len({*names(ALL)})
+
+
+def test_every_contender_has_a_client():
+    assert {entry.contender.client for scene in ALL for entry in scene.entries} == {*CLIENTS}
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal.text)
+def test_a_goal_is_about_what_is_measured(goal):
+    def look(scene_name, entry_name, figure):
+        [scene] = [scene for scene in ALL if scene.name == scene_name]
+        assert entry_name in {entry.name for entry in scene.entries}
+        assert figure in {column.figure for column in scene.columns}
+        return 1.0
+
+    assert goal.value(look) in (0.0, 1.0)
+
+
+def test_no_two_lines_of_a_scene_look_alike():
+    for scene in ALL:
+        found = [entry.name for entry in scene.entries]
+        assert len(found) == len({*found})
