@@ -18,6 +18,7 @@ const stillness = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Counts {
   #groups = new Map();
+  #frame = 0;
   #list = null; // The list of groups on the page,
   #known = new Set(); // what groups there were at its first numbers,
   #missed = 0; // and how many of them had come since it was made.
@@ -36,16 +37,24 @@ export class Counts {
     this.show();
   }
 
-  // The elements are looked up each time: parts of the page are replaced meanwhile.
+  // Once for all messages that come before the page is drawn again.
   show() {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = requestAnimationFrame(() => {
+      this.#showGroups();
+      this.#showTotals();
+      this.#showNews();
+    });
+  }
+
+  // The elements are looked up each time: parts of the page are replaced meanwhile.
+  #showGroups() {
     for (const place of document.querySelectorAll("[data-live-group]")) {
       const numbers = this.#groups.get(place.dataset.liveGroup) ?? NONE;
       for (const element of place.querySelectorAll("[data-live-count]")) {
         write(element, numberOf(numbers, element.dataset.liveCount));
       }
     }
-    this.#showTotals();
-    this.#showNews();
   }
 
   #showTotals() {
@@ -71,13 +80,20 @@ export class Counts {
   }
 
   #tellWhatIsNotIn(list) {
-    const searched = [...this.#groups.keys()].filter(isSearched);
+    const searched = this.#searched();
     if (list !== this.#list) this.#remember(list, searched);
     const rows = [...list.querySelectorAll("[data-live-group]")].map((row) => row.dataset.liveGroup);
     const added = this.#missed + searched.filter((name) => !this.#known.has(name)).length;
     const gone = rows.filter((name) => !this.#groups.has(name)).length;
     // What has been missed may be gone again: at most all that are not in sight are new.
     tell(Math.min(added, searched.length - (rows.length - gone)), gone);
+  }
+
+  // The names that the list would show.
+  #searched() {
+    const names = [...this.#groups.keys()];
+    const text = new URLSearchParams(location.search).get("filter")?.toLowerCase();
+    return text ? names.filter((name) => name.toLowerCase().includes(text)) : names;
   }
 
   #remember(list, searched) {
@@ -88,12 +104,12 @@ export class Counts {
 }
 
 function tell(added, gone) {
-  const news = document.querySelector("[data-live-news]");
   const texts = [];
   if (added) texts.push(`${grouped(added)} new ${added === 1 ? "group" : "groups"}`);
   if (gone) texts.push(`${grouped(gone)} ${gone === 1 ? "group" : "groups"} gone`);
-  news.querySelector("[data-live-news-text]").textContent = `${texts.join(", ")},`;
+  const news = document.querySelector("[data-live-news]");
   news.hidden = texts.length === 0;
+  set(news.querySelector("[data-live-news-text]"), `${texts.join(", ")},`);
 }
 
 function numberOf(numbers, state) {
@@ -102,19 +118,19 @@ function numberOf(numbers, state) {
 }
 
 function write(element, number) {
-  const text = grouped(number);
-  if (element.textContent === text) return;
-  element.textContent = text;
+  if (!set(element, grouped(number))) return;
   if (!stillness.matches && element.getAnimations().length === 0) element.animate(FLASH, FLASH_MS);
+}
+
+// Says whether there was anything to change; what is the same stays untouched.
+function set(element, text) {
+  if (element.textContent === text) return false;
+  element.textContent = text;
+  return true;
 }
 
 function grouped(number) {
   return String(number).replace(/\B(?=(\d{3})+$)/g, NARROW_SPACE);
-}
-
-function isSearched(name) {
-  const searched = new URLSearchParams(location.search).get("filter") ?? "";
-  return name.toLowerCase().includes(searched.toLowerCase());
 }
 
 function isTyping() {
