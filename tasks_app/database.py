@@ -392,6 +392,7 @@ class Dialect(ABC):
 
     selected: ClassVar[str] = ", ".join(f'"{name}"' for name in COLUMNS)
     clock: ClassVar[str]  # An expression: the time in milliseconds.
+    hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
     names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
     is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
@@ -562,6 +563,7 @@ def _order(demand: Demand) -> str:
 
 
 class PostgreSQL(Dialect):
+    hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
     selected = Dialect.selected.replace('"labels"', "labels::text")
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     is_listed = "id = ANY(%s::bigint[])"
@@ -805,6 +807,7 @@ def _sqlstate(error: BaseException) -> str | None:
 class SQLite(Dialect):
     """One writer at a time: no row locks, because BEGIN IMMEDIATE has locked the whole database."""
 
+    hurry = ("PRAGMA busy_timeout = 1000",)
     clock = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
@@ -939,6 +942,13 @@ def flush_sqlite(using: str = DEFAULT_DB_ALIAS) -> None:
     """Bring to the disk what was committed in opportunistic mode. Outside of any transaction."""
     # One commit that waits for the disk takes all before it along. It has to change something, else it writes nothing.
     _advance_for_certain(1, using)
+
+
+def hurry(using: str = DEFAULT_DB_ALIAS) -> None:
+    """This thread's connection waits a moment for others, and no longer: the process is about to end."""
+    with connections[using].cursor() as cursor:
+        for statement in dialect_of(using).hurry:
+            cursor.execute(statement)
 
 
 def _advance_for_certain(by: int, using: str) -> None:

@@ -19,7 +19,7 @@ from tasks_app.writer import Writer, running
 from .http_protocol import Factory, Request
 
 GRACE_S = 1.0  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
-PATIENCE_S = 8.5  # For the answers that are being made: the process has to be gone within ten seconds.
+PATIENCE_S = 7.5  # For the answers that are being made: the process has to be gone within ten seconds.
 LAST_WORDS_S = 0.3  # For what is cancelled then.
 
 STALLED_S = 60.0  # A client that reads nothing of its answer for so long is cut off.
@@ -98,14 +98,15 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         return port
 
     async def _end(self) -> None:
+        writer = running(DEFAULT_DB_ALIAS)
         try:
             self._stop_accepting()
-            if writer := running(DEFAULT_DB_ALIAS):
+            if writer:
                 writer.end_waiting()
             await self._see_answers_out()
         finally:
             self.has_cut_off = self._is_busy()
-            if writer:
+            if writer and not self.has_cut_off:  # Else it waits for the same thing that the answers wait for.
                 await writer.stop()
             await self._cancel_what_is_left()
             reactor.stop()

@@ -10,7 +10,7 @@ from http.client import HTTPResponse
 
 import pytest
 
-from .harness import accepts, wait_for
+from .harness import END_SECONDS, accepts, wait_for
 
 ADD = {"clientid": 1, "adds": [{"group": "mail", "data": "1"}]}
 
@@ -65,8 +65,18 @@ def test_it_answers_what_it_was_asked_before_it_ends(store, number):
             server.tell(number)
             wait_for(lambda: not accepts(server), "the end of listening")
         assert [len(answer_to(connection)["tasks"]) for connection in asked] == [1] * 4
-        assert server.process.wait(10) == 0
+        assert server.process.wait(END_SECONDS) == 0
         assert server.complaints == ""
+
+
+def test_it_ends_in_time_whatever_holds_it_up(store):
+    with store.up() as server, store.nobody_can_write(), closing(ask(server, store.token)):
+        assert server.ask("GET", "/healthz").status_code == 200
+        server.tell(signal.SIGTERM)
+        server.process.wait(END_SECONDS)
+        assert "Traceback" not in server.complaints
+    with store.up() as server:
+        assert server.ask("POST", "/update", store.token, json=ADD).status_code == 200
 
 
 def ask(server, token):

@@ -134,6 +134,7 @@ def access_for_this_machine(lock: Lock | None, url: str) -> Iterator[None]:
 def forget(token: Token, file: ServerFile) -> None:
     # Not only revoked: each start makes one, and the list of tokens would be full of them.
     try:
+        database.hurry()
         token.delete()
     except DatabaseProblem as problem:
         # The file stays: the next start finds the token by it.
@@ -163,9 +164,13 @@ def leave_at_once() -> NoReturn:
 def end_in_good_order(lock: Lock | None) -> None:
     if not lock:
         return
-    if connection.vendor == "sqlite" and database.is_opportunistic():
-        database.flush_sqlite()
-    lock.end()
+    try:
+        if connection.vendor == "sqlite" and database.is_opportunistic():
+            database.flush_sqlite()
+    except DatabaseProblem as problem:
+        log.warning("can't bring the newest commits to the disk now: %s", problem)
+    else:
+        lock.end()
 
 
 def say(text: str) -> None:
