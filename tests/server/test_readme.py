@@ -1,0 +1,151 @@
+"""Every command of README.md does what the text around it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taskstore_project.demo.wordcount_worker import Store as Rest
+from taskstore_project.testing import PROJECT
+
+from .harness import Server, Store, wait_for
+
+README = (PROJECT / "README.md").read_text()
+ADDRESS = "http://127.0.0.1:8048"
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str, containing: str) -> list[str]:
+    found = [text for name, text in BLOCKS if name == language and containing in text]
+    assert found
+    return found
+
+
+@pytest.fixture
+def server(store: Store) -> Iterator[Server]:
+    with store.up() as server:
+        yield server
+
+
+class Terminal:
+    """A shell in the project, as somebody has who reads along."""
+
+    def __init__(self, store: Store, server: Server) -> None:
+        own = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "DATABASE_URL": store.database_url}
+        self.environment = {**os.environ, **own, "TASKSTORE_DATA": str(store.folder)}
+        self.url = server.url
+
+    def run(self, script: str) -> str:
+        command = ["bash", "-euo", "pipefail", "-c", script.replace(ADDRESS, self.url)]
+        done = subprocess.run(
+            command, cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def terminal(store: Store, server: Server) -> Terminal:
+    return Terminal(store, server)
+
+
+@pytest.fixture
+def token(terminal: Terminal) -> str:
+    [making] = blocks("sh", "token create")
+    return terminal.run(f'{making}\necho "$TOKEN"').strip()
+
+
+def test_every_block_is_run_here():
+    kinds = ("up\n", "test\n", "demo ", "token create", "curl ")
+    for language, text in BLOCKS:
+        assert language in ("sh", "python")
+        assert language == "python" or sum(kind in text for kind in kinds) == 1
+
+
+def test_the_first_task_is_added_claimed_and_seen(terminal, token):
+    script = "".join(f"{text}\necho\n" for text in blocks("sh", "curl "))
+    answers = terminal.run(f"export TOKEN={token}\n{script}").splitlines()
+    added, claimed, [seen] = map(json.loads, answers)
+    [first], [second] = added["tasks"], claimed["tasks"]
+    assert (first["group"], first["data"]) == ("mail", "hello")
+    assert second["id"] > first["id"]
+    assert second["ownerid"] == 2
+    assert seen == second
+
+
+def test_the_worker_does_the_task(terminal, token, server, tmp_path):
+    [source] = blocks("python", "httpx")
+    file = tmp_path / "worker.py"
+    file.write_text(source.replace(ADDRESS, server.url))
+    environment = {**terminal.environment, "TOKEN": token}
+    worker = subprocess.Popen([sys.executable, str(file)], env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        with Rest(server.url, token) as store:
+            store.commit(adds=[{"group": "mail", "data": "hello"}, {"group": "mail", "data": "again"}])
+            wait_for(lambda: len(store.tasks("sent")) == 2, "the work")
+            assert sorted(task["data"] for task in store.tasks("sent")) == ["AGAIN", "HELLO"]
+            assert store.groups() == ["sent"]
+    finally:
+        worker.kill()
+        said, _ = worker.communicate()
+    assert sorted(said.splitlines()) == ["sending again", "sending hello"]
+
+
+def test_the_worker_has_about_twenty_lines():
+    [source] = blocks("python", "httpx")
+    assert len([line for line in source.splitlines() if line.strip()]) <= 22
+
+
+def test_the_demo_counts(terminal):
+    [demo] = blocks("sh", "demo ")
+    said = terminal.run(f"{demo.strip()} README.md")
+    assert "have the same count as in a plain count" in said
+
+
+def test_the_first_command_serves(store):
+    plain, on_postgresql = blocks("sh", " up\n")
+    command = plain
+    if store.database_url:
+        command = on_postgresql.replace("postgresql://user:password@host/database", f"'{store.database_url}'")
+    own = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TASKSTORE_DATA": str(store.folder)}
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | own
+    # Another port than the one that it says, which may be in use here.
+    script = command.replace("python3 manage.py up", "exec python3 manage.py up --port 0")
+    process = subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=PROJECT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    server = Server(process)
+    try:
+        server.wait_until_ready()
+        assert "password" in server.said
+        assert server.ask("GET", "/healthz").status_code == 200
+        assert "openapi" in server.ask("GET", "/schema", store.token).text
+    finally:
+        server.kill()
+
+
+def test_every_option_exists(terminal):
+    helps = "".join(
+        terminal.run(f"python3 manage.py {command} --help")
+        for command in ("up", "test", "token create", "token list", "token revoke", "demo wordcount")
+    )
+    for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--help"}:
+        assert option in helps
+
+
+@pytest.mark.once
+def test_what_it_leads_to_is_there():
+    for place in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (PROJECT / place).exists(), place
