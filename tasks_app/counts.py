@@ -1,15 +1,13 @@
-"""How many tasks each group holds in each state."""
+"""How many tasks each group holds in each state, and how they come and go."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from operator import itemgetter
 
-from django.db.models import Count, Q
-
-from .managers import TaskQuerySet, rows_at_once
-from .models import Task
+from . import totals
+from .models import PausedGroup
 from .operations import EVERY_GROUP, GroupScope
+from .totals import Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +28,55 @@ class Counts:
 COUNTED = tuple(field.name for field in fields(Counts))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """A group in numbers."""
+
+    counts: Counts
+    oldest_ready_ms: int | None  # For how long its oldest ready task has been ready; None: it has none.
+    in_per_minute: float  # Tasks that entered and left the group: claims, renewals and edits count as neither.
+    out_per_minute: float
+    is_paused: bool
+
+
 def group_counts(scope: GroupScope = EVERY_GROUP) -> dict[str, Counts]:
-    """The counts of every group that holds a task, by its name, sorted. Reads the whole index once."""
-    return _counted(Task.objects.get_queryset().within(scope))
+    """The counts of every group that holds a task, by its name, sorted. Counts no table."""
+    return {numbers.group: _counts(numbers) for numbers in totals.numbers(scope)}
 
 
 def counts_of(group: str) -> Counts:
     """The counts of one group; zeros when it does not exist."""
-    return _counted(Task.objects.get_queryset().in_group(group)).get(group, Counts())
+    numbers = totals.numbers_of(group)
+    return _counts(numbers) if numbers else Counts()
 
 
-def _counted(tasks: TaskQuerySet) -> dict[str, Counts]:
-    now_ms = Task.objects.now_ms()
-    is_available, is_leased = Q(available_at_ms__lte=now_ms), Q(leased=True)
-    counted = tasks.values("group").annotate(
-        ready=Count("id", filter=is_available & ~is_leased),
-        claimed=Count("id", filter=~is_available & is_leased),
-        expired=Count("id", filter=is_available & is_leased),
-        scheduled=Count("id", filter=~is_available & ~is_leased),
-        failed=Count("id", filter=~Q(error="")),
+def group_stats(scope: GroupScope = EVERY_GROUP) -> dict[str, Stats]:
+    """Every group that holds a task in numbers, by its name, sorted."""
+    counts, flow = group_counts(scope), totals.flow(scope)
+    oldest = totals.longest_ready_ms(group for group, counted in counts.items() if counted.ready)
+    paused = set(PausedGroup.objects.values_list("group", flat=True))
+    return {
+        group: _stats(counted, oldest.get(group), flow.get(group, (0.0, 0.0)), group in paused)
+        for group, counted in counts.items()
+    }
+
+
+def _stats(counts: Counts, oldest_ready_ms: int | None, flow: tuple[float, float], is_paused: bool) -> Stats:
+    in_per_minute, out_per_minute = flow
+    return Stats(
+        counts=counts,
+        oldest_ready_ms=oldest_ready_ms,
+        in_per_minute=in_per_minute,
+        out_per_minute=out_per_minute,
+        is_paused=is_paused,
     )
-    rows = sorted(rows_at_once(counted.order_by(), "group", *COUNTED), key=itemgetter(0))
-    return {group: Counts(**dict(zip(COUNTED, numbers, strict=True))) for group, *numbers in rows}
+
+
+def _counts(numbers: Numbers) -> Counts:
+    return Counts(
+        ready=numbers.tasks - numbers.leases - numbers.scheduled,
+        claimed=numbers.claimed,
+        expired=numbers.leases - numbers.claimed,
+        scheduled=numbers.scheduled,
+        failed=numbers.failed,
+    )

@@ -30,9 +30,11 @@ from . import kept_answers
 from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUnavailable
 from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
 from .rules import World, decide
+from .tally import NUMBERS, deltas_of, text_of
 
 PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
 CANDIDATES = 1_000  # A claim chooses among this many of the longest available, so that none starves.
+HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given out.
 
 COLUMNS = TaskRecord._fields
@@ -41,6 +43,9 @@ KEPT_COLUMNS = tuple(name for name in COLUMNS if name not in ("data", "data_type
 # An answer to keep; then the places of its tasks among the drafts.
 KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
 ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
+# By how much a batch changes the numbers of a group; the minute is of its time.
+DELTA_COLUMNS = ("group", "minute", *NUMBERS, "waits")
+MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 
 LABELS = COLUMNS.index("labels")
@@ -95,6 +100,7 @@ class Written:
     drafts: list[TaskRecord] = field(default_factory=list)
     ended: list[Row] = field(default_factory=list)  # KEPT_COLUMNS, ENDING_COLUMNS; successor: a place in drafts.
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
+    deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.drafts or self.kept)
@@ -196,7 +202,7 @@ def _doubt_empty_claims(
 
 
 def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcome], seen: Seen) -> Written:
-    written = Written()
+    written = Written(deltas=_deltas([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms))
     for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
         first = len(written.drafts)
         if isinstance(outcome, Effect):
@@ -205,6 +211,13 @@ def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcom
             text = kept_answers.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
             written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
     return written
+
+
+def _deltas(effects: Sequence[Effect], now_ms: int) -> list[Row]:
+    return [
+        (group, now_ms // MINUTE_MS, *delta.numbers, text_of(delta.waits))
+        for group, delta in deltas_of(effects, now_ms).items()
+    ]
 
 
 def _is_worth_keeping(operation: Operation, outcome: Effect | Outcome) -> bool:
@@ -396,6 +409,7 @@ class Dialect(ABC):
     is_key_named: ClassVar[str]
     names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
     is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
+    history_place: ClassVar[str]  # Where a row of the trail stands: about in the order of time.
 
     def __init__(self, using: str, *, waits: bool) -> None:
         self.using = using
@@ -521,6 +535,26 @@ class Dialect(ABC):
         """Delete, insert, and keep the trail. Returns the ids of the drafts: rising, never used before."""
 
     @abstractmethod
+    def election(self) -> Statement:
+        """One row with one value: whether this transaction is the one that keeps house now."""
+
+    @abstractmethod
+    def take(self, table: str, selected: str, grouped_by: str) -> Steps[Sequence[Row]]:
+        """Delete all rows of a table. Returns what is selected of them, a row for each group of them."""
+
+    @abstractmethod
+    def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
+        """Insert the rows, in place of those that have the same values in the first `key` columns."""
+
+    @abstractmethod
+    def surplus_history(self, most: int) -> Statement:
+        """One row with one value: the place up to which the trail is too long for the database; 0: it is not."""
+
+    @abstractmethod
+    def joined(self, column: str) -> str:
+        """An aggregate: the texts of the column, with spaces between them."""
+
+    @abstractmethod
     def is_contention(self, error: Exception) -> bool:
         """Whether the transaction lost a race that it may win when it is tried again."""
 
@@ -568,6 +602,7 @@ class PostgreSQL(Dialect):
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     is_listed = "id = ANY(%s::bigint[])"
     is_key_named = "key = ANY(%s::text[])"
+    history_place = "id"
     names = "unnest(%s::text[]) AS names(name)"
     types: ClassVar[Mapping[str, str]] = {
         "data": "bytea",
@@ -576,7 +611,7 @@ class PostgreSQL(Dialect):
         "priority": "smallint",
         "claims": "integer",
     } | dict.fromkeys(
-        ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer"), "text"
+        ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", "waits"), "text"
     )
 
     def list_of(self, ids: Iterable[int]) -> Any:
@@ -754,6 +789,9 @@ class PostgreSQL(Dialect):
                         WHERE place > first AND place <= last
                     )
                     FROM unnest({self._arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
+                ), counted AS (
+                    INSERT INTO tasks_app_countdelta ({", ".join(_quoted(DELTA_COLUMNS))})
+                    SELECT * FROM unnest({self._arrays(DELTA_COLUMNS)})
                 )
                 INSERT INTO tasks_app_task ({", ".join(_quoted(COLUMNS))})
                 SELECT id, {", ".join(_quoted(COLUMNS[1:])).replace('"origin"', "coalesce(nullif(origin, 0), id)")}
@@ -766,10 +804,41 @@ class PostgreSQL(Dialect):
                     self.list_of(written.removed),
                     *self._columns((*KEPT_COLUMNS, *ENDING_COLUMNS), written.ended),
                     *self._columns(ANSWERED_COLUMNS, written.kept),
+                    *self._columns(DELTA_COLUMNS, written.deltas),
                 ],
             )
         ]
         return [task_id for (task_id,) in rows]
+
+    def election(self) -> Statement:
+        # Of a transaction, not of a session: a pooler in between may hand sessions round.
+        return Statement("SELECT pg_try_advisory_xact_lock(%s)", [HOUSEKEEPING_LOCK])
+
+    def take(self, table: str, selected: str, grouped_by: str) -> Steps[Sequence[Row]]:
+        # In one statement: rows that others commit meanwhile are neither in it nor deleted.
+        [rows] = yield [
+            Statement(
+                f"""
+                WITH taken AS (DELETE FROM {table} RETURNING *)
+                SELECT {grouped_by}, {selected} FROM taken GROUP BY {grouped_by}
+                """
+            )
+        ]
+        return rows
+
+    def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
+        sql = f"""
+            INSERT INTO {table} ({", ".join(_quoted(columns))})
+            SELECT * FROM unnest({self._arrays(columns)})
+            {_in_place(columns, key)}
+        """
+        return [Statement(sql, self._columns(columns, rows))] if rows else []
+
+    def surplus_history(self, most: int) -> Statement:
+        return Statement("SELECT 0")
+
+    def joined(self, column: str) -> str:
+        return f"string_agg({column}, ' ')"
 
     def _columns(self, columns: Sequence[str], rows: Sequence[Row]) -> list[Any]:
         values = zip(*rows, strict=True) if rows else [()] * len(columns)
@@ -811,6 +880,8 @@ class SQLite(Dialect):
     clock = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
+    # Differs because PostgreSQL has no number of its own that rises with each insert.
+    history_place = "rowid"
     names = "(SELECT value AS name FROM json_each(%s)) AS names"
 
     _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
@@ -910,8 +981,31 @@ class SQLite(Dialect):
             *_insertions("tasks_app_task", COLUMNS, tasks),
             *_insertions("tasks_app_endedtask", (*KEPT_COLUMNS, *ENDING_COLUMNS), ended),
             *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
+            *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
         ]
         return ids
+
+    def election(self) -> Statement:
+        # Differs because one process only has the file open for serving.
+        return Statement("SELECT 1")
+
+    def take(self, table: str, selected: str, grouped_by: str) -> Steps[Sequence[Row]]:
+        # Differs because a DELETE can't be read from here; nobody else writes meanwhile.
+        [rows] = yield [Statement(f"SELECT {grouped_by}, {selected} FROM {table} GROUP BY {grouped_by}")]
+        if rows:
+            yield [Statement(f"DELETE FROM {table}")]
+        return rows
+
+    def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
+        return list(_insertions(table, columns, rows, _in_place(columns, key)))
+
+    def surplus_history(self, most: int) -> Statement:
+        # Differs because a file has to fit on the disk of one machine. Rows go from the
+        # oldest on, so that the first and the last place tell their number.
+        return Statement("SELECT coalesce(max(rowid), 0) - %s FROM tasks_app_endedtask", [most])
+
+    def joined(self, column: str) -> str:
+        return f"group_concat({column}, ' ')"
 
     def is_contention(self, error: Exception) -> bool:
         return "locked" in str(error)
@@ -920,14 +1014,22 @@ class SQLite(Dialect):
         return False  # It is in this process: a COMMIT that fails has not happened.
 
 
-def _insertions(table: str, columns: Sequence[str], rows: Sequence[Row]) -> Iterator[Statement]:
+def _in_place(columns: Sequence[str], key: int) -> str:
+    names = _quoted(columns)
+    changed = ", ".join(f"{name} = excluded.{name}" for name in names[key:])
+    return f"ON CONFLICT ({', '.join(names[:key])}) DO UPDATE SET {changed}"
+
+
+def _insertions(table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Iterator[Statement]:
     places = ", ".join(["%s"] * len(columns))
     sql = f"INSERT INTO {table} ({', '.join(_quoted(columns))}) VALUES "
     # SQLite takes 32 766 parameters a statement.
     most = 32_000 // len(columns)
     for start in range(0, len(rows), most):
         chunk = rows[start : start + most]
-        yield Statement(sql + ", ".join([f"({places})"] * len(chunk)), [value for row in chunk for value in row])
+        yield Statement(
+            f"{sql}{', '.join([f'({places})'] * len(chunk))} {ending}", [value for row in chunk for value in row]
+        )
 
 
 DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}

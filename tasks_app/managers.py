@@ -5,16 +5,16 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.core.exceptions import EmptyResultSet, SynchronousOnlyOperation
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, models
 from django.db.models import F, Q
 
-from . import database
+from . import database, totals
 from .errors import Immutable
 from .operations import (
     EVERY_GROUP,
@@ -188,6 +188,7 @@ class TaskManager(models.Manager["Task"]):
         if writer is not None and not connections[self.writing_alias].in_atomic_block:
             return writer.perform_from_thread(operation)
         [answer] = database.run([operation], using=self.writing_alias)
+        totals.now_and_then_fold(self.writing_alias)
         return database.granted(answer)
 
     def find(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
@@ -257,15 +258,6 @@ def _as_values(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What a verb was asked with, as an operation keeps it."""
     kinds = dict.fromkeys(("adds", "updates", "deletes", "depends"), tuple) | {"order": Order}
     return {name: kinds[name](value) if name in kinds else value for name, value in asked.items()}
-
-
-def rows_at_once(query: models.QuerySet[Any, Any], *columns: str) -> Sequence[Sequence[Any]]:
-    """The rows of a query with `values`, where there may be thousands, in no particular order."""
-    try:
-        sql, parameters = query.query.get_compiler(query.db).as_sql()
-    except EmptyResultSet:
-        return []
-    return database.rows_at_once(columns, sql, parameters, using=query.db)
 
 
 def limits() -> Limits:

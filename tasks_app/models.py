@@ -50,8 +50,9 @@ class Task(models.Model):
         indexes = [
             # Claims: the longest available of the highest priority.
             models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),
-            # Listings of a group, the oldest available time first; counts of what lies in the future.
-            models.Index(fields=["group", "available_at_ms", "id"], name="task_listing"),
+            # Listings of a group, the oldest available time first. With `leased` also the
+            # counts of what lies in the future, without looking at a row.
+            models.Index(fields=["group", "available_at_ms", "id", "leased"], name="task_listing"),
             # The living task of a chain, by its origin.
             models.Index(
                 fields=["origin"],
@@ -135,6 +136,63 @@ class KeptAnswer(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class CountDelta(models.Model):
+    """By how much a batch changed the numbers of a group. Folded into GroupTotal and Rate, and gone."""
+
+    group = NameField(max_length=255)
+    minute = models.BigIntegerField()  # Of the batch's time: minutes since the Epoch.
+    tasks = models.IntegerField()
+    leases = models.IntegerField()
+    failed = models.IntegerField()
+    entered = models.IntegerField()
+    left = models.IntegerField()
+    failures = models.IntegerField()
+    claimed = models.IntegerField()
+    waits = models.TextField()  # See tally.text_of.
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.tasks:+}"
+
+
+class GroupTotal(models.Model):
+    """The numbers of a group, but for the deltas that are still to be folded. A group without tasks has none."""
+
+    group = NameField(max_length=255, primary_key=True)
+    tasks = models.BigIntegerField()
+    leases = models.BigIntegerField()  # Tasks that are leased, whether or not the lease runs.
+    failed = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.tasks}"
+
+
+class Rate(models.Model):
+    """What happened in a group within a minute, within ten, or within an hour."""
+
+    group = NameField(max_length=255)
+    minutes = models.SmallIntegerField()  # How long: 1, 10 or 60.
+    minute = models.BigIntegerField()  # When it began: minutes since the Epoch.
+    entered = models.BigIntegerField()
+    left = models.BigIntegerField()
+    failures = models.BigIntegerField()
+    claimed = models.BigIntegerField()
+    tasks = models.BigIntegerField()  # How many there were at the end: the backlog.
+    waits = models.TextField()  # How long what was claimed had been available; see tally.text_of.
+
+    class Meta:
+        constraints = [
+            # Also finds the rates of a group in the order of time.
+            models.UniqueConstraint(fields=["group", "minutes", "minute"], name="rate_of_group"),
+        ]
+        indexes = [
+            # What is old enough to go, or to be summed up.
+            models.Index(fields=["minutes", "minute"], name="rate_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group} at minute {self.minute}"
 
 
 class PausedGroup(models.Model):

@@ -19,6 +19,7 @@ from . import database
 from .asked import Asked
 from .database import PATIENCE_S, Decided, Outcome, Undecided, granted
 from .errors import StoreBusy, StoreUnavailable, TaskStoreError
+from .housekeeping import Housekeeper
 from .operations import Operation, TaskRecord
 from .waiting_claims import WaitingClaims
 from .writer_connection import WriterConnection, connection_to
@@ -45,8 +46,11 @@ class Bounds:
 class Writer:
     """Answers operations in the order in which they arrive, as many in one transaction as are there."""
 
-    def __init__(self, connection: WriterConnection, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self, connection: WriterConnection, bounds: Bounds | None = None, housekeeper: Housekeeper | None = None
+    ) -> None:
         self._connection = connection
+        self._housekeeper = housekeeper
         self._bounds = bounds or Bounds()
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Asked] = deque()
@@ -60,7 +64,8 @@ class Writer:
     @classmethod
     def start(cls, using: str = "default", bounds: Bounds | None = None) -> Writer:
         """Start the writer of this process, on the loop that runs now."""
-        writer = _running[using] = cls(connection_to(using), bounds)
+        housekeeper = Housekeeper(connection_to(using, is_durable=False))
+        writer = _running[using] = cls(connection_to(using), bounds, housekeeper)
         return writer
 
     @property
@@ -97,6 +102,8 @@ class Writer:
         await self._work_task
         await asyncio.gather(*self._set_aside)
         await self._connection.close()
+        if self._housekeeper:
+            await self._housekeeper.stop()
         for using in [using for using, writer in _running.items() if writer is self]:
             del _running[using]
 

@@ -47,8 +47,9 @@ class WriterConnection(ABC):
 
     dialect: Dialect
 
-    def __init__(self, using: str) -> None:
+    def __init__(self, using: str, *, is_durable: bool = True) -> None:
         self.using = using
+        self.is_durable = is_durable  # Whether what it commits has to be on the disk when it says so.
         # The writer and whoever looks for waiting claims take turns.
         self._turn = asyncio.Lock()
 
@@ -66,6 +67,11 @@ class WriterConnection(ABC):
         async with self._turn:
             return await self._read(self.dialect.supply_of(groups, depends))
 
+    async def change(self, steps: Steps[T]) -> T:
+        """Run steps that change something, in one transaction."""
+        async with self._turn:
+            return await self._change(steps)
+
     @abstractmethod
     async def _run(self, operations: Sequence[Operation]) -> Answered: ...
 
@@ -74,12 +80,15 @@ class WriterConnection(ABC):
         """Run steps that change nothing."""
 
     @abstractmethod
+    async def _change(self, steps: Steps[T]) -> T: ...
+
+    @abstractmethod
     async def close(self) -> None: ...
 
 
-def connection_to(using: str) -> WriterConnection:
-    vendor = connections[using].vendor
-    return PostgreSQLConnection(using) if vendor == "postgresql" else SQLiteConnection(using)
+def connection_to(using: str, *, is_durable: bool = True) -> WriterConnection:
+    kind = PostgreSQLConnection if connections[using].vendor == "postgresql" else SQLiteConnection
+    return kind(using, is_durable=is_durable)
 
 
 class PackingPostgreSQL(PostgreSQL):
@@ -92,8 +101,8 @@ class PackingPostgreSQL(PostgreSQL):
 class PostgreSQLConnection(WriterConnection):
     """Two round trips a batch, each a pipeline: look, then write and commit."""
 
-    def __init__(self, using: str) -> None:
-        super().__init__(using)
+    def __init__(self, using: str, *, is_durable: bool = True) -> None:
+        super().__init__(using, is_durable=is_durable)
         self.dialect = PackingPostgreSQL(using, waits=False)
         self._connection: psycopg.AsyncConnection[Row] | None = None
 
@@ -131,6 +140,18 @@ class PostgreSQLConnection(WriterConnection):
     def _opening(self) -> Sequence[Statement]:
         begin, configure = self.opening
         return [begin, Statement(configure.sql, ["off" if is_opportunistic() else "on"])]
+
+    async def _change(self, steps: Steps[T]) -> T:
+        connection = await self._connected()
+        durability = "on" if self.is_durable and not is_opportunistic() else "off"
+        opening = [
+            Statement("BEGIN"),
+            Statement("SELECT set_config('synchronous_commit', %s, true)", [durability]),
+        ]
+        async with self._failures():
+            result = await self._drive(connection, steps, opening)
+            await self._send(connection, [COMMIT])
+        return result
 
     async def _read(self, steps: Steps[T]) -> T:
         connection = await self._connected()
@@ -196,26 +217,38 @@ def _end_of(steps: Steps[T], answers: Sequence[Sequence[Row]]) -> T:
 class SQLiteConnection(WriterConnection):
     """In line on the event loop: a thread beside a busy loop would lose the interpreter at each step."""
 
-    def __init__(self, using: str) -> None:
-        super().__init__(using)
+    def __init__(self, using: str, *, is_durable: bool = True) -> None:
+        super().__init__(using, is_durable=is_durable)
         self.dialect = SQLite(using, waits=False)
         self._connection: sqlite3.Connection | None = None
 
     async def _run(self, operations: Sequence[Operation]) -> Answered:
-        connection = self._connected()
-        await self._begin(connection)
-        try:
+        async with self._transaction() as connection:
             plan = _drive(connection, look_and_decide(operations, self.dialect))
             ids = _drive(connection, self.dialect.write(plan.written)) if plan.written else ()
             # Claims that find nothing come all day long: they must not wait for the disk.
             connection.execute("COMMIT" if plan.written else "ROLLBACK")
+        return Answered(plan.outcomes_with(ids), plan.supply())
+
+    async def _change(self, steps: Steps[T]) -> T:
+        async with self._transaction() as connection:
+            result = _drive(connection, steps)
+            connection.execute("COMMIT")
+        return result
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[sqlite3.Connection]:
+        """One that is begun; whoever enters it commits. Taken back when that fails."""
+        connection = self._connected()
+        await self._begin(connection)
+        try:
+            yield connection
         except BaseException as error:
             if connection.in_transaction:  # A full disk may have ended it already.
                 connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
                 raise StoreUnavailable("the database can't be written: try again later") from error
             raise
-        return Answered(plan.outcomes_with(ids), plan.supply())
 
     async def _read(self, steps: Steps[T]) -> T:
         return _drive(self._connected(), steps)
@@ -244,6 +277,9 @@ class SQLiteConnection(WriterConnection):
                 timeout=0,
             )
             self._connection.executescript(str(django.settings_dict["OPTIONS"].get("init_command", "")))
+            if not self.is_durable:
+                # A crash may cost its newest transactions, each of them whole: WAL keeps the order.
+                self._connection.execute("PRAGMA synchronous = NORMAL")
         return self._connection
 
     async def close(self) -> None:

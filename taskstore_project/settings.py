@@ -29,7 +29,11 @@ TASKSTORE_MAX_CHANGES = environment.number("TASKSTORE_MAX_CHANGES", 10_000)
 TASKSTORE_MAX_LABELS = environment.number("TASKSTORE_MAX_LABELS", 64)
 # Whoever is on this machine may do everything through the API; `up --no-auth` switches it on.
 TASKSTORE_NO_AUTH = False
+# What became of an id can be asked for so long; on SQLite the newest so many at most.
 TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
+TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)
+# The same request with the same key is answered as before for so long.
+TASKSTORE_KEY_SECONDS = environment.number("TASKSTORE_KEY_SECONDS", 3_600)
 
 DATABASES = {
     "default": environment.database(

@@ -19,6 +19,9 @@ FILLED = (
     "tasks_app_auditentry",
     "tasks_app_keptanswer",
     "tasks_app_pausedgroup",
+    "tasks_app_countdelta",
+    "tasks_app_grouptotal",
+    "tasks_app_rate",
 )
 
 

@@ -5,7 +5,8 @@ from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.db import connection, connections
 
-from tasks_app.models import Task
+from tasks_app.counts import group_counts
+from tasks_app.models import CountDelta, Task
 from tasks_app.operations import NewTask
 from tasks_app.policy import ROLES
 from taskstore_project import environment
@@ -27,6 +28,17 @@ def test_migrations_can_be_taken_back_and_done_again(migrated_in_the_end, target
     [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
     with pytest.raises(Exception, match="immutable"), connection.cursor() as cursor:
         cursor.execute("UPDATE tasks_app_task SET owner = 1 WHERE id = %s", [task.id])
+
+
+def test_tasks_that_are_there_already_are_counted(migrated_in_the_end):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="mail", error="broken")])
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="reports", timespec_ms=-3_600_000)])
+    Task.objects.claim("mail", owner=ANN, duration_ms=3_600_000)
+    before = group_counts()
+    call_command("migrate", "tasks_app", "0004", verbosity=0)
+    call_command("migrate", verbosity=0)
+    assert not CountDelta.objects.exists()
+    assert group_counts() == before
 
 
 @pytest.fixture

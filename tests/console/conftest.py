@@ -19,7 +19,14 @@ ROLES = {
 }
 
 
-FILLED = ("tasks_app_task", "tasks_app_endedtask", "tasks_app_auditentry")
+FILLED = (
+    "tasks_app_task",
+    "tasks_app_endedtask",
+    "tasks_app_auditentry",
+    "tasks_app_countdelta",
+    "tasks_app_grouptotal",
+    "tasks_app_rate",
+)
 
 
 @pytest.fixture

@@ -1,0 +1,200 @@
+"""What one process does beside its writer: it folds the counts, and lets go of what is old, in small steps.
+
+Of several processes on one database that one does it which gets the lock; the others try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from django.conf import settings
+
+from .database import MINUTE_MS, Dialect, Statement, Steps
+from .totals import EVENTS, add_to_rates, fold, when_elected
+from .writer_connection import WriterConnection
+
+log = logging.getLogger(__name__)
+
+FOLD_EVERY_S = 0.5
+CHORES_EVERY_S = 30.0
+STEP = 5_000  # Rows that are deleted at once: short enough that commits do not wait for it.
+
+DAY_MS = 24 * 60 * MINUTE_MS
+DAY_MINUTES = 24 * 60
+KEY_SECONDS = 3_600
+HISTORY_DAYS = 7
+HISTORY_ROWS = 10_000_000  # On SQLite.
+
+# A step of work: whether there is more of it.
+Chore = Callable[[Dialect], Steps[bool]]
+
+
+class Housekeeper:
+    """At work from its making until it is stopped, on the loop that runs now."""
+
+    def __init__(self, connection: WriterConnection) -> None:
+        self._connection = connection
+        self._is_failing = False
+        self._work = asyncio.get_running_loop().create_task(self._keep_house())
+
+    async def stop(self) -> None:
+        """What is left to be folded is folded by the next one; who reads adds it up."""
+        self._work.cancel()
+        await asyncio.wait([self._work])
+        await self._connection.close()
+
+    async def _keep_house(self) -> None:
+        loop = asyncio.get_running_loop()
+        left: list[Chore] = []
+        next_round_s = loop.time()
+        while True:
+            await self._do(fold)
+            if not left and loop.time() >= next_round_s:
+                left, next_round_s = chores(), loop.time() + CHORES_EVERY_S
+            if left and not await self._do(left[0]):
+                left.pop(0)
+            await asyncio.sleep(FOLD_EVERY_S)
+
+    async def _do(self, chore: Chore) -> bool:
+        """A step of the chore; whether there is more of it."""
+        try:
+            is_more = await self._connection.change(when_elected(chore, self._connection.dialect))
+        except Exception:  # Whatever it is: the counts would stand still for good.
+            if not self._is_failing:
+                log.warning("housekeeping does not work; trying again", exc_info=True)
+            self._is_failing = True
+            return False
+        self._is_failing = False
+        return is_more
+
+
+def chores() -> list[Chore]:
+    """All that lets go of something, once round."""
+    return [
+        forget_answers,
+        *(partial(coarsen, tier) for tier in TIERS),
+        forget_rates,
+        History().forget,
+    ]
+
+
+# ---- Answers that were kept for resends
+
+
+def forget_answers(dialect: Dialect) -> Steps[bool]:
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    before_ms = now_ms - getattr(settings, "TASKSTORE_KEY_SECONDS", KEY_SECONDS) * 1_000
+    [rows] = yield [
+        Statement(
+            f"""
+            DELETE FROM tasks_app_keptanswer
+            WHERE key IN (SELECT key FROM tasks_app_keptanswer WHERE at_ms < %s ORDER BY at_ms LIMIT {STEP})
+            RETURNING 1
+            """,
+            [before_ms],
+        )
+    ]
+    return len(rows) == STEP
+
+
+# ---- Rates: by the minute for a day, by ten minutes for a week, by the hour for thirty days
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Rates of `minutes` each that are older than `kept_minutes` become part of rates of `next_minutes`."""
+
+    minutes: int
+    next_minutes: int
+    kept_minutes: int
+
+
+TIERS = (Tier(1, 10, DAY_MINUTES), Tier(10, 60, 7 * DAY_MINUTES))
+LAST_TIER_MINUTES = 60
+RATES_KEPT_MINUTES = 30 * DAY_MINUTES
+
+
+def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
+    """Sum up rates that are old, and let go of them."""
+    before = (yield from _minute_now(dialect)) - tier.kept_minutes
+    [rows] = yield [
+        Statement(
+            f"""
+            SELECT id, "group", minute, {", ".join(f'"{name}"' for name in EVENTS)}, tasks, waits
+            FROM tasks_app_rate
+            WHERE minutes = %s AND minute < %s
+            ORDER BY minute
+            LIMIT {STEP}
+            """,
+            [tier.minutes, before],
+        )
+    ]
+    if rows:
+        yield from add_to_rates(tier.next_minutes, [row[1:] for row in rows], dialect)
+        ids = dialect.list_of(row[0] for row in rows)
+        yield [Statement(f"DELETE FROM tasks_app_rate WHERE {dialect.is_listed}", [ids])]
+    return len(rows) == STEP
+
+
+def forget_rates(dialect: Dialect) -> Steps[bool]:
+    before = (yield from _minute_now(dialect)) - RATES_KEPT_MINUTES
+    [rows] = yield [
+        Statement(
+            f"""
+            DELETE FROM tasks_app_rate
+            WHERE id IN (
+                SELECT id FROM tasks_app_rate WHERE minutes = %s AND minute < %s ORDER BY minute LIMIT {STEP}
+            )
+            RETURNING 1
+            """,
+            [LAST_TIER_MINUTES, before],
+        )
+    ]
+    return len(rows) == STEP
+
+
+def _minute_now(dialect: Dialect) -> Steps[int]:
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    return int(now_ms) // MINUTE_MS
+
+
+# ---- History
+
+
+class History:
+    """A walk over the trail from its oldest rows to the first that is too young to be old."""
+
+    def __init__(self) -> None:
+        self._place = -1  # Where the walk stands. There is no index by time: it would cost every commit.
+
+    def forget(self, dialect: Dialect) -> Steps[bool]:
+        days = getattr(settings, "TASKSTORE_HISTORY_DAYS", HISTORY_DAYS)
+        most = getattr(settings, "TASKSTORE_HISTORY_ROWS", HISTORY_ROWS)
+        [[(now_ms,)], [(surplus_to,)]] = yield [
+            Statement(f"SELECT {dialect.clock}"),
+            dialect.surplus_history(most),
+        ]
+        before_ms = now_ms - days * DAY_MS
+        [page] = yield [
+            Statement(
+                f"""
+                SELECT {dialect.history_place}, id, ended_at_ms, made_at_ms
+                FROM tasks_app_endedtask
+                WHERE {dialect.history_place} > %s
+                ORDER BY {dialect.history_place}
+                LIMIT {STEP}
+                """,
+                [self._place],
+            )
+        ]
+        old = [task_id for place, task_id, ended_at_ms, _ in page if ended_at_ms < before_ms or place <= surplus_to]
+        if old:
+            yield [Statement(f"DELETE FROM tasks_app_endedtask WHERE {dialect.is_listed}", [dialect.list_of(old)])]
+        if not page:
+            return False
+        self._place, *_, made_at_ms = page[-1]
+        return len(page) == STEP and (made_at_ms < before_ms or self._place <= surplus_to)

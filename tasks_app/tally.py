@@ -1,0 +1,115 @@
+"""What operations do to the numbers of their groups: pure, no database, no Django."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .operations import Effect, Ending, Removal, TaskRecord
+
+# The same error again is a new failure when a worker brings it, not when a task is moved or claimed.
+REPORTS = (Ending.CHANGED, Ending.GIVEN_BACK)
+
+NUMBERS = ("tasks", "leases", "failed", "entered", "left", "failures", "claimed")
+
+
+@dataclass(slots=True)
+class Delta:
+    """By how much a batch changes the numbers of a group, and what it did there."""
+
+    tasks: int = 0
+    leases: int = 0  # Tasks that are leased, whether or not the lease runs.
+    failed: int = 0  # Tasks that have an error.
+    entered: int = 0  # Tasks that were added to the group, or moved into it.
+    left: int = 0
+    failures: int = 0  # Tasks that got an error.
+    claimed: int = 0
+    waits: Counter[int] = field(default_factory=Counter)  # How long what was claimed had been available, by bucket.
+
+    def __bool__(self) -> bool:
+        return any(self.numbers)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """In the order of NUMBERS."""
+        return (self.tasks, self.leases, self.failed, self.entered, self.left, self.failures, self.claimed)
+
+
+def deltas_of(effects: Iterable[Effect], now_ms: int) -> dict[str, Delta]:
+    """By how much the effects of a batch change the numbers, by group; groups that stay as they are are not in it."""
+    deltas: dict[str, Delta] = {}
+    for effect in effects:
+        predecessors: dict[int, Removal] = {}
+        for removal in effect.removals:
+            _remove(removal, effect.drafts, _of(removal.task.group, deltas), now_ms)
+            if removal.successor is not None:
+                predecessors[removal.successor] = removal
+        for place, draft in enumerate(effect.drafts):
+            _insert(draft, predecessors.get(place), _of(draft.group, deltas))
+    return {group: delta for group, delta in deltas.items() if delta}
+
+
+def _of(group: str, deltas: dict[str, Delta]) -> Delta:
+    # Not setdefault: it would make a new one each time.
+    delta = deltas.get(group)
+    if delta is None:
+        delta = deltas[group] = Delta()
+    return delta
+
+
+def _remove(removal: Removal, drafts: Sequence[TaskRecord], delta: Delta, now_ms: int) -> None:
+    task, ending, successor = removal
+    delta.tasks -= 1
+    delta.leases -= task.leased
+    delta.failed -= bool(task.error)
+    delta.left += successor is None or drafts[successor].group != task.group
+    if ending is Ending.CLAIMED:
+        delta.claimed += 1
+        delta.waits[bucket_of(now_ms - task.available_at_ms)] += 1
+
+
+def _insert(draft: TaskRecord, predecessor: Removal | None, delta: Delta) -> None:
+    delta.tasks += 1
+    delta.leases += draft.leased
+    delta.failed += bool(draft.error)
+    delta.entered += predecessor is None or predecessor.task.group != draft.group
+    delta.failures += bool(draft.error) and (predecessor is None or _is_new_failure(draft, predecessor))
+
+
+def _is_new_failure(draft: TaskRecord, predecessor: Removal) -> bool:
+    task = predecessor.task
+    return draft.error != task.error or (task.leased and predecessor.ending in REPORTS)
+
+
+# ---- Times, in buckets that grow with them
+
+
+def bucket_of(ms: int) -> int:
+    """The number of the bucket for a time: two buckets to each power of two."""
+    if ms < 2:
+        return max(ms, 0)
+    bits = ms.bit_length()
+    return 2 * bits - 2 + (ms >> (bits - 2) & 1)
+
+
+def least_of(bucket: int) -> int:
+    """The shortest time in milliseconds that belongs into a bucket."""
+    if bucket < 2:
+        return bucket
+    return (2 + bucket % 2) << (bucket // 2 - 1)
+
+
+def text_of(buckets: Mapping[int, int]) -> str:
+    """How many times lie in which bucket: `8:2 11:1`."""
+    return " ".join(f"{bucket}:{count}" for bucket, count in sorted(buckets.items()))
+
+
+def buckets_in(text: str) -> Counter[int]:
+    """What one text, or several with spaces between them, say."""
+    buckets = Counter[int]()
+    # Alike words are counted first: there are thousands of them, and few that differ.
+    for word, times in Counter(text.split()).items():
+        bucket, _, count = word.partition(":")
+        buckets[int(bucket)] += int(count) * times
+    return buckets

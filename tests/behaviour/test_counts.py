@@ -1,0 +1,281 @@
+"""The counts of groups: what is there, told without counting it."""
+
+import asyncio
+import random
+from contextlib import suppress
+from threading import Barrier, Thread
+
+import pytest
+from django.core.management import call_command
+from django.db import connection, transaction
+
+from tasks_app import totals
+from tasks_app.counts import Counts, counts_of, group_counts, group_stats
+from tasks_app.database import run
+from tasks_app.errors import CommitRefused
+from tasks_app.managers import TaskQuerySet
+from tasks_app.models import CountDelta, GroupTotal, PausedGroup, Rate, Task
+from tasks_app.operations import Change, Claim, Commit, GroupScope, NewTask, State
+from tasks_app.tally import bucket_of
+from tasks_app.writer import Writer
+
+from .people import ANN, BOB
+
+GROUPS = ("mail", "reports", "mail/in")
+
+
+def counted_one_by_one() -> dict[str, Counts]:
+    """The truth: what COUNT(*) says."""
+    return {group: counted(Task.objects.get_queryset().in_group(group)) for group in Task.objects.groups()}
+
+
+def counted(tasks: TaskQuerySet) -> Counts:
+    now_ms = Task.objects.now_ms()
+    return Counts(**{state.value: tasks.in_state(state, now_ms).count() for state in State})
+
+
+def assert_counts_are_true() -> None:
+    truth = counted_one_by_one()
+    assert group_counts() == truth
+    assert {group: counts_of(group) for group in truth} == truth
+
+
+def random_operation(chance: random.Random, ids: list[int]) -> Claim | Commit:
+    if chance.random() < 0.4:
+        return Claim(
+            groups=tuple(chance.sample(GROUPS, chance.randint(1, 3))),
+            owner=chance.choice((ANN, BOB)),
+            limit=chance.randint(1, 3),
+            duration_ms=chance.choice((0, 3_600_000)),
+        )
+    named = chance.sample(ids, min(len(ids), chance.randint(0, 3)))
+    half = len(named) // 2
+    return Commit(
+        owner=chance.choice((ANN, BOB)),
+        adds=tuple(random_task(chance, named[half:]) for _ in range(chance.randint(0, 3))),
+        updates=tuple(random_change(chance, task_id) for task_id in named[:half]),
+        deletes=tuple(named[half:]),
+    )
+
+
+def random_task(chance: random.Random, deleted: list[int]) -> NewTask:
+    return NewTask(
+        group=chance.choice(GROUPS),
+        error=chance.choice(("", "", "broken")),
+        timespec_ms=chance.choice((0, 0, -3_600_000)),
+        id=chance.choice([0, *deleted]),
+    )
+
+
+def random_change(chance: random.Random, task_id: int) -> Change:
+    return Change(
+        id=task_id,
+        error=chance.choice(("", "broken")),
+        keep_error=chance.random() < 0.3,
+        timespec_ms=chance.choice((0, -3_600_000)),
+        release=chance.random() < 0.3,
+        group=chance.choice((None, None, *GROUPS)),
+    )
+
+
+def ids() -> list[int]:
+    return list(Task.objects.order_by("id").values_list("id", flat=True))
+
+
+def perform(operation: Claim | Commit) -> None:
+    with suppress(CommitRefused):  # Random commits name tasks of others.
+        Task.objects.perform(operation)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_counts_are_true_after_any_load(transactional_db, seed):
+    chance = random.Random(seed)
+    for _ in range(20):
+        perform(random_operation(chance, ids()))
+        if chance.random() < 0.2:
+            totals.fold_here()
+    assert_counts_are_true()
+    totals.fold_here()
+    assert not CountDelta.objects.exists()
+    assert_counts_are_true()
+
+
+def test_counts_are_true_after_batches(transactional_db):
+    chance = random.Random(1)
+    run([Commit(owner=ANN, adds=tuple(NewTask(group=group) for group in GROUPS * 20))])
+    for _ in range(20):
+        operations = [random_operation(chance, []) for _ in range(10)]
+        run([operation for operation in operations if isinstance(operation, Claim) or operation.adds])
+    assert Task.objects.filter(leased=True).exists()
+    assert_counts_are_true()
+
+
+def test_a_batch_writes_one_delta_for_each_group_that_it_changes(transactional_db):
+    run([Commit(owner=ANN, adds=(NewTask(group=group),)) for group in ("mail", "reports", "mail")])
+    assert sorted(CountDelta.objects.values_list("group", "tasks")) == [("mail", 2), ("reports", 1)]
+
+
+def test_a_refused_commit_changes_no_count(transactional_db):
+    with pytest.raises(CommitRefused):
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")], deletes=[10**9])
+    assert group_counts() == {}
+    assert not CountDelta.objects.exists()
+
+
+def test_what_the_caller_takes_back_is_not_counted(transactional_db):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    with transaction.atomic():
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+        assert counts_of("mail").ready == 2
+        transaction.set_rollback(True)
+    assert counts_of("mail").ready == 1
+    assert_counts_are_true()
+
+
+def test_a_group_whose_last_task_is_gone_is_gone(transactional_db):
+    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    totals.fold_here()
+    Task.objects.commit(owner=ANN, deletes=[task.id])
+    assert group_counts() == {}
+    totals.fold_here()
+    assert not GroupTotal.objects.exists()
+    assert counts_of("mail") == Counts()
+
+
+def test_counts_follow_the_clock_without_a_commit(clock, transactional_db):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="mail", timespec_ms=-1_000)])
+    Task.objects.claim("mail", owner=ANN, duration_ms=2_000)
+    assert counts_of("mail") == Counts(claimed=1, scheduled=1)
+    clock.advance(1_000)
+    assert counts_of("mail") == Counts(claimed=1, ready=1)
+    clock.advance(1_000)
+    assert counts_of("mail") == Counts(expired=1, ready=1)
+
+
+def test_a_scope_sees_its_groups_only(transactional_db):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group=name) for name in ("pay", "pay/june", "PAY/x", "payroll", "m*")])
+    totals.fold_here()
+    assert list(group_counts(GroupScope(("pay/*", "payroll")))) == ["pay/june", "payroll"]
+    assert group_counts(GroupScope(())) == {}
+    assert counts_of("m*").ready == 1
+    assert counts_of("p*") == Counts()
+
+
+def test_two_that_fold_at_once_count_nothing_twice(transactional_db):
+    for _ in range(20):
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    start = Barrier(4)
+
+    def fold() -> None:
+        start.wait()
+        totals.fold_here()
+        connection.close()
+
+    threads = [Thread(target=fold) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert GroupTotal.objects.get(group="mail").tasks == 20
+    assert not CountDelta.objects.exists()
+
+
+def test_deltas_are_folded_now_and_then_where_no_server_runs(transactional_db, monkeypatch):
+    monkeypatch.setattr(totals, "FOLD_ONCE_IN", 1)
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    assert not CountDelta.objects.exists()
+    with transaction.atomic():
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+        assert CountDelta.objects.exists()
+    assert not CountDelta.objects.exists()
+    assert counts_of("mail").ready == 2
+
+
+async def everything_is_folded() -> None:
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(is_everything_folded):  # noqa: ASYNC110 - It happens in the database.
+            await asyncio.sleep(0.05)
+
+
+def is_everything_folded() -> bool:
+    try:
+        return not CountDelta.objects.exists()
+    finally:
+        connection.close()
+
+
+def test_the_writer_folds_by_itself_and_counts_right(transactional_db):
+    async def work() -> None:
+        writer = Writer.start()
+        try:
+            adds = [Commit(owner=ANN, adds=(NewTask(group=group),)) for group in GROUPS * 30]
+            await asyncio.gather(*map(writer.perform, adds))
+            claims = [Claim(groups=("mail",), owner=BOB, duration_ms=3_600_000) for _ in range(20)]
+            tasks = await asyncio.gather(*map(writer.perform, claims))
+            done = [Commit(owner=BOB, deletes=(task.id,)) for [task] in tasks[:10]]
+            await asyncio.gather(*map(writer.perform, done))
+            await everything_is_folded()
+        finally:
+            await writer.stop()
+
+    asyncio.run(work())
+    assert GroupTotal.objects.get(group="mail").tasks == 20
+    assert counts_of("mail") == Counts(ready=10, claimed=10)
+    assert_counts_are_true()
+
+
+def test_flushed_tables_leave_no_counts(transactional_db):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    totals.fold_here()
+    call_command("flush", interactive=False, verbosity=0)
+    assert group_counts() == {}
+
+
+# ---- Rates
+
+
+def test_rates_say_what_happened_in_a_minute(clock, transactional_db):
+    clock.set(600_000_000)
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="mail", error="broken")])
+    totals.fold_here()
+    clock.advance(1_000)
+    [task] = Task.objects.claim("mail", owner=ANN)
+    Task.objects.commit(owner=ANN, deletes=[task.id])
+    totals.fold_here()
+    rate = Rate.objects.get(group="mail")
+    assert (rate.minutes, rate.minute, rate.entered, rate.left) == (1, 10_000, 2, 1)
+    assert (rate.failures, rate.claimed, rate.tasks) == (1, 1, 1)
+    assert rate.waits == f"{bucket_of(1_000)}:1"
+
+
+def test_each_minute_has_a_rate_of_its_own(clock, transactional_db):
+    clock.set(600_000_000)
+    for _ in range(3):
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+        clock.advance(60_000)
+    totals.fold_here()
+    assert list(Rate.objects.order_by("minute").values_list("minute", "entered")) == [
+        (10_000, 1), (10_001, 1), (10_002, 1),
+    ]  # fmt: skip
+
+
+def test_stats_tell_what_came_and_went_in_the_last_minute(clock, transactional_db):
+    clock.set(600_000_000)
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 4)
+    clock.advance(60_000 + 15_000)
+    [task] = Task.objects.claim("mail", owner=ANN)
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")], deletes=[task.id])
+    stats = group_stats()["mail"]
+    # A quarter of this minute is over; three quarters of the one before lie within sixty seconds.
+    assert (stats.in_per_minute, stats.out_per_minute) == (4 * 0.75 + 1, 1)
+    totals.fold_here()
+    assert group_stats()["mail"] == stats
+    assert stats.oldest_ready_ms == 75_000
+
+
+def test_stats_tell_which_groups_are_paused_and_what_has_nothing_ready(transactional_db):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="reports", timespec_ms=-60_000)])
+    PausedGroup.objects.create(group="mail", by="Ann", reason="")
+    stats = group_stats()
+    assert (stats["mail"].is_paused, stats["reports"].is_paused) == (True, False)
+    assert stats["reports"].oldest_ready_ms is None

@@ -1,0 +1,193 @@
+"""What is old goes, in small steps; what is not stays."""
+
+import asyncio
+import logging
+
+import pytest
+from django.db import connection
+
+from tasks_app import housekeeping, totals
+from tasks_app.database import HOUSEKEEPING_LOCK, dialect_of
+from tasks_app.errors import StoreUnavailable
+from tasks_app.history import chain_of
+from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
+from tasks_app.models import EndedTask, KeptAnswer, Rate, Task
+from tasks_app.operations import Commit, NewTask, ResendKey
+from tasks_app.writer_connection import SQLiteConnection
+
+from .databases import only_postgresql, only_sqlite
+from .people import ANN
+
+START_MS = 2_000_000 * DAY_MS // 100  # A full minute, ten minutes, hour and day.
+
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    monkeypatch.setattr(housekeeping, "STEP", 2)
+
+
+def keep_house() -> int:
+    """Do all chores to their end. Returns how many steps it took."""
+    steps = 0
+    for chore in chores():
+        is_more = True
+        while is_more:
+            dialect = dialect_of("default")
+            is_more = dialect.drive(totals.when_elected(chore, dialect))
+            steps += 1
+    return steps
+
+
+def end(count: int = 1) -> list[int]:
+    """Add and delete so many tasks. Returns their ids."""
+    tasks = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * count)
+    Task.objects.commit(owner=ANN, deletes=[task.id for task in tasks])
+    return [task.id for task in tasks]
+
+
+def test_history_goes_after_its_days_and_not_before(clock, settings, small_steps):
+    settings.TASKSTORE_HISTORY_DAYS = 3
+    old = end(5)
+    clock.advance(2 * DAY_MS)
+    [young] = end()
+    keep_house()
+    assert EndedTask.objects.count() == 6
+    clock.advance(DAY_MS + 1)
+    keep_house()
+    assert list(EndedTask.objects.values_list("id", flat=True)) == [young]
+    assert chain_of(old[0]) is None
+
+
+def test_the_history_of_a_task_that_lived_long_stays_its_time(clock, small_steps):
+    [config] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    ended = end(5)
+    clock.advance(30 * DAY_MS)
+    Task.objects.commit(owner=ANN, deletes=[config.id])
+    keep_house()
+    assert list(EndedTask.objects.values_list("id", flat=True)) == [config.id]
+    assert config.id < ended[0]
+
+
+@only_sqlite
+def test_history_is_no_longer_than_its_most_rows(settings, small_steps):
+    settings.TASKSTORE_HISTORY_ROWS = 3
+    ids = end(8)
+    keep_house()
+    assert list(EndedTask.objects.order_by("id").values_list("id", flat=True)) == ids[-3:]
+
+
+def test_it_takes_small_steps(clock, monkeypatch):
+    end(20)
+    clock.advance(8 * DAY_MS)
+    monkeypatch.setattr(housekeeping, "STEP", 4)
+    assert keep_house() >= 5
+
+
+def test_kept_answers_go_after_their_time(clock, settings, small_steps):
+    settings.TASKSTORE_KEY_SECONDS = 60
+    for number in range(5):
+        Task.objects.perform(commit_with_key(f"old {number}"))
+    clock.advance(60_000)
+    Task.objects.perform(commit_with_key("young"))
+    keep_house()
+    assert KeptAnswer.objects.count() == 6
+    clock.advance(1)
+    keep_house()
+    assert [kept.key for kept in KeptAnswer.objects.all()] == ["young"]
+
+
+def commit_with_key(key: str) -> Commit:
+    return Commit(owner=ANN, adds=(NewTask(group="mail"),), key=ResendKey(key, "digest"))
+
+
+def test_rates_become_coarser_with_age(clock, small_steps):
+    clock.set(START_MS)
+    for _ in range(25):
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+        [task] = Task.objects.claim("mail", owner=ANN)
+        Task.objects.commit(owner=ANN, deletes=[task.id])
+        clock.advance(60_000)
+    totals.fold_here()
+    clock.advance(DAY_MS)
+    keep_house()
+    start = START_MS // 60_000
+    assert rates() == [(10, start, 10, 10), (10, start + 10, 10, 10), (10, start + 20, 5, 5)]
+    assert [sum(waits(rate)) for rate in Rate.objects.order_by("minute")] == [10, 10, 5]
+    clock.advance(7 * DAY_MS)
+    keep_house()
+    assert rates() == [(60, start, 25, 25)]
+    clock.advance(30 * DAY_MS)
+    keep_house()
+    assert rates() == []
+
+
+def rates() -> list[tuple[int, int, int, int]]:
+    return list(Rate.objects.order_by("minute").values_list("minutes", "minute", "entered", "left"))
+
+
+def waits(rate: Rate) -> list[int]:
+    return [int(word.partition(":")[2]) for word in rate.waits.split()]
+
+
+def test_rates_of_the_last_day_stay_as_they_are(clock):
+    clock.set(START_MS)
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    totals.fold_here()
+    clock.advance(DAY_MS)
+    keep_house()
+    assert rates() == [(1, START_MS // 60_000, 1, 0)]
+
+
+class BrokenConnection(SQLiteConnection):
+    """A database that is away for the first few times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__("default")
+        self.left = times
+        self.is_back = asyncio.Event()
+
+    async def change(self, steps):
+        if self.left:
+            self.left -= 1
+            raise StoreUnavailable("away")
+        self.is_back.set()
+        return False
+
+    async def close(self) -> None:
+        self.left = -1
+
+
+@pytest.mark.once
+def test_it_goes_on_when_the_database_is_back_and_complains_once(monkeypatch, caplog):
+    monkeypatch.setattr(housekeeping, "FOLD_EVERY_S", 0.001)
+
+    async def work() -> BrokenConnection:
+        broken = BrokenConnection(times=5)
+        housekeeper = Housekeeper(broken)
+        await asyncio.wait_for(broken.is_back.wait(), 20)
+        await housekeeper.stop()
+        return broken
+
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(work()).left == -1
+    assert [record.message for record in caplog.records] == ["housekeeping does not work; trying again"]
+
+
+@only_postgresql
+def test_only_one_keeps_house_at_a_time():
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [HOUSEKEEPING_LOCK])
+            totals.fold_here()
+            assert Rate.objects.count() == 0
+            cursor.execute("COMMIT")
+    finally:
+        other.close()
+    totals.fold_here()
+    assert Rate.objects.count() == 1
