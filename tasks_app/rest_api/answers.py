@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..counts import Stats
 from ..history import Chain
 from ..instance import INSTANCE
 from ..models import EndedTask, Task
@@ -172,6 +174,49 @@ class HistoryAnswer(Struct, frozen=True, kw_only=True):
             created=entries[0].created_at_ms,
             steps=tuple(map(Step.of, entries)),
         )
+
+
+class GroupStats(Struct, frozen=True, kw_only=True):
+    """A group in numbers."""
+
+    group: str
+    ready: Annotated[int, Meta(description="Available, and not claimed since.")]
+    claimed: Annotated[int, Meta(description="Leased now.")]
+    expired: Annotated[int, Meta(description="The lease ran out, and nobody has claimed it since.")]
+    scheduled: Annotated[int, Meta(description="Not yet available, and not leased.")]
+    failed: Annotated[int, Meta(description="With an error; counted beside the others, not instead.")]
+    oldest_ready: Annotated[
+        int | None, Meta(description="For how long the oldest ready task has been ready, in ms; null: there is none.")
+    ]
+    in_per_minute: Annotated[float, Meta(description="Tasks that entered the group within the last minute.")]
+    out_per_minute: Annotated[float, Meta(description="Tasks that left it. Claims, renewals, edits: neither.")]
+    paused: Annotated[bool, Meta(description="Claims find nothing in it for now.")]
+
+    @classmethod
+    def of(cls, group: str, stats: Stats) -> GroupStats:
+        return cls(
+            group=group,
+            ready=stats.counts.ready,
+            claimed=stats.counts.claimed,
+            expired=stats.counts.expired,
+            scheduled=stats.counts.scheduled,
+            failed=stats.counts.failed,
+            oldest_ready=stats.oldest_ready_ms,
+            in_per_minute=round(stats.in_per_minute, 1),
+            out_per_minute=round(stats.out_per_minute, 1),
+            paused=stats.is_paused,
+        )
+
+
+class StatsAnswer(Struct, frozen=True, kw_only=True):
+    """Every group that holds a task, sorted by name."""
+
+    at: Annotated[int, Meta(description="The time of the numbers; milliseconds since the Epoch.")]
+    groups: tuple[GroupStats, ...]
+
+    @classmethod
+    def of(cls, stats: Mapping[str, Stats], at_ms: int) -> StatsAnswer:
+        return cls(at=at_ms, groups=tuple(GroupStats.of(group, numbers) for group, numbers in stats.items()))
 
 
 class Health(Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ urlpatterns = [
     path("groups", views.Groups.as_view(), name="groups"),
     path("group", views.GroupByQuery.as_view(), name="group_by_query"),
     path("group/<group_name:name>", views.Group.as_view(), name="group"),
+    path("stats", views.Stats.as_view(), name="stats"),
     # /task: by id
     path("task/<str:id>", views.OneTask.as_view(), name="task"),
     path("tasks", views.TasksByBody.as_view(), name="tasks_by_body"),

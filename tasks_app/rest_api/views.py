@@ -11,13 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from .. import history
+from ..counts import group_stats
 from ..errors import LimitExceeded
 from ..managers import limits
 from ..models import Task
 from ..operations import GroupScope, Operation
 from ..policy import Action
 from . import bodies
-from .answers import HistoryAnswer, Outcome, TaskAnswer
+from .answers import HistoryAnswer, Outcome, StatsAnswer, TaskAnswer
 from .asked import ClaimRequest, TasksRequest, UpdateRequest
 from .base import View
 from .description import (
@@ -52,6 +53,16 @@ class Groups(View):
     @endpoint("groups", answer=NAMES)
     def get(self, request: Request) -> Response:
         return Response(Task.objects.groups(self.token().group_scope))
+
+
+class Stats(View):
+    """Every group that holds a task in numbers, sorted by name."""
+
+    needs = Action.SEE
+
+    @endpoint("stats", answer=StatsAnswer)
+    def get(self, request: Request) -> Response:
+        return Response(StatsAnswer.of(group_stats(self.token().group_scope), Task.objects.now_ms()))
 
 
 class Listing(View):

@@ -1,0 +1,79 @@
+from typing import Any
+
+import pytest
+
+from tasks_app.models import PausedGroup, Scope
+
+from .api import BOB, Api
+
+
+def stats(api: Api) -> list[dict[str, Any]]:
+    status, answer = api.get("/stats")
+    assert status == 200
+    return list(answer["groups"])
+
+
+def test_it_tells_each_group_in_numbers(api):
+    for fields in ({}, {}, {"timespec": -60_000}, {"error": "broken"}, {}):
+        api.add("mail", **fields)
+    api.add("reports", timespec=-60_000)
+    api.claimed("mail", owner=BOB)
+    [done] = api.claimed("mail", owner=BOB)
+    api.claimed("mail", owner=BOB, duration=0, order="oldest")
+    api.committed(clientid=BOB, deletes=[done["id"]])
+    mail, reports = stats(api)
+    assert (mail["group"], reports["group"]) == ("mail", "reports")
+    assert (mail["ready"], mail["claimed"], mail["expired"], mail["scheduled"]) == (1, 1, 1, 1)
+    assert (mail["in_per_minute"], mail["out_per_minute"], mail["paused"]) == (5, 1, False)
+    assert mail["oldest_ready"] >= 0
+    assert reports == {
+        "group": "reports",
+        "ready": 0,
+        "claimed": 0,
+        "expired": 0,
+        "scheduled": 1,
+        "failed": 0,
+        "oldest_ready": None,
+        "in_per_minute": 1,
+        "out_per_minute": 0,
+        "paused": False,
+    }
+
+
+def test_failed_tasks_are_counted_beside_the_others(api):
+    api.add("mail", error="broken")
+    api.add("mail")
+    [mail] = stats(api)
+    assert (mail["ready"], mail["failed"]) == (2, 1)
+
+
+def test_a_paused_group_says_so(api):
+    api.add("mail")
+    PausedGroup.objects.create(group="mail", by="Ann", reason="the mail server is down")
+    [mail] = stats(api)
+    assert mail["paused"] is True
+
+
+def test_it_says_of_which_time_the_numbers_are(api):
+    before_ms = api.add("mail")["created"]
+    assert before_ms <= api.get("/stats")[1]["at"] < before_ms + 60_000
+
+
+def test_an_empty_store_has_none(api):
+    assert stats(api) == []
+
+
+def test_a_token_sees_its_own_groups_only(api):
+    for name in ("pay", "pay/june", "payroll", "mail"):
+        api.add(name)
+    seen = stats(Api(Scope.READ, ("pay/*", "mail")))
+    assert [group["group"] for group in seen] == ["mail", "pay/june"]
+
+
+@pytest.mark.django_db
+def test_it_needs_a_token(client):
+    assert client.get("/stats").status_code == 401
+
+
+def test_it_cannot_be_posted_to(api):
+    assert api.post("/stats", {})[0] == 405
