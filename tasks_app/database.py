@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, InterfaceError, OperationalError, connections, transaction
 
 from . import kept_answers
 from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUnavailable
@@ -299,7 +299,9 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS) -> list[
     for pause_s in _growing_pauses():
         try:
             return _transaction(operations, dialect)
-        except (_Again, OperationalError, InterfaceError) as error:
+        except (_Again, OperationalError, InterfaceError, IntegrityError) as error:
+            if isinstance(error, IntegrityError) and not dialect.is_contention(error):
+                raise
             if not (isinstance(error, _Again) or dialect.is_contention(error)):
                 raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
             if time.monotonic() + pause_s > deadline:
@@ -854,7 +856,10 @@ class PostgreSQL(Dialect):
         return ", ".join(f"%s::{self.types.get(name, 'bigint')}[]" for name in columns)
 
     def is_contention(self, error: Exception) -> bool:
-        return _sqlstate(error) in ("40P01", "40001", "55P03")  # Deadlock, serialization failure, lock timeout.
+        return _sqlstate(error) in (
+            "40P01", "40001", "55P03",  # Deadlock, serialization failure, lock timeout.
+            "23505",  # Another process has just kept an answer under the same key: it is found now.
+        )  # fmt: skip
 
     def is_disconnected(self, error: Exception) -> bool:
         state = _sqlstate(error)

@@ -69,6 +69,11 @@ class Writer:
         return writer
 
     @property
+    def waiting(self) -> int:
+        """How many claims wait until there is something."""
+        return len(self._waiting)
+
+    @property
     def is_on_this_loop(self) -> bool:
         try:
             return asyncio.get_running_loop() is self._loop
@@ -146,7 +151,10 @@ class Writer:
     async def _do_halves(self, batch: Sequence[Asked], error: Exception) -> None:
         """An operation that fails for an unexpected reason must not fail its neighbours."""
         if len(batch) == 1:
-            batch[0].fail(error)
+            if self._connection.dialect.is_contention(error):
+                self._try_again(batch[0])
+            else:
+                batch[0].fail(error)
             return
         half = len(batch) // 2
         await self._do(batch[:half])

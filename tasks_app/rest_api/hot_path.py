@@ -78,12 +78,13 @@ async def _while_connected(
     if not may_wait:
         return await answering
     answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(receive())
-    await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-    gone.cancel()
-    if answer.done():
-        return answer.result()
-    answer.cancel()
-    return None
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        return answer.result() if answer.done() else None
+    finally:
+        # Also when this is cancelled itself, as some servers do when the client has gone.
+        gone.cancel()
+        answer.cancel()
 
 
 async def _send(response: HttpResponse, send: Send) -> None:

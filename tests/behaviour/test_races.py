@@ -1,15 +1,18 @@
 """Races, forced: two connections, and the second one moves while the first one's transaction is open."""
 
+import asyncio
 import threading
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, transaction
 
 from tasks_app import database
 from tasks_app.errors import CommitRefused, StoreBusy
 from tasks_app.history import chain_of
 from tasks_app.models import Task
-from tasks_app.operations import Change, NewTask, Order, Refusal
+from tasks_app.operations import Change, Commit, NewTask, Order, Refusal, ResendKey
+from tasks_app.writer import Writer
 
 from .databases import only_postgresql, only_sqlite
 from .people import ANN, BOB
@@ -346,3 +349,50 @@ def test_a_history_is_of_one_moment_though_the_task_moves_on_meanwhile(bob, task
         chain.living.id if chain.living else None,
     ]
     assert chain.group == "mail"
+
+
+def test_of_two_with_one_key_the_second_gets_the_answer_of_the_first(ann, bob):
+    operation = Commit(owner=ANN, adds=(MAIL,), key=ResendKey("token 1/a", "digest"))
+    with ann.transaction() as transaction:
+        [first] = ann.do(lambda: Task.objects.perform(operation))
+        asked = bob.start(lambda: Task.objects.perform(operation))
+        wait_until_held_up(bob, asked)
+        transaction.commit()
+    [second] = asked.result(20)
+    assert second.id == first.id
+    assert [task.id for task in Task.objects.all()] == [first.id]
+
+
+@only_postgresql
+def test_a_key_in_use_fails_nobody_in_the_writers_batch(ann):
+    again, other = (
+        Commit(owner=owner, adds=(MAIL,), key=ResendKey(f"token 1/{owner}", "digest")) for owner in (ANN, BOB)
+    )
+
+    async def share_a_batch():
+        writer = Writer.start()
+        try:
+            with ann.transaction() as transaction:
+                [first] = await sync_to_async(ann.do)(lambda: Task.objects.perform(again))
+                asked = [asyncio.create_task(writer.perform(operation)) for operation in (again, other)]
+                await sync_to_async(wait_until)(is_anybody_waiting_for_a_lock)
+                transaction.commit()
+            return [[first], *await asyncio.gather(*asked)]
+        finally:
+            await writer.stop()
+
+    [[first], [second], [third]] = async_to_sync(share_a_batch)()
+    assert second.id == first.id
+    assert {task.id for task in Task.objects.all()} == {first.id, third.id}
+
+
+def is_anybody_waiting_for_a_lock():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT EXISTS (
+                SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+            )
+            """
+        )
+        return bool(cursor.fetchone()[0])

@@ -1,0 +1,184 @@
+"""Requests with a key: sent again, they answer what the first one answered, and do nothing."""
+
+import asyncio
+
+import pytest
+
+from tasks_app.models import Scope, Task
+
+from .api import ANN, BOB, Api
+from .with_writer import Worker, until_waiting, with_writer
+
+ADD = {"clientid": ANN, "adds": [{"group": "mail", "data": "1"}]}
+
+
+def post(api, path, body, key=""):
+    headers = {"idempotency-key": key} if key else {}
+    response = api.http.post(path, body, "application/json", headers=headers)
+    return response.status_code, response.json()
+
+
+@pytest.mark.parametrize("first", ["header", "body"])
+@pytest.mark.parametrize("again", ["header", "body"])
+def test_the_same_request_is_answered_once(api, first, again):
+    ways = {"header": (ADD, "a"), "body": (ADD | {"key": "a"}, "")}
+    answers = [post(api, "/update", *ways[way]) for way in (first, again)]
+    assert answers[0] == answers[1]
+    assert [task.id for task in Task.objects.group("mail")] == [answers[0][1]["tasks"][0]["id"]]
+
+
+def test_without_a_key_it_is_another_request(api):
+    for _ in range(2):
+        assert post(api, "/update", ADD)[0] == 200
+    assert len(Task.objects.group("mail")) == 2
+
+
+def test_the_answer_holds_all_that_the_first_one_held(api):
+    task = {"group": "mail", "data_base64": "/w==", "labels": {"to": "B\u00f6b"}, "priority": 3, "error": "e"}
+    body = {"clientid": ANN, "adds": [task, {"group": "reports", "data": "\0"}]}
+    first = post(api, "/update", body, "a")
+    assert len(first[1]["tasks"]) == 2
+    assert post(api, "/update", body, "a") == first
+
+
+def test_it_does_not_matter_how_the_same_value_is_written(api):
+    first = post(api, "/update", '{"clientid": 1, "adds": [{"group": "mail", "data": "1"}], "deletes": null}', "a")
+    assert post(api, "/update", '{"adds":[{"data":"\\u0031","group":"mail"}],"clientid":1}', "a") == first
+    assert first[0] == 200
+
+
+def test_a_refusal_stays_one(api):
+    body = {"clientid": ANN, "deletes": [10**9], "adds": [{"group": "mail"}]}
+    first = post(api, "/update", body, "a")
+    assert (first[0], first[1]["error"]["deletes"]) == (200, [10**9])
+    assert post(api, "/update", body, "a") == first
+    assert post(api, "/update", body | {"deletes": []}, "b")[1]["error"] is None
+
+
+def test_a_refusal_stays_one_though_it_would_be_granted_now(api):
+    config = api.add("reports")["id"]
+    claim = {"clientid": BOB, "group": "mail", "depends": [config + 1]}
+    first = post(api, "/claim", claim, "a")
+    assert first[1]["error"]["depends"] == [config + 1]
+    assert api.add("mail")["id"] == config + 1
+    assert post(api, "/claim", claim, "a") == first
+
+
+def test_a_claim_takes_one_task_however_often_it_is_sent(api):
+    api.committed(adds=[{"group": "mail"}] * 3)
+    claim = {"clientid": BOB, "group": "mail", "limit": 2}
+    first = post(api, "/claim", claim, "a")
+    assert len(first[1]["tasks"]) == 2
+    assert post(api, "/claim", claim, "a") == first
+    assert len(api.claimed("mail", limit=3)) == 1
+
+
+def test_a_claim_that_found_nothing_is_asked_anew(api):
+    claim = {"clientid": BOB, "group": "mail"}
+    assert post(api, "/claim", claim, "a") == (200, {"tasks": [], "error": None})
+    task = api.add("mail")
+    assert post(api, "/claim", claim, "a")[1]["tasks"][0]["origin"] == task["id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/update", ADD | {"clientid": BOB}),
+        ("/update", {"clientid": ANN, "adds": [{"group": "mail", "data": "2"}]}),
+        ("/claim", {"clientid": ANN, "group": "mail"}),
+    ],
+)
+def test_another_request_with_the_same_key_is_a_conflict(api, path, body):
+    assert post(api, "/update", ADD, "a")[0] == 200
+    status, answer = post(api, path, body, "a")
+    assert (status, answer["code"]) == (409, "key_reused")
+    assert len(Task.objects.group("mail")) == 1
+
+
+def test_bad_input_uses_no_key_up(api):
+    assert post(api, "/update", {"clientid": "Ann"}, "a")[0] == 400
+    assert post(api, "/update", ADD, "a")[0] == 200
+
+
+def test_header_and_body_must_agree(api):
+    assert post(api, "/update", ADD | {"key": "a"}, "a")[0] == 200
+    status, answer = post(api, "/update", ADD | {"key": "b"}, "a")
+    assert (status, list(answer["errors"])) == (400, ["key"])
+    assert len(Task.objects.group("mail")) == 1
+
+
+@pytest.mark.parametrize("key", ["a\0", "\ud800", "x" * 256, 1, True, ["a"]])
+def test_a_key_is_a_short_text(api, key):
+    status, answer = api.post("/update", ADD | {"key": key})
+    assert (status, list(answer["errors"])) == (400, ["key"])
+    assert not Task.objects.group("mail")
+
+
+def test_each_token_has_keys_of_its_own(api):
+    other = Api()
+    [first, second] = [post(asker, "/update", ADD, "a") for asker in (api, other)]
+    assert first[1]["tasks"][0]["id"] != second[1]["tasks"][0]["id"]
+    assert len(Task.objects.group("mail")) == 2
+
+
+def test_without_tokens_each_client_has_keys_of_its_own(db, client, settings):
+    settings.TASKSTORE_NO_AUTH = True
+
+    def add(owner):
+        headers = {"idempotency-key": "a", "host": "localhost"}
+        return client.post("/update", ADD | {"clientid": owner}, "application/json", headers=headers)
+
+    answers = [add(owner) for owner in (ANN, BOB, ANN)]
+    assert [answer.status_code for answer in answers] == [200] * 3
+    ids = [answer.json()["tasks"][0]["id"] for answer in answers]
+    assert ids[0] == ids[2] != ids[1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_requests_that_come_together_have_one_effect(transactional_db):
+    worker = Worker(Api().secret)
+
+    @with_writer
+    async def story():
+        answers = await asyncio.gather(*(worker.post("/update", ADD, idempotency_key="a") for _ in range(10)))
+        assert answers == [answers[0]] * 10
+        assert answers[0][0] == 200
+
+    story()
+    assert len(Task.objects.group("mail")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_waiting_claim_can_be_sent_again_when_its_connection_broke(transactional_db):
+    worker = Worker(Api(Scope.WORK).secret)
+
+    @with_writer
+    async def story():
+        broken = worker.begin_claim(key="a")
+        await until_waiting(1)
+        broken.cancel()
+        await until_waiting(0)
+        again = worker.begin_claim(key="a")
+        await until_waiting(1)
+        await worker.post("/update", ADD | {"adds": [{"group": "mail"}] * 2})
+        first = await again
+        assert len(first[1]["tasks"]) == 1
+        assert await worker.begin_claim(key="a") == first
+
+    story()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_waiting_claims_with_one_key_take_one_task(transactional_db):
+    worker = Worker(Api(Scope.WORK).secret)
+
+    @with_writer
+    async def story():
+        claims = [worker.begin_claim(key="a") for _ in range(2)]
+        await until_waiting(2)
+        await worker.post("/update", ADD | {"adds": [{"group": "mail"}] * 2})
+        answers = await asyncio.gather(*claims)
+        assert answers[0] == answers[1]
+        assert len(answers[0][1]["tasks"]) == 1
+
+    story()
