@@ -207,6 +207,26 @@ class PausedGroup(models.Model):
         return str(self.group)
 
 
+class Client(models.Model):
+    """What a worker said of itself with its last heartbeat."""
+
+    id = models.BigIntegerField(primary_key=True)  # The owner that its claims and commits name.
+    name = models.CharField(max_length=255)
+    host = models.CharField(max_length=255)
+    pid = models.BigIntegerField(null=True)
+    groups = models.JSONField()  # Names.
+    version = models.CharField(max_length=255)
+    info = models.TextField()  # A JSON object. As text: NUL in a text of it is no problem then.
+    seen_at_ms = models.BigIntegerField()
+
+    class Meta:
+        # Who was heard last; who has been silent for long.
+        indexes = [models.Index(fields=["seen_at_ms"], name="client_seen")]
+
+    def __str__(self) -> str:
+        return self.name or f"client {self.id}"
+
+
 class Scope(models.TextChoices):
     """What a token may do; each includes the ones before it."""
 

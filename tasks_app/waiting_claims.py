@@ -26,7 +26,7 @@ class WaitingClaims:
         self._by_depended: dict[int, set[Asked]] = defaultdict(set)
         self._tried: set[Asked] = set()
         self._due_s: dict[str, float] = {}
-        self._is_new_group = asyncio.Event()
+        self._must_look = asyncio.Event()
         self._has_ended = False
 
     def takes(self, asked: Asked) -> bool:
@@ -60,8 +60,12 @@ class WaitingClaims:
         """Return when a look at the database may find something for somebody."""
         next_s = min(self._due_s.values(), default=float("inf")) - time.monotonic()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._is_new_group.wait(), max(0.001, min(LOOK_EVERY_S, next_s)))
-        self._is_new_group.clear()
+            await asyncio.wait_for(self._must_look.wait(), max(0.001, min(LOOK_EVERY_S, next_s)))
+        self._must_look.clear()
+
+    def look_now(self) -> None:
+        """Something has happened that no commit of this process tells."""
+        self._must_look.set()
 
     def groups(self) -> list[str]:
         """The groups that somebody waits for. What is known of their times is forgotten: a look follows."""
@@ -85,7 +89,7 @@ class WaitingClaims:
 
     def _put(self, asked: Asked, group: str) -> None:
         if group not in self._by_group:
-            self._is_new_group.set()
+            self.look_now()
         self._by_group[group][asked] = None
         if asked in self._tried:
             # It was woken for nothing, and keeps its place.

@@ -94,6 +94,10 @@ class Writer:
         """The same, for code that runs in a thread beside the loop."""
         return asyncio.run_coroutine_threadsafe(self.perform(operation), self._loop).result()
 
+    def look_for_waiting(self) -> None:
+        """Let claims that wait look whether there is something now. From any thread."""
+        self._loop.call_soon_threadsafe(self._waiting.look_now)
+
     def end_waiting(self) -> None:
         """Claims that wait find nothing, and no other will wait."""
         self._watch_task.cancel()

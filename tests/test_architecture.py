@@ -14,7 +14,8 @@ pytestmark = pytest.mark.once
 STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
-    "audit", "bulk", "counts", "history", "instance", "listing", "people", "policy", "tokens", "validation",
+    "audit", "bulk", "clients", "counts", "history", "instance", "listing", "pauses", "people",
+    "policy", "tokens", "validation",
 }  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "live", "rest_api"}
@@ -50,8 +51,10 @@ MAY_IMPORT = {
     "management": VERBS | {"client"},
     "templatetags": VERBS | {"console"},
     # A way in knows the verbs, and no other way in.
-    **dict.fromkeys(BESIDE_THE_VERBS - {"validation", "counts"} | WAYS_IN, VERBS),
+    **dict.fromkeys(BESIDE_THE_VERBS - {"validation", "counts", "pauses"} | WAYS_IN, VERBS),
     "counts": VERBS | {"totals"},
+    # Claims that wait are woken.
+    "pauses": VERBS | {"writer"},
 }
 
 # Rows that are not here may use any package that the server has.

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from ..counts import Counts, counts_of
 from ..listing import facts_of, page_of
 from ..operations import State
+from ..pauses import pause_of
 from ..policy import Action, may
 from . import reading
 from .commands import command_to_add
@@ -32,6 +33,7 @@ def group(request: HttpRequest) -> HttpResponse:
             "matching": getattr(counts, state) if state else counts.total,
             "tabs": tabs_of(counts),
             "facts": facts_of(name),
+            "pause": pause_of(name),
             "command": command_to_add(request, name),
             "page": page_of(name, state, after=after, before=before, with_data=sees_payloads),
             "sees_payloads": sees_payloads,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..clients import Seen
 from ..counts import Stats
 from ..history import Chain
 from ..instance import INSTANCE
-from ..models import EndedTask, Task
+from ..models import EndedTask, PausedGroup, Task
 from ..operations import Ending, Refusal
 from .scalars import DataType, Ids, Int64
 
@@ -217,6 +219,55 @@ class StatsAnswer(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, stats: Mapping[str, Stats], at_ms: int) -> StatsAnswer:
         return cls(at=at_ms, groups=tuple(GroupStats.of(group, numbers) for group, numbers in stats.items()))
+
+
+class PauseAnswer(Struct, frozen=True, kw_only=True):
+    """Whether claims find what is in a group."""
+
+    group: str
+    paused: Annotated[Pause | None, Meta(description="null: it is not paused.")] = None
+
+    @classmethod
+    def of(cls, paused: PausedGroup) -> PauseAnswer:
+        at_ms = round(paused.at.timestamp() * 1000)
+        return cls(group=paused.group, paused=Pause(by=paused.by, at=at_ms, reason=paused.reason))
+
+
+class Pause(Struct, frozen=True, kw_only=True):
+    """Who paused a group, when and why."""
+
+    by: Annotated[str, Meta(description="A user, or a token.")]
+    at: Annotated[int, Meta(description="Milliseconds since the Epoch.")]
+    reason: str
+
+
+class ClientAnswer(Struct, frozen=True, kw_only=True):
+    """What a worker said of itself with its last heartbeat."""
+
+    clientid: Int64
+    name: str
+    host: str
+    pid: int | None
+    groups: Annotated[list[str], Meta(description="Those that the token may touch.")]
+    version: str
+    info: dict[str, Any]
+    seen: Annotated[int, Meta(description="When, in milliseconds since the Epoch.")]
+    age: Annotated[int, Meta(description="How long ago by the server's clock, in milliseconds.")]
+
+    @classmethod
+    def of(cls, seen: Seen) -> ClientAnswer:
+        client = seen.client
+        return cls(
+            clientid=client.id,
+            name=client.name,
+            host=client.host,
+            pid=client.pid,
+            groups=seen.groups,
+            version=client.version,
+            info=json.loads(client.info),
+            seen=client.seen_at_ms,
+            age=seen.age_ms,
+        )
 
 
 class Health(Struct, frozen=True, kw_only=True):

@@ -5,15 +5,36 @@ A member that is null never arrives here: it counts as absent.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.json import Decoder
 
+from ..models import Client
 from ..operations import Change, Claim, Commit, GroupScope, NewTask, Operation, Order, ResendKey
-from ..validation import Problem, group_name, is_utf8
-from .scalars import DataBase64, DataType, Duration, Ids, Int64, Labels, MostAtOnce, Priority, ServerSet, Timespec, Wait
+from ..validation import Problem, group_name, is_utf8, text
+from .scalars import (
+    CLIENT_TEXT_LENGTH,
+    ClientText,
+    DataBase64,
+    DataType,
+    Duration,
+    Ids,
+    Int64,
+    Labels,
+    MostAtOnce,
+    Priority,
+    ProcessId,
+    Reason,
+    ServerSet,
+    Timespec,
+    Wait,
+)
+
+INFO_LENGTH = 10_000
+MOST_GROUPS_OF_CLIENT = 1_000
 
 
 class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,8 +155,8 @@ class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         for kind, items in (("adds", self.adds), ("updates", self.updates)):
             for place, item in enumerate(items):
-                for name, text in item.problems():
-                    yield f"{kind}[{place}].{name}", text
+                for name, right in item.problems():
+                    yield f"{kind}[{place}].{name}", right
 
     def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
         return Commit(
@@ -194,6 +215,52 @@ class TasksRequest(Asked, frozen=True, kw_only=True):
     ids: Ids
 
 
+class ReasonRequest(Asked, frozen=True, kw_only=True):
+    """Why somebody does it, for those who wonder later."""
+
+    reason: Reason = ""
+
+
+class ClientRequest(Asked, frozen=True, kw_only=True):
+    """What a worker says of itself."""
+
+    name: ClientText = ""
+    host: ClientText = ""
+    pid: ProcessId | UnsetType = UNSET
+    groups: Annotated[tuple[str, ...], Meta(description="The names of the groups that it claims from.")] = ()
+    version: ClientText = ""
+    info: Annotated[dict[str, Any], Meta(description="Whatever else is of interest: an object.")] = field(
+        default_factory=dict
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        for name in ("name", "host", "version"):
+            yield from text(name, getattr(self, name), CLIENT_TEXT_LENGTH)
+        if len(self.groups) > MOST_GROUPS_OF_CLIENT:
+            yield "groups", f"at most {MOST_GROUPS_OF_CLIENT} names, not {len(self.groups)}"
+        for place, group in enumerate(self.groups):
+            yield from group_name(f"groups[{place}]", group)
+        if not is_utf8(self.info_as_text):
+            yield "info", "text that can be written as UTF-8: it holds a lone surrogate"
+        elif len(self.info_as_text) > INFO_LENGTH:
+            yield "info", f"at most {INFO_LENGTH} characters as JSON, not {len(self.info_as_text)}"
+
+    @property
+    def info_as_text(self) -> str:
+        return json.dumps(self.info, ensure_ascii=False)
+
+    def client(self, clientid: int) -> Client:
+        return Client(
+            id=clientid,
+            name=self.name,
+            host=self.host,
+            pid=None if self.pid is UNSET else self.pid,
+            groups=list(self.groups),
+            version=self.version,
+            info=self.info_as_text,
+        )
+
+
 # msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-for _asked in (UpdateRequest, ClaimRequest, TasksRequest):
+for _asked in (UpdateRequest, ClaimRequest, TasksRequest, ReasonRequest, ClientRequest):
     Decoder(_asked)

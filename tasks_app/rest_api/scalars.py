@@ -27,4 +27,8 @@ Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description=
 Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
+Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
+CLIENT_TEXT_LENGTH = 255
+ClientText = Annotated[str, Meta(description="At most 255 characters.")]
+ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Of the operating system.")]
 ServerSet = Annotated[Any, Meta(description="Set by the server; accepted and ignored.")]

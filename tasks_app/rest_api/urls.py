@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import health, schema, views
+from . import clients, health, pausing, schema, views
 
 
 class GroupName:
@@ -27,6 +27,8 @@ urlpatterns = [
     path("group", views.GroupByQuery.as_view(), name="group_by_query"),
     path("group/<group_name:name>", views.Group.as_view(), name="group"),
     path("stats", views.Stats.as_view(), name="stats"),
+    path("groups/<group_name:name>/pause", pausing.Pause.as_view(), name="pause"),
+    path("groups/<group_name:name>/resume", pausing.Resume.as_view(), name="resume"),
     # /task: by id
     path("task/<str:id>", views.OneTask.as_view(), name="task"),
     path("tasks", views.TasksByBody.as_view(), name="tasks_by_body"),
@@ -35,6 +37,8 @@ urlpatterns = [
     # What workers do
     path("update", views.Update.as_view(), name="update"),
     path("claim", views.ClaimTasks.as_view(), name="claim"),
+    path("clients", clients.Clients.as_view(), name="clients"),
+    path("clients/<str:clientid>", clients.Heartbeat.as_view(), name="heartbeat"),
     # For those who watch over the server
     path("healthz", health.Healthz.as_view(), name="healthz"),
     path("readyz", health.Readyz.as_view(), name="readyz"),

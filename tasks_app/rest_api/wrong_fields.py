@@ -81,6 +81,8 @@ class Walk:
                 return self._object(value, type_, path)
             case inspect.VarTupleType():
                 return self._list(value, type_.item_type, path)
+            case inspect.DictType(value_type=inspect.AnyType()):
+                return self._anything_named(value, path)
             case inspect.DictType():
                 return self._texts(value, path)
             case inspect.AnyType():
@@ -114,6 +116,12 @@ class Walk:
             return [self.along(part, item, f"{path}[{place}]") for place, part in enumerate(value)]
         self._wrong(path, "a list", value)
         return []
+
+    def _anything_named(self, value: Any, path: str) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        self._wrong(path, "an object", value)
+        return {}
 
     def _texts(self, value: Any, path: str) -> dict[str, str]:
         if isinstance(value, dict):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tasks_app import listing
+from tasks_app import listing, pauses
 
 from .store import ANN, BOB, add, claim, fail, one_of_each_state
 
@@ -153,3 +153,10 @@ def test_it_tells_owners_apart(viewer):
     claim(owner=BOB)
     owners = re.findall(r'<span class="owner">(\d+)</span>', page(viewer))
     assert sorted(owners) == sorted([str(ANN), str(BOB)])
+
+
+def test_it_says_that_the_group_is_paused_by_whom_and_why(viewer):
+    add()
+    assert "Paused" not in text(page(viewer))
+    pauses.pause("mail", by="Ann <b>", reason="the mail server is down")
+    assert re.search(r"Paused by Ann &lt;b&gt; on [\d: -]+ UTC: the mail server is down\.", text(page(viewer)))

@@ -4,12 +4,23 @@ import gc
 
 import pytest
 
-from tasks_app.rest_api.asked import Add, Asked, ClaimRequest, TasksRequest, Update, UpdateRequest
+from tasks_app.rest_api.asked import (
+    Add,
+    Asked,
+    ClaimRequest,
+    ClientRequest,
+    ReasonRequest,
+    TasksRequest,
+    Update,
+    UpdateRequest,
+)
 
 pytestmark = pytest.mark.once
 
 
-@pytest.mark.parametrize("asked", [UpdateRequest, Add, Update, ClaimRequest, TasksRequest])
+@pytest.mark.parametrize(
+    "asked", [UpdateRequest, Add, Update, ClaimRequest, TasksRequest, ReasonRequest, ClientRequest]
+)
 def test_a_type_is_worked_out_before_two_requests_can_meet_in_it(asked):
     assert is_worked_out(asked)
     assert not is_worked_out(Asked)  # Which is never decoded: the test can tell the difference.

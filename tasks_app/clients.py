@@ -1,0 +1,53 @@
+"""Workers that say that they are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from .models import Client, Task
+from .operations import EVERY_GROUP, GroupScope
+
+KEPT_MS = int(timedelta(days=1) / timedelta(milliseconds=1))  # After the last heartbeat.
+MOST_LISTED = 10_000
+
+HEARD = ("name", "host", "pid", "groups", "version", "info", "seen_at_ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A client, and how long ago it was heard by the database's clock. `groups`: those that the asker may see."""
+
+    client: Client
+    groups: list[str]
+    age_ms: int
+
+
+def hear(client: Client) -> Seen:
+    """Keep what a client says of itself, in place of what it said before.
+
+    Clients that have been silent for more than a day are forgotten on this occasion.
+    """
+    client.seen_at_ms = Task.objects.now_ms()
+    Client.objects.filter(seen_at_ms__lt=client.seen_at_ms - KEPT_MS).delete()
+    # One statement: two heartbeats of a client that come together are no conflict.
+    Client.objects.bulk_create([client], update_conflicts=True, unique_fields=["id"], update_fields=HEARD)
+    return Seen(client=client, groups=client.groups, age_ms=0)
+
+
+def seen(scope: GroupScope = EVERY_GROUP) -> list[Seen]:
+    """The clients that were heard within a day, the last heard first, at most 10 000.
+
+    With a scope only those that named one of its groups.
+    """
+    now_ms = Task.objects.now_ms()
+    heard = Client.objects.filter(seen_at_ms__gte=now_ms - KEPT_MS).order_by("-seen_at_ms", "id")
+    return list(_within(scope, heard[:MOST_LISTED], now_ms))
+
+
+def _within(scope: GroupScope, heard: Iterable[Client], now_ms: int) -> Iterator[Seen]:
+    for client in heard:
+        groups = [group for group in client.groups if scope.allows(group)]
+        if groups or scope == EVERY_GROUP:
+            yield Seen(client=client, groups=groups, age_ms=max(0, now_ms - client.seen_at_ms))

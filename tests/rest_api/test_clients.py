@@ -1,0 +1,119 @@
+import json
+
+import pytest
+
+from tasks_app import clients
+from tasks_app.models import Client, Scope
+
+from .api import Api, answered
+
+SAID = {
+    "name": "mailer",
+    "host": "ann.example.org",
+    "pid": 4711,
+    "groups": ["mail", "reports"],
+    "version": "1.2",
+    "info": {"tasks": 3, "of": {"a": [1.5, "\0"]}},
+}
+DAY_MS = 24 * 3600 * 1000
+
+
+def put(api, clientid, said):
+    return answered(api.http.put(f"/clients/{clientid}", json.dumps(said), "application/json"))
+
+
+def grow_older(by_ms):
+    for client in Client.objects.all():
+        Client.objects.filter(pk=client.pk).update(seen_at_ms=client.seen_at_ms - by_ms)
+
+
+def test_what_a_worker_says_of_itself_is_listed(api):
+    status, heard = put(api, 1643, SAID)
+    assert (status, heard) == (200, {"clientid": 1643, **SAID, "seen": heard["seen"], "age": 0})
+    [listed] = api.get("/clients")[1]
+    assert listed == heard | {"age": listed["age"]}
+    assert 0 <= listed["age"] < 60_000
+
+
+def test_it_need_not_say_anything(api):
+    assert put(api, -(2**63), {})[0] == 200
+    [listed] = api.get("/clients")[1]
+    assert (listed["clientid"], listed["name"], listed["pid"], listed["groups"], listed["info"]) == (
+        -(2**63), "", None, [], {},
+    )  # fmt: skip
+
+
+def test_the_next_heartbeat_takes_the_place_of_the_last(api):
+    put(api, 1, SAID)
+    grow_older(5_000)
+    put(api, 1, {"name": "reporter"})
+    [listed] = api.get("/clients")[1]
+    assert (listed["name"], listed["groups"], listed["info"]) == ("reporter", [], {})
+    assert listed["age"] < 5_000
+
+
+def test_the_last_heard_comes_first_with_its_age(api):
+    put(api, 1, {})
+    grow_older(60_000)
+    put(api, 2, {})
+    listed = api.get("/clients")[1]
+    assert [client["clientid"] for client in listed] == [2, 1]
+    assert 60_000 <= listed[1]["age"] < 120_000
+
+
+def test_it_is_kept_for_a_day_after_its_last_heartbeat(api):
+    put(api, 1, {})
+    grow_older(DAY_MS - 60_000)
+    assert len(api.get("/clients")[1]) == 1
+    grow_older(60_001)
+    assert api.get("/clients") == (200, [])
+    put(api, 2, {})
+    assert [client.id for client in Client.objects.all()] == [2]
+
+
+def test_at_most_so_many_are_listed(api, monkeypatch):
+    monkeypatch.setattr(clients, "MOST_LISTED", 2)
+    for clientid in range(3):
+        put(api, clientid, {})
+    assert len(api.get("/clients")[1]) == 2
+
+
+def test_it_is_forbidden_to_a_token_that_may_only_read(api):
+    reader = Api(Scope.READ)
+    assert put(reader, 1, {})[0] == 403
+    assert reader.get("/clients") == (200, [])
+
+
+def test_a_foreign_group_is_forbidden(db):
+    assert put(Api(groups=("mail",)), 1, SAID)[0] == 403
+    assert not Client.objects.exists()
+
+
+def test_clients_of_foreign_groups_are_not_shown(api):
+    put(api, 1, SAID)
+    put(api, 2, {"groups": ["reports"]})
+    put(api, 3, {})
+    [listed] = Api(groups=("mail",)).get("/clients")[1]
+    assert (listed["clientid"], listed["groups"]) == (1, ["mail"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", 1), ("name", "x" * 256), ("host", "a\0b"), ("version", "\ud800"),
+        ("pid", -1), ("pid", "1"), ("pid", 2**63), ("pid", 1.0), ("pid", True),
+        ("groups", "mail"), ("groups[1]", ["mail", ""]), ("groups[0]", [1]), ("groups", ["mail"] * 1_001),
+        ("info", []), ("info", "a"), ("info", {"a": "\ud800"}), ("info", {"\ud800": 1}), ("info", {"a": "x" * 10_000}),
+        ("clientid", 1), ("seen", 1),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_named(api, field, value):
+    status, answer = put(api, 1, {field.partition("[")[0]: value})
+    assert (status, list(answer["errors"])) == (400, [field])
+    assert not Client.objects.exists()
+
+
+@pytest.mark.parametrize("clientid", ["ann", "1_0", str(2**63), "1.0", "%D9%A1"])
+def test_a_client_is_a_number_of_64_bits(api, clientid):
+    status, answer = put(api, clientid, {})
+    assert (status, list(answer["errors"])) == (400, ["clientid"])
