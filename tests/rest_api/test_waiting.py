@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from .with_writer import Worker, until_waiting, with_writer
 # The writer has a connection of its own, which sees only what is committed.
 pytestmark = pytest.mark.django_db(transaction=True)
 
-NOTHING = (200, {"tasks": [], "error": None})
+NOTHING: tuple[int, dict[str, Any]] = (200, {"tasks": [], "error": None})
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ class Worker:
 
     async def post(self, path: str, body: Any, **headers: str) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        transport = httpx.ASGITransport(app=HotPath(get_asgi_application()))
+        transport = httpx.ASGITransport(app=HotPath(get_asgi_application()))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             response = await http.post(path, json=body, headers=self._headers | named, timeout=PATIENCE_S)
         return response.status_code, response.json()
