@@ -140,8 +140,9 @@ def test_a_claim_that_finds_nothing_writes_nothing(served):
 @only_sqlite
 def test_a_full_disk_is_told_and_survived(served):
     add()
-    # Not below what is there already.
-    limit_pages(served, 1)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM")  # Tests before may have left room in the file.
+    limit_pages(served, 1)  # Not below what is there already.
     with pytest.raises(StoreUnavailable):
         Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"x" * 10**6)])
     limit_pages(served, 2**30)
