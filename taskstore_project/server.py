@@ -11,10 +11,9 @@ from typing import Any
 import daphne.server
 from daphne.server import reactor, twisted_loop
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
-from django.db import DEFAULT_DB_ALIAS
 from twisted.logger import STDLibLogObserver, globalLogBeginner
 
-from tasks_app.writer import Writer, running
+from tasks_app.writer import Writer
 
 from .http_protocol import Factory, Request
 
@@ -34,7 +33,13 @@ class Server(daphne.server.Server):  # type: ignore[misc]
     `has_cut_off` says afterwards whether some answers were not ready when the patience was at its end.
     """
 
-    def __init__(self, application: Any, listener: socket.socket, ready_callable: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        application: Any,
+        listener: socket.socket,
+        ready_callable: Callable[[], None],
+        start_writer: Callable[[], Writer | None],
+    ) -> None:
         super().__init__(
             application,
             endpoints=[f"fd:fileno={listener.fileno()}"],
@@ -43,6 +48,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         )
         self.has_cut_off = False
         self._listener = listener
+        self._start_writer = start_writer
+        self._writer: Writer | None = None
         self._ending: asyncio.Task[None] | None = None
 
     def run(self) -> None:
@@ -59,7 +66,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         reactor.callLater(2, self.timeout_checker)
         for number in (signal.SIGTERM, signal.SIGINT):
             twisted_loop.add_signal_handler(number, self.end)
-        twisted_loop.call_soon(Writer.start)
+        twisted_loop.call_soon(self._begin_to_write)
         self.ready_callable()
         reactor.run(installSignalHandlers=False)
 
@@ -69,6 +76,10 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             self._ending = asyncio.ensure_future(self._end())
         else:
             self._ending.cancel()
+
+    def _begin_to_write(self) -> None:
+        # Not before the loop runs: the writer belongs to it.
+        self._writer = self._start_writer()
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
         await super().handle_reply(protocol, message)
@@ -98,16 +109,16 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         return port
 
     async def _end(self) -> None:
-        writer = running(DEFAULT_DB_ALIAS)
         try:
             self._stop_accepting()
-            if writer:
-                writer.end_waiting()
+            if self._writer:
+                self._writer.end_waiting()
             await self._see_answers_out()
         finally:
             self.has_cut_off = self._is_busy()
-            if writer and not self.has_cut_off:  # Else it waits for the same thing that the answers wait for.
-                await writer.stop()
+            # When something is cut off the writer would wait for the same thing as that.
+            if self._writer and not self.has_cut_off:
+                await self._writer.stop()
             await self._cancel_what_is_left()
             reactor.stop()
 

@@ -84,6 +84,8 @@ if __name__ == "__main__":
     with address.bind() as bound:
         address.listen(bound)
         url = local_url(bound)
-        server = module.Server(application, bound, lambda: print(f"ready: {url}/console/", flush=True))
+        server = module.Server(
+            application, bound, lambda: print(f"ready: {url}/console/", flush=True), start_writer=lambda: None
+        )
         server.run()
     print("cut off" if server.has_cut_off else "all answered", flush=True)

@@ -21,6 +21,7 @@ from django.db import connection
 from tasks_app import database, tokens
 from tasks_app.models import Scope, Token
 from tasks_app.people import FIRST_ADMIN, make_first_admin
+from tasks_app.writer import Writer
 from taskstore_project import migration
 from taskstore_project.commands import CannotRun, ProjectCommand
 from taskstore_project.data_directory import FolderTaken, Lock, ServerFile
@@ -148,7 +149,12 @@ def serve(bound: socket.socket, url: str) -> None:
     from taskstore_project.asgi import application
 
     console = f"{settings.TASKSTORE_PUBLIC_URL or url}/console/"
-    server = Server(application, bound, ready_callable=lambda: say(f"Task Store is ready: {console}"))
+    server = Server(
+        application,
+        bound,
+        ready_callable=lambda: say(f"Task Store is ready: {console}"),
+        start_writer=Writer.start,
+    )
     server.run()
     if server.has_cut_off:
         leave_at_once()
