@@ -194,7 +194,10 @@ class Rest:
 
     def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> list[Seen]:
         query = f"owned={owned}" + ("" if limit is None else f"&limit={limit}")
-        return [seen_on_the_wire(task) for task in content(self.ask("GET", f"/group/{quote(name)}?{query}"))]
+        # A path can't carry dots alone: they would lead elsewhere.
+        has_dots = not {".", ".."}.isdisjoint(name.split("/"))
+        path = f"/group?name={quote(name, safe='')}&{query}" if has_dots else f"/group/{quote(name)}?{query}"
+        return [seen_on_the_wire(task) for task in content(self.ask("GET", path))]
 
     def groups(self) -> list[str]:
         names: list[str] = content(self.ask("GET", "/groups"))
