@@ -30,6 +30,10 @@ class WordCount:
         self._crew = crew
         self._tell = tell
 
+    def try_token(self) -> None:
+        """Raises Refused, here and not in each worker, when the token is no good for the groups of the run."""
+        self._store.claim(f"{self._run}/map", 1)
+
     def count(self, text: str) -> Counter[str]:
         """How often each word occurs. Raises WorkerFailed, Refused, or httpx.HTTPError when the server is away."""
         lines = [piece for line in text.splitlines() for piece in pieces_of(line)]

@@ -148,4 +148,7 @@ def tell(what: str, number: int) -> None:
 
 if __name__ == "__main__":
     with Store(sys.argv[1], os.environ["TASKSTORE_TOKEN"]) as store:
-        work(store, sys.argv[2])
+        try:
+            work(store, sys.argv[2])
+        except Refused as refusal:
+            sys.exit(str(refusal))

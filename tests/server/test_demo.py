@@ -146,9 +146,31 @@ def test_a_server_that_was_killed_is_told_from_one_that_runs(store):
 
 
 def test_a_token_that_is_not_valid_is_told(store, server):
-    done = store.manage("demo", "wordcount", "--url", server.url, "--token", "ts_wrong", "--workers", "1")
+    done = store.manage("demo", "wordcount", "--url", server.url, "--token", "ts_wrong")
     assert done.returncode == 2
-    assert "401" in done.stderr
+    assert done.stderr.startswith("taskstore: POST /claim was answered 401: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("limits", [["--scope", "read"], ["--scope", "work", "--groups", "mail"]])
+def test_a_token_that_may_not_do_this_is_told(store, server, limits):
+    token = store.manage("token", "create", "demo", *limits).stdout.strip()
+    done = store.manage("demo", "wordcount", "--url", server.url, "--token", token)
+    assert done.returncode == 2
+    assert done.stderr.startswith("taskstore: POST /claim was answered 403: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_it_ends_when_its_token_is_revoked_meanwhile(store, server, rest, tmp_path):
+    token = store.manage("token", "create", "demo", "--scope", "work").stdout.strip()
+    text = str(write_text(tmp_path, 20_000))
+    demo = store.begin("demo", "wordcount", text, "--workers", "2", "--url", server.url, "--token", token)
+    wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
+    store.manage("token", "revoke", "demo")
+    output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 2
+    assert "401" in output
+    assert "Traceback" not in output
 
 
 def test_the_token_of_this_machine_is_not_sent_elsewhere(store, server):

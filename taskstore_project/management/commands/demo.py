@@ -63,6 +63,7 @@ class Command(ProjectCommand):
         program = Path(wordcount_worker.__file__)
         crew = Crew(program, [url, run], {"TASKSTORE_TOKEN": token}, size=workers, is_killed=kill_workers)
         demo = WordCount(run, store, crew, Progress())
+        demo.try_token()
         print(f"{workers} workers count words in the groups {run}/...: watch them at {url}/console/", flush=True)
         started_at = time.monotonic()
         try:
