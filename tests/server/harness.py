@@ -110,7 +110,14 @@ class Store:
         """A command that is under way; its output is one text. The caller ends it."""
         command = [sys.executable, "manage.py", *arguments]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=PROJECT, env=self._environment, **pipes)
+        # Whoever runs the tests in the background has Ctrl-C switched off, and children inherit that.
+        return subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            env=self._environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            **pipes,
+        )
 
     def start(self, *arguments: str, **variables: str) -> Server:
         """A server that may not have got far yet. The caller kills it at the end."""
