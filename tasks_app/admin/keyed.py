@@ -90,12 +90,14 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def response_action(self, request: HttpRequest, queryset: QuerySet[Any], **more: Any) -> HttpResponse | None:
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *more: Any, **named: Any
+    ) -> HttpResponse | None:
         ids = request.POST.getlist(ACTION_CHECKBOX_NAME)
         if request.POST.get("select_across", "0") != "0" or None in map(read_id, ids):
             self.message_user(request, "Nothing was done: select rows of the page.", messages.ERROR)
             return None
-        return super().response_action(request, queryset, **more)
+        return super().response_action(request, queryset, *more, **named)
 
     # Django's own trail would be a second one: the audit has everything.
     log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
