@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
+from django.contrib.admin.actions import delete_selected
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import unquote
@@ -17,7 +18,6 @@ from django.db.models import BigIntegerField, QuerySet, Value
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 
@@ -256,28 +256,13 @@ class TaskAdmin(KeyedAdmin):
             if gone:
                 raise CommitRefused(Refusal(deletes=tuple(sorted(gone))))
             if not request.POST.get("post"):
-                return self._ask_about_deletion(request, tasks)
+                return delete_selected(self, request, queryset)  # Django's: it asks.
             self._purge(request, tasks)
         except REFUSALS as refused:
             self.message_user(request, f"Nothing was deleted: {refused}.", messages.ERROR)
         else:
             self.message_user(request, f"Deleted {tasks_in_words(tasks)}.")
         return None
-
-    def _ask_about_deletion(self, request: HttpRequest, tasks: list[Task]) -> HttpResponse:
-        lines, counts, _, _ = self.get_deleted_objects(tasks, request)
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Delete tasks",
-            "objects_name": "tasks",
-            "deletable_objects": [lines],
-            "model_count": counts.items(),
-            "queryset": tasks,
-            "opts": self.opts,
-            "action_checkbox_name": ACTION_CHECKBOX_NAME,
-            "media": self.media,
-        }
-        return TemplateResponse(request, "admin/delete_selected_confirmation.html", context)
 
     def _purge(self, request: HttpRequest, tasks: list[Task]) -> None:
         by = request.user.get_username()
