@@ -15,7 +15,7 @@ from .harness import Store
 IS_POSTGRESQL = connection.vendor == "postgresql"
 
 # What has no meaning on the database of this run.
-collect_ignore = [] if IS_POSTGRESQL else ["test_up_on_postgresql.py"]
+collect_ignore = [] if IS_POSTGRESQL else ["test_up_on_postgresql.py", "test_serve.py"]
 
 
 @pytest.fixture
@@ -27,6 +27,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def sqlite_store(tmp_path: Path) -> Store:
     return Store(tmp_path)
+
+
+@pytest.fixture(params=["up", *(["serve --workers 1"] if IS_POSTGRESQL else [])])
+def command(request: pytest.FixtureRequest) -> str:
+    """The commands that start a server on the database of this run.
+
+    With one worker, as with `up`, what one connection gets answered says what has become of another one.
+    """
+    return str(request.param)
 
 
 @contextmanager

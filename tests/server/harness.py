@@ -119,16 +119,16 @@ class Store:
             **pipes,
         )
 
-    def start(self, *arguments: str, **variables: str) -> Server:
+    def start(self, *arguments: str, command: str = "up", **variables: str) -> Server:
         """A server that may not have got far yet. The caller kills it at the end."""
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        command = [sys.executable, "manage.py", "up", "--port", "0", *arguments]
-        return Server(subprocess.Popen(command, cwd=PROJECT, env={**self._environment, **variables}, **pipes))
+        words = [sys.executable, "manage.py", *command.split(), "--port", "0", *arguments]
+        return Server(subprocess.Popen(words, cwd=PROJECT, env={**self._environment, **variables}, **pipes))
 
     @contextmanager
-    def up(self, *arguments: str, **variables: str) -> Iterator[Server]:
+    def up(self, *arguments: str, command: str = "up", **variables: str) -> Iterator[Server]:
         """A server that is ready; killed at the end if it still runs."""
-        server = self.start(*arguments, **variables)
+        server = self.start(*arguments, command=command, **variables)
         try:
             server.wait_until_ready()
             yield server

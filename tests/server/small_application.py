@@ -1,9 +1,10 @@
-"""The server with an application that does what a test needs. A process of its own: `... PATIENCE_S`."""
+"""A server with an application that does what a test needs. A process of its own: `... up|serve PATIENCE_S`."""
 
 import asyncio
 import json
 import signal
 import sys
+from typing import Any
 
 from django.conf import settings
 
@@ -76,15 +77,19 @@ async def answer(send, value):
 if __name__ == "__main__":
     settings.configure(TASKSTORE_MAX_REQUEST_BYTES=MOST_BODY_BYTES)
 
-    from taskstore_project import server as module
+    from taskstore_project import server as settled
     from taskstore_project.listening import local_url, resolve
 
-    module.STALLED_S = module.PATIENCE_S = module.GRACE_S = float(sys.argv[1])
+    settled.STALLED_S = settled.PATIENCE_S = settled.GRACE_S = float(sys.argv[2])
+    # Each reads what is settled when it is imported.
+    from taskstore_project.serving.server import Server as Uvicorn
+
     address = resolve("127.0.0.1", 0)
     with address.bind() as bound:
         address.listen(bound)
         url = local_url(bound)
-        server = module.Server(
+        kind: Any = {"up": settled.Server, "serve": Uvicorn}[sys.argv[1]]
+        server = kind(
             application, bound, lambda: print(f"ready: {url}/console/", flush=True), start_writer=lambda: None
         )
         server.run()

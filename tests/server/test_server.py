@@ -25,9 +25,15 @@ GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 
 
+@pytest.fixture(params=["up", "serve"], scope="module")
+def kind(request):
+    """Daphne or uvicorn."""
+    return request.param
+
+
 @contextmanager
-def small_server(patience_s):
-    command = [sys.executable, "-m", "tests.server.small_application", str(patience_s)]
+def small_server(kind, patience_s):
+    command = [sys.executable, "-m", "tests.server.small_application", kind, str(patience_s)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     server = Server(process)
     try:
@@ -38,8 +44,8 @@ def small_server(patience_s):
 
 
 @pytest.fixture(scope="module")
-def lasting_server():
-    with small_server(1) as server:
+def lasting_server(kind):
+    with small_server(kind, 1) as server:
         yield server
 
 
@@ -50,9 +56,9 @@ def connection(lasting_server):
 
 
 @pytest.fixture
-def server():
+def server(kind):
     """One that the test may end."""
-    with small_server(1) as server:
+    with small_server(kind, 1) as server:
         yield server
 
 
@@ -137,8 +143,11 @@ def test_it_serves_others_while_a_body_is_slow(lasting_server, connection):
     assert lasting_server.ask("GET", "/").json() == {"length": 0}
 
 
-def test_it_makes_no_more_of_an_answer_than_its_client_reads():
-    with small_server(patience_s=600) as server, socket.create_connection(server.address, timeout=60) as connection:
+def test_it_makes_no_more_of_an_answer_than_its_client_reads(kind):
+    with (
+        small_server(kind, patience_s=600) as server,
+        socket.create_connection(server.address, timeout=60) as connection,
+    ):
         connection.sendall(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert 0 < sent_when_it_waits(server) < LONG_BYTES / 2
         response = HTTPResponse(connection)
@@ -177,8 +186,8 @@ def test_it_lets_a_client_in_the_middle_of_a_request_finish(server, last_connect
     assert last_words(server) == "all answered"
 
 
-def test_it_answers_on_a_kept_connection_once_more():
-    with small_server(patience_s=600) as server, socket.create_connection(server.address) as connection:
+def test_it_answers_on_a_kept_connection_once_more(kind):
+    with small_server(kind, patience_s=600) as server, socket.create_connection(server.address) as connection:
         connection.sendall(GET + b"\r\n")
         assert answer_on(connection) == (200, {"length": 0})
         server.tell(signal.SIGTERM)
@@ -206,8 +215,8 @@ def test_it_does_not_wait_for_ever(server, last_connection):
     assert last_words(server) == "cut off"
 
 
-def test_it_ends_at_once_when_it_is_told_twice():
-    with small_server(patience_s=600) as server, socket.create_connection(server.address) as connection:
+def test_it_ends_at_once_when_it_is_told_twice(kind):
+    with small_server(kind, patience_s=600) as server, socket.create_connection(server.address) as connection:
         connection.sendall(b"GET /never HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert server.ask("GET", "/").status_code == 200
         server.tell(signal.SIGTERM)

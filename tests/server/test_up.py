@@ -1,4 +1,4 @@
-"""`manage.py up`, as whoever starts it and whoever asks it notices."""
+"""`manage.py up` and `serve`, as whoever starts it and whoever asks it notices."""
 
 import json
 import re
@@ -15,8 +15,8 @@ from .harness import END_SECONDS, accepts, wait_for
 ADD = {"clientid": 1, "adds": [{"group": "mail", "data": "1"}]}
 
 
-def test_it_makes_everything_at_the_first_start(store):
-    with store.up() as server:
+def test_it_makes_everything_at_the_first_start(store, command):
+    with store.up(command=command) as server:
         assert re.search(r"The first user is admin, with the password \S{19} ", server.said)
         assert server.ask("GET", "/healthz").status_code == 200
         assert server.end() == 0
@@ -25,8 +25,8 @@ def test_it_makes_everything_at_the_first_start(store):
     assert {stat.S_IMODE(file.stat().st_mode) for file in store.folder.iterdir()} == {0o600}
 
 
-def test_programs_on_this_machine_find_it_while_it_runs(store):
-    with store.up() as server:
+def test_programs_on_this_machine_find_it_while_it_runs(store, command):
+    with store.up(command=command) as server:
         file = store.folder / "server.json"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         shown = json.loads(file.read_bytes())
@@ -36,11 +36,11 @@ def test_programs_on_this_machine_find_it_while_it_runs(store):
     assert not file.exists()
 
 
-def test_it_goes_on_at_once_where_a_killed_server_stopped(store):
-    with store.up() as killed:
+def test_it_goes_on_at_once_where_a_killed_server_stopped(store, command):
+    with store.up(command=command) as killed:
         [task] = killed.ask("POST", "/update", store.token, json=ADD).json()["tasks"]
         left_behind = store.token
-    with store.up() as server:
+    with store.up(command=command) as server:
         assert "password" not in server.said
         assert server.ask("GET", f"/task/{task['id']}", store.token).json()["data"] == "1"
         assert server.ask("GET", "/groups", left_behind).status_code == 401
@@ -54,8 +54,8 @@ def test_it_needs_no_token_when_it_is_told_so(store):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_answers_what_it_was_asked_before_it_ends(store, number):
-    with store.up() as server, ExitStack() as connections:
+def test_it_answers_what_it_was_asked_before_it_ends(store, command, number):
+    with store.up(command=command) as server, ExitStack() as connections:
         # Somebody who keeps a connection without asking for anything holds up nobody.
         connections.enter_context(socket.create_connection(server.address))
         with store.nobody_can_write():
@@ -69,8 +69,8 @@ def test_it_answers_what_it_was_asked_before_it_ends(store, number):
         assert server.complaints == ""
 
 
-def test_it_ends_in_time_whatever_holds_it_up(store):
-    with store.up() as server, store.nobody_can_write(), closing(ask(server, store.token)):
+def test_it_ends_in_time_whatever_holds_it_up(store, command):
+    with store.up(command=command) as server, store.nobody_can_write(), closing(ask(server, store.token)):
         assert server.ask("GET", "/healthz").status_code == 200
         server.tell(signal.SIGTERM)
         server.process.wait(END_SECONDS)

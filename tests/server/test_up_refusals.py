@@ -7,7 +7,8 @@ import pytest
 
 from taskstore_project.commands import CannotRun
 from taskstore_project.listening import resolve
-from taskstore_project.management.commands.up import port_number, refuse_strangers
+from taskstore_project.management.commands.serve import worker_count
+from taskstore_project.starting import port_number, refuse_strangers
 
 pytestmark = pytest.mark.once
 
@@ -110,3 +111,17 @@ def test_it_refuses_an_option_that_makes_no_sense(sqlite_store):
 def test_a_port_is_a_number_of_sixteen_bits(text):
     with pytest.raises(ArgumentTypeError):
         port_number(text)
+
+
+def test_serve_refuses_sqlite(sqlite_store):
+    told = sqlite_store.manage("serve", "--port", "0")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == (
+        "taskstore: serve needs PostgreSQL, as SQLite has one server process only: set DATABASE_URL, or use `up`\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "257", "two", "", "1.0"])
+def test_serve_refuses_a_number_of_workers_that_makes_no_sense(text):
+    with pytest.raises(ArgumentTypeError):
+        worker_count(text)

@@ -14,8 +14,8 @@ CLAIM = {"clientid": 2, "group": "mail"}
 
 
 @pytest.fixture
-def server(store):
-    with store.up() as server:
+def server(store, command):
+    with store.up(command=command) as server:
         yield server
 
 
@@ -75,15 +75,15 @@ def test_claims_that_wait_are_answered_when_the_server_ends(server, store):
     assert server.complaints == ""
 
 
-def test_a_request_whose_answer_was_lost_can_be_sent_to_the_next_server(store):
+def test_a_request_whose_answer_was_lost_can_be_sent_to_the_next_server(store, command):
     body = ADD | {"key": "a"}
-    with store.up() as server:
+    with store.up(command=command) as server:
         first = post(server, store.token, "/update", body)
         # The token is of this start only.
         token = store.manage("token", "create", "Ann", "--scope", "work").stdout.strip()
         kept = post(server, token, "/update", body)
         server.kill()
-    with store.up() as server:
+    with store.up(command=command) as server:
         assert post(server, token, "/update", body) == kept
         assert kept["tasks"][0]["id"] != first["tasks"][0]["id"]
         assert len(server.ask("GET", "/group/mail", token).json()) == 2

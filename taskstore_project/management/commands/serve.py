@@ -1,0 +1,43 @@
+"""The server as several processes, for heavy traffic, on PostgreSQL."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandParser
+from django.db import connection
+
+from taskstore_project.commands import CannotRun
+from taskstore_project.serving.crew import Crew
+from taskstore_project.starting import ServerCommand, say_ready
+
+MOST_WORKERS = 256
+
+
+class Command(ServerCommand):
+    help = "Run the server in several processes, on PostgreSQL: for heavy traffic."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--workers", type=worker_count, default=2, help="how many processes (default: 2)")
+
+    def handle(self, **options: Any) -> None:
+        if connection.vendor == "sqlite":
+            raise CannotRun(
+                "serve needs PostgreSQL, as SQLite has one server process only: set DATABASE_URL, or use `up`"
+            )
+        super().handle(**options)
+
+    def serve(self, bound: socket.socket, url: str, options: Mapping[str, Any]) -> bool:
+        crew = Crew(bound, url, no_auth=settings.TASKSTORE_NO_AUTH, size=options["workers"])
+        return crew.run(when_ready=lambda: say_ready(url))
+
+
+def worker_count(text: str) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_WORKERS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is no number of processes: it has to be from 1 to {MOST_WORKERS}")

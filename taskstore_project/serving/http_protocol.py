@@ -1,0 +1,149 @@
+"""HTTP as uvicorn speaks it, with the limits and the polite end that `up` has too."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ..http_protocol import LINGER_S, MOST_HEAD_BYTES, detail
+from ..server import GRACE_S, STALLED_S
+
+
+class Protocol(HttpToolsProtocol):
+    """A connection. What is too large is refused before it is kept anywhere."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._is_refused = False
+        self._is_ending = False
+        self._is_in_head = True
+        self._heads = 0  # How many have been read.
+        self._begun_bytes = 0  # Of a head that is not complete yet.
+        self._head_bytes = self._body_bytes = 0  # Of the request at hand.
+        self._cut_off: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        heads = self._heads
+        super().data_received(data)
+        if not self._is_refused and self._is_in_head and heads == self._heads:
+            self._begun_bytes += len(data)
+            self._refuse_long_head(self._begun_bytes)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+        self._head_bytes = self._body_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._head_bytes += len(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._head_bytes += len(name) + len(value) + len(b": \r\n")
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._heads += 1
+        self._begun_bytes = 0
+        self._refuse_long_head(self._head_bytes)
+        self._refuse_long_body(self._announced())
+        if not self._is_refused:
+            super().on_headers_complete()
+            if self._is_ending and self.cycle:
+                self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if not self._is_refused:
+            self._refuse_long_body(self._body_bytes)
+        if not self._is_refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_in_head = True
+        if not self._is_refused:
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._is_refused:
+            self._refuse(HTTPStatus.BAD_REQUEST, "This is no valid HTTP/1.1 request.")
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # A client that reads nothing of its answer is cut off.
+        self._cut_off = self.loop.call_later(STALLED_S, self._reset)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._cut_off:
+            self._cut_off.cancel()
+
+    def shutdown(self) -> None:
+        """The connection closes with its next answer, or after a while without a request."""
+        self._is_ending = True
+        if self._is_answering:
+            self.cycle.keep_alive = False
+        else:
+            self.loop.call_later(GRACE_S, self._close_if_idle)
+
+    @property
+    def _is_answering(self) -> bool:
+        return bool(self.cycle and not self.cycle.response_complete)
+
+    def _reset(self) -> None:
+        # Else the system would go on offering what it has taken over already.
+        with socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno())) as copy:
+            copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def _close_if_idle(self) -> None:
+        if not self._is_answering:
+            self.transport.close()
+
+    def _announced(self) -> int:
+        lengths = [int(value) for name, value in self.headers if name == b"content-length" and value.isdigit()]
+        return max(lengths, default=0)
+
+    def _refuse_long_head(self, size: int) -> None:
+        if size > MOST_HEAD_BYTES:
+            self._refuse(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"Request line and headers have to be at most {MOST_HEAD_BYTES} bytes together.",
+            )
+
+    def _refuse_long_body(self, size: int) -> None:
+        limit = settings.TASKSTORE_MAX_REQUEST_BYTES
+        if size > limit and not self._is_refused:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body has to be at most {limit} bytes.")
+
+    def _refuse(self, status: HTTPStatus, reason: str) -> None:
+        """Answer by ourselves, take no other request, and close when the client has read it.
+
+        What the client still sends is thrown away for a while: closing at once would
+        reset the connection, and the answer would be lost with it.
+        """
+        self._is_refused = True
+        is_begun = self._is_answering and self.cycle.response_started
+        if is_begun or self.pipeline:
+            self.transport.abort()  # Whatever is said now would be taken for a part of another answer.
+            return
+        if self._is_answering:
+            # The application learns that there is nobody to answer.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        body = detail(reason)
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+        self.transport.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(LINGER_S, self.transport.abort)
