@@ -33,7 +33,7 @@ def resume(group: str, *, by: str, reason: str = "") -> None:
         deleted, _ = PausedGroup.objects.filter(group=group).delete()
         if deleted:
             _record("resume", group, by, reason)
-            transaction.on_commit(_wake)
+            transaction.on_commit(lambda: _wake(group))
 
 
 def pause_of(group: str) -> PausedGroup | None:
@@ -49,6 +49,6 @@ def _record(action: str, group: str, by: str, reason: str) -> None:
     audit.record(actor=by, action=action, group=group, selection="the group", reason=reason, done=1)
 
 
-def _wake() -> None:
+def _wake(group: str) -> None:
     if writer := running(Task.objects.writing_alias):
-        writer.look_for_waiting()
+        writer.look_into(group)

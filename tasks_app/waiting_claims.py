@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from .asked import Asked
@@ -63,9 +63,10 @@ class WaitingClaims:
             await asyncio.wait_for(self._must_look.wait(), max(0.001, min(LOOK_EVERY_S, next_s)))
         self._must_look.clear()
 
-    def look_now(self) -> None:
-        """Something has happened that no commit of this process tells."""
-        self._must_look.set()
+    def look_into(self, groups: Iterable[str] | None) -> None:
+        """Something has happened in these groups (None: in any) that no commit of this process tells."""
+        if groups is None or not self._by_group.keys().isdisjoint(groups):
+            self._must_look.set()
 
     def groups(self) -> list[str]:
         """The groups that somebody waits for. What is known of their times is forgotten: a look follows."""
@@ -89,7 +90,7 @@ class WaitingClaims:
 
     def _put(self, asked: Asked, group: str) -> None:
         if group not in self._by_group:
-            self.look_now()
+            self._must_look.set()
         self._by_group[group][asked] = None
         if asked in self._tried:
             # It was woken for nothing, and keeps its place.

@@ -20,6 +20,7 @@ from .asked import Asked
 from .database import PATIENCE_S, Decided, Outcome, Undecided, granted
 from .errors import StoreBusy, StoreUnavailable, TaskStoreError
 from .housekeeping import Housekeeper
+from .neighbours import Neighbours
 from .operations import Operation, TaskRecord
 from .waiting_claims import WaitingClaims
 from .writer_connection import WriterConnection, connection_to
@@ -57,6 +58,7 @@ class Writer:
         self._arrived = asyncio.Event()
         self._set_aside: set[asyncio.Task[None]] = set()
         self._waiting = WaitingClaims(self._enqueue)
+        self._neighbours: Neighbours | None = None
         self._is_stopping = False
         self._work_task = self._loop.create_task(self._work())
         self._watch_task = self._loop.create_task(self._watch())
@@ -66,6 +68,8 @@ class Writer:
         """Start the writer of this process, on the loop that runs now."""
         housekeeper = Housekeeper(connection_to(using, is_durable=False))
         writer = _running[using] = cls(connection_to(using), bounds, housekeeper)
+        if connections[using].vendor == "postgresql":  # SQLite has one process only.
+            writer._neighbours = Neighbours(using, writer._waiting.look_into)
         return writer
 
     @property
@@ -94,9 +98,11 @@ class Writer:
         """The same, for code that runs in a thread beside the loop."""
         return asyncio.run_coroutine_threadsafe(self.perform(operation), self._loop).result()
 
-    def look_for_waiting(self) -> None:
-        """Let claims that wait look whether there is something now. From any thread."""
-        self._loop.call_soon_threadsafe(self._waiting.look_now)
+    def look_into(self, group: str) -> None:
+        """Let claims that wait for the group look whether there is something now, in every process. From any thread."""
+        self._loop.call_soon_threadsafe(self._waiting.look_into, [group])
+        if self._neighbours:
+            self._loop.call_soon_threadsafe(self._neighbours.tell_of, [group])
 
     def end_waiting(self) -> None:
         """Claims that wait find nothing, and no other will wait."""
@@ -111,6 +117,8 @@ class Writer:
         await self._work_task
         await asyncio.gather(*self._set_aside)
         await self._connection.close()
+        if self._neighbours:
+            await self._neighbours.stop()
         if self._housekeeper:
             await self._housekeeper.stop()
         for using in [using for using, writer in _running.items() if writer is self]:
@@ -149,6 +157,8 @@ class Writer:
             await self._do_halves(batch, error)
         else:
             self._waiting.note(answered.supply)
+            if self._neighbours:
+                self._neighbours.tell(answered.supply)
             for asked, outcome in zip(batch, answered.outcomes, strict=True):
                 self._settle(asked, outcome)
 

@@ -191,11 +191,8 @@ class PostgreSQLConnection(WriterConnection):
 
     async def _connected(self) -> psycopg.AsyncConnection[Row]:
         if self._connection is None or self._connection.closed:
-            parameters = connections[self.using].get_connection_params()
-            for name in ("pool", "cursor_factory", "context", "prepare_threshold"):
-                parameters.pop(name, None)
             async with self._failures():
-                self._connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
+                self._connection = await psycopg.AsyncConnection.connect(**parameters_of(self.using), autocommit=True)
             register(self._connection.adapters)
         return self._connection
 
@@ -203,6 +200,14 @@ class PostgreSQLConnection(WriterConnection):
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def parameters_of(using: str) -> dict[str, Any]:
+    """How to reach PostgreSQL, without what is Django's."""
+    parameters: dict[str, Any] = connections[using].get_connection_params()
+    for name in ("pool", "cursor_factory", "context", "prepare_threshold"):
+        parameters.pop(name, None)
+    return parameters
 
 
 def _end_of(steps: Steps[T], answers: Sequence[Sequence[Row]]) -> T:

@@ -38,7 +38,17 @@ MAY_IMPORT = {
     "totals": {"database", "tally", "operations"},
     "housekeeping": {"database", "totals", "writer_connection", "errors"},
     # Many operations in one transaction, and claims that wait.
-    "writer": {"database", "writer_connection", "waiting_claims", "housekeeping", "asked", "operations", "errors"},
+    "writer": {
+        "database",
+        "writer_connection",
+        "waiting_claims",
+        "neighbours",
+        "housekeeping",
+        "asked",
+        "operations",
+        "errors",
+    },
+    "neighbours": {"writer_connection", "instance", "operations"},
     "writer_connection": {"database", "postgresql_arrays", "operations", "errors"},
     "postgresql_arrays": set(),
     "waiting_claims": {"asked", "operations"},

@@ -2,12 +2,17 @@
 
 import os
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import httpx
 import pytest
 
 from .harness import wait_for
+
+ADD = {"clientid": 1, "adds": [{"group": "mail"}]}
+CLAIM = {"clientid": 2, "group": "mail", "wait": 60_000}
 
 
 @pytest.fixture
@@ -77,3 +82,41 @@ def test_without_tokens_it_is_the_same(store):
         assert server.ask("GET", "/groups").status_code == 200
         foreign = httpx.get(f"{server.url}/groups", headers={"Origin": "https://example.org"}, trust_env=False)
         assert foreign.status_code == 403
+
+
+@pytest.fixture
+def two_servers(store):
+    with store.up() as first, store.up(command="serve --workers 1") as second:
+        yield first, second
+
+
+def claim_in_time(server, token):
+    """A claim that waits, and when it was answered."""
+    answer = server.ask("POST", "/claim", token, json=CLAIM)
+    return time.monotonic(), answer.json()["tasks"]
+
+
+def test_a_claim_that_waits_in_another_process_is_woken(two_servers, store):
+    first, second = two_servers
+    took_s = []
+    with ThreadPoolExecutor(1) as thread:
+        for _ in range(25):
+            claim = thread.submit(claim_in_time, second, store.token)
+            time.sleep(0.2)  # Until it waits: nobody can tell from outside.
+            added_s = time.monotonic()
+            [added] = first.ask("POST", "/update", store.token, json=ADD).json()["tasks"]
+            woken_s, [claimed] = claim.result()
+            assert claimed["origin"] == added["id"]
+            took_s.append(woken_s - added_s)
+    # The first few come before the processes know of each other. The look once a second would take half of one.
+    assert sorted(took_s[5:])[18] < 0.15, took_s
+
+
+def test_resume_wakes_a_claim_that_waits_in_another_process(two_servers, store):
+    first, second = two_servers
+    assert first.ask("POST", "/groups/mail/pause", store.token, json={}).status_code == 200
+    first.ask("POST", "/update", store.token, json=ADD)
+    with ThreadPoolExecutor(1) as thread:
+        claim = thread.submit(claim_in_time, second, store.token)
+        assert first.ask("POST", "/groups/mail/resume", store.token, json={}).status_code == 200
+        assert len(claim.result()[1]) == 1

@@ -1,0 +1,107 @@
+"""Other server processes on the same PostgreSQL: told what there is to claim, and listened to.
+
+Not within the commits themselves, where NOTIFY would take a lock that all commits share. Whoever
+misses a word, behind a pooler for example, finds by the look once a second what it was about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+
+import psycopg
+
+from .instance import INSTANCE
+from .operations import Supply
+from .writer_connection import parameters_of
+
+CHANNEL = "tasks_app_supply"
+LISTENER = "Task Store listener"  # The connections' name, by which processes know that there are others.
+
+SOON_MS = 1_000  # What comes later is found by the look once a second.
+OTHERS_KNOWN_S = 1.0  # For so long it is taken for granted that there are others, or none.
+MOST_PAYLOAD_BYTES = 7_900  # PostgreSQL takes 8 000.
+PAUSE_S = 1.0  # Before another try when the connection broke.
+
+
+class Neighbours:
+    """`hear` is called with the groups in which others have put something, None when they are too many to name."""
+
+    def __init__(self, using: str, hear: Callable[[Iterable[str] | None], None]) -> None:
+        self._using = using
+        self._hear = hear
+        self._news: set[str] = set()
+        self._has_news = asyncio.Event()
+        self._listener_pid = 0
+        self._has_others = False
+        self._others_known_until_s = 0.0
+        self._tasks = [
+            asyncio.create_task(self._for_ever(self._listen, LISTENER)),
+            asyncio.create_task(self._for_ever(self._speak, "Task Store")),
+        ]
+
+    def tell(self, supply: Supply) -> None:
+        """Tell the others of it soon, and together with what comes until then."""
+        self.tell_of(supply.available)
+        self.tell_of(group for group, in_ms in supply.next_in_ms.items() if in_ms < SOON_MS)
+
+    def tell_of(self, groups: Iterable[str]) -> None:
+        self._news.update(groups)
+        if self._news:
+            self._has_news.set()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _for_ever(self, work: Callable[[psycopg.AsyncConnection], Awaitable[None]], name: str) -> None:
+        """Do the work on a connection of this name, and again on another one when that has broken."""
+        while True:
+            with suppress(psycopg.Error):
+                parameters = parameters_of(self._using) | {"application_name": name}
+                async with await psycopg.AsyncConnection.connect(**parameters, autocommit=True) as connection:
+                    await work(connection)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _listen(self, connection: psycopg.AsyncConnection) -> None:
+        self._listener_pid = connection.info.backend_pid
+        await connection.execute(f"LISTEN {CHANNEL}")
+        async for word in connection.notifies():
+            said = json.loads(word.payload)
+            if said["from"] != INSTANCE:
+                self._hear(said["groups"])
+
+    async def _speak(self, connection: psycopg.AsyncConnection) -> None:
+        while True:
+            await self._has_news.wait()
+            self._has_news.clear()
+            groups, self._news = self._news, set()
+            if await self._there_are_others(connection):
+                async with connection.transaction():
+                    # Lost in a crash it harms nobody.
+                    await connection.execute("SET LOCAL synchronous_commit = off")
+                    await connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, _payload(groups)])
+
+    async def _there_are_others(self, connection: psycopg.AsyncConnection) -> bool:
+        if time.monotonic() > self._others_known_until_s:
+            cursor = await connection.execute(
+                """
+                SELECT EXISTS (
+                    SELECT FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = %s AND pid <> %s
+                )
+                """,
+                [LISTENER, self._listener_pid],
+            )
+            self._has_others = bool((await cursor.fetchone() or [False])[0])
+            self._others_known_until_s = time.monotonic() + OTHERS_KNOWN_S
+        return self._has_others
+
+
+def _payload(groups: Iterable[str]) -> str:
+    payload = json.dumps({"from": INSTANCE, "groups": list(groups)})
+    return payload if len(payload) <= MOST_PAYLOAD_BYTES else json.dumps({"from": INSTANCE, "groups": None})
