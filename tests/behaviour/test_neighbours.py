@@ -80,7 +80,7 @@ def test_too_many_groups_are_not_named(transactional_db):
 
 def test_what_others_tell_is_heard_and_what_it_says_itself_is_not(transactional_db):
     async def story():
-        heard = asyncio.Queue()
+        heard: asyncio.Queue[list[str]] = asyncio.Queue()
         async with this_process(heard.put_nowait), another_process() as other:
             await until_it_listens()
             for sender, groups in ((INSTANCE, ["reports"]), ("another one", ["mail"])):
