@@ -45,14 +45,15 @@ class ServerCommand(ProjectCommand):
 
     def handle(self, *, host: str, port: int, no_auth: bool, **options: Any) -> None:
         leave_quietly_when_told()
-        self.check()
         os.umask(0o077)
         address = resolve(host, port)
         refuse_strangers(address, no_auth=no_auth)
         with folder_lock(settings.TASKSTORE_DATA) as lock, address.bind() as bound:
             url = local_url(bound)
             allow(url, no_auth=no_auth)
-            make_ready(lock, url)
+            with migration.alone():
+                self.check()  # With the database within reach: a newer Django asks it what it can do.
+                make_ready(lock, url)
             address.listen(bound)
             with access_for_this_machine(lock, url):
                 if not self.serve(bound, url, options):
@@ -105,14 +106,13 @@ def allow(url: str, *, no_auth: bool) -> None:
 
 
 def make_ready(lock: Lock | None, url: str) -> None:
-    with migration.alone():
-        migration.migrate()
-        if lock:
-            recover(lock)
-            lock.begin(url, settings.TASKSTORE_DURABILITY)
-        # Said at once: whatever fails after this, nobody could ever learn the password.
-        if password := make_first_admin():
-            say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only now).")
+    migration.migrate()
+    if lock:
+        recover(lock)
+        lock.begin(url, settings.TASKSTORE_DURABILITY)
+    # Said at once: whatever fails after this, nobody could ever learn the password.
+    if password := make_first_admin():
+        say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only now).")
 
 
 def recover(lock: Lock) -> None:
