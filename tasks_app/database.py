@@ -33,6 +33,8 @@ from .rules import World, decide
 from .tally import NUMBERS, deltas_of, text_of
 
 PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
+MARKS_KEPT_S = 0.5
+NO_MARK_MS = -(2**63)
 CANDIDATES = 1_000  # A claim chooses among this many of the longest available, so that none starves.
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given out.
@@ -598,6 +600,39 @@ def _order(demand: Demand) -> str:
     return "available_at_ms, id" if demand.oldest else "random()"
 
 
+class Marks:
+    """By group: the available time of the longest available task that was seen last. Scans start there.
+
+    Rows that are gone stay in an index until nobody can see them any more; at the head of a busy
+    group there may be a million, and each claim would read them again. What becomes available
+    below a mark in another process (an old time was asked for, a long transaction ended) is
+    seen when the marks are forgotten, or as soon as there is not enough above it.
+    """
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, int] = {}
+        self._forgotten_s = 0.0
+
+    def of(self, group: str) -> int:
+        if time.monotonic() - self._forgotten_s > MARKS_KEPT_S:
+            self._by_group.clear()
+            self._forgotten_s = time.monotonic()
+        return self._by_group.get(group, NO_MARK_MS)
+
+    def note(self, group: str, mark_ms: int | None) -> None:
+        """None: there was not enough, so look from the start."""
+        if mark_ms is None:
+            self._by_group.pop(group, None)
+        else:
+            self._by_group[group] = mark_ms
+
+    def lower(self, drafts: Iterable[TaskRecord]) -> None:
+        """These tasks are there now, too."""
+        for draft in drafts:
+            if draft.available_at_ms < self._by_group.get(draft.group, NO_MARK_MS):
+                self._by_group[draft.group] = draft.available_at_ms
+
+
 class PostgreSQL(Dialect):
     hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
     selected = Dialect.selected.replace('"labels"', "labels::text")
@@ -615,6 +650,10 @@ class PostgreSQL(Dialect):
     } | dict.fromkeys(
         ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", "waits"), "text"
     )
+
+    def __init__(self, using: str, *, waits: bool) -> None:
+        super().__init__(using, waits=waits)
+        self._marks = Marks()
 
     def list_of(self, ids: Iterable[int]) -> Any:
         return self.array("bigint", list(ids))
@@ -656,10 +695,10 @@ class PostgreSQL(Dialect):
             [numbers] = yield [self._time_and_numbers(len(operations))]
         names = locked[: len(locked) - len(demands)]
         named = {task.id: task for rows in names for task in map(_record, rows)}
-        candidates = {
-            group: _best_first(rows, demand)
-            for (group, demand), rows in zip(demands.items(), locked[len(names) :], strict=True)
-        }
+        candidates = {}
+        for (group, demand), rows in zip(demands.items(), locked[len(names) :], strict=True):
+            candidates[group] = _best_first((row[:-1] for row in rows), demand)
+            self._marks.note(group, rows[0][-1] if len(rows) == demand.limit else None)
         missing = (changed | depended) - named.keys()
         seen = Seen(numbers[0][0], named, candidates, [number for *_, number in numbers], _kept_by_key(kept))
         yield from self._look_behind_locks(demands, seen)
@@ -680,14 +719,16 @@ class PostgreSQL(Dialect):
     def _lock_candidates(self, group: str, demand: Demand) -> Statement:
         # The ids are looked up by an index-only scan and locked by number: the planner
         # would join the whole table otherwise.
+        mark_ms = self._marks.of(group)
         return Statement(
             f"""
-            SELECT {self.selected}
+            WITH candidates AS MATERIALIZED ({self._available})
+            SELECT {self.selected}, (SELECT min(available_at_ms) FROM candidates)
             FROM tasks_app_task
-            WHERE id = ANY(ARRAY({self._available} ORDER BY priority DESC, {_order(demand)} LIMIT %s))
+            WHERE id = ANY(ARRAY(SELECT id FROM candidates ORDER BY priority DESC, {_order(demand)} LIMIT %s))
             FOR UPDATE SKIP LOCKED
             """,
-            [group, group, group, group, demand.limit],
+            [group, group, group, group, mark_ms, demand.limit],
         )
 
     def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
@@ -713,18 +754,25 @@ class PostgreSQL(Dialect):
             WHERE id = ANY(ARRAY(
                 SELECT id
                 FROM tasks_app_task
-                WHERE id = ANY(ARRAY({self._available})) AND id <> ALL(%s::bigint[])
+                WHERE id = ANY(ARRAY(SELECT id FROM ({self._available}) AS candidates)) AND id <> ALL(%s::bigint[])
                 ORDER BY priority DESC, {_order(demand)}
                 LIMIT %s
                 FOR UPDATE SKIP LOCKED
             ))
             """,
-            [group, group, group, group, self.list_of(task.id for task in locked), demand.limit - len(locked)],
+            [
+                *(group, group, group, group, NO_MARK_MS),
+                self.list_of(task.id for task in locked),
+                demand.limit - len(locked),
+            ],
         )
 
     @property
     def _available(self) -> str:
-        """A query for the ids of the longest available tasks of a group, of each priority; the group four times."""
+        """A query for the longest available tasks of a group, of each priority.
+
+        Its parameters: the group, four times, and the available time at which the scan starts.
+        """
         # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
         return f"""
             WITH RECURSIVE priorities(priority) AS (
@@ -735,16 +783,17 @@ class PostgreSQL(Dialect):
                 FROM priorities
                 WHERE priorities.priority IS NOT NULL
             )
-            SELECT candidates.id
+            SELECT id, available_at_ms, priority
             FROM priorities, LATERAL (
                 SELECT id, available_at_ms
                 FROM tasks_app_task
                 WHERE "group" = %s
                 AND priority = priorities.priority
+                AND available_at_ms >= %s
                 AND available_at_ms <= (SELECT {self.clock})
                 ORDER BY available_at_ms, id
                 LIMIT {CANDIDATES}
-            ) AS candidates
+            ) AS longest_available
         """
 
     def _jump_after_lost_log(self) -> Steps[None]:
@@ -765,6 +814,7 @@ class PostgreSQL(Dialect):
             ]
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
+        self._marks.lower(written.drafts)
         kept, ending = ", ".join(f'"{name}"' for name in KEPT_COLUMNS), ", ".join(ENDING_COLUMNS[:-1])
         # One statement, so that the ids cost no trip of their own and the trail knows them.
         [rows] = yield [

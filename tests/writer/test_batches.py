@@ -9,9 +9,10 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
+from tasks_app import database
 from tasks_app.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
 from tasks_app.models import Task
-from tasks_app.operations import Change, Claim, Commit, NewTask
+from tasks_app.operations import Change, Claim, Commit, NewTask, Order
 from tasks_app.writer import Bounds
 from tasks_app.writer_connection import PostgreSQLConnection
 from tests.behaviour.databases import only_postgresql
@@ -197,3 +198,33 @@ def kill(way):
     if way._connection is not None and not way._connection.closed:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(%s)", [way._connection.info.backend_pid])
+
+
+def claiming(limit=1):
+    return Claim(groups=("mail",), owner=BOB, limit=limit, order=Order.OLDEST)
+
+
+def test_a_task_with_an_old_time_is_the_oldest_at_once(play):
+    async def scenario(writer):
+        await writer.perform(adding(b"1", b"2", b"3"))
+        await writer.perform(claiming())
+        [old] = await writer.perform(Commit(owner=ANN, adds=(NewTask(group="mail", timespec_ms=1),)))
+        [claimed] = await writer.perform(claiming())
+        assert claimed.origin == old.id
+
+    play(scenario)
+
+
+def test_a_task_that_somebody_else_adds_with_an_old_time_is_found_when_nothing_else_is_left(play, monkeypatch):
+    monkeypatch.setattr(database, "MARKS_KEPT_S", float("inf"))
+
+    async def scenario(writer):
+        await writer.perform(adding(b"1", b"2", b"3"))
+        await writer.perform(claiming())
+        add = sync_to_async(Task.objects.commit, thread_sensitive=False)
+        [old] = await add(owner=ANN, adds=[NewTask(group="mail", timespec_ms=1)])
+        claimed = await writer.perform(claiming(limit=10))
+        assert old.id in {task.origin for task in claimed}
+        assert len(claimed) == 3
+
+    play(scenario)
