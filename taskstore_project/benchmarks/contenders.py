@@ -47,6 +47,7 @@ class Contender:
 
 
 UP = ("up", "--port", "0")
+SERVE = ("serve", "--workers", "1", "--port", "0")
 
 PSYCOPG = Contender(
     name="psycopg",
@@ -79,6 +80,15 @@ WRITER_SQLITE = Contender(
     client="writer",
     database=Database.SQLITE,
     ledger=STORE,
+)
+UVICORN = Contender(
+    name="uvicorn",
+    kind="rest",
+    title="this store over HTTP from uvicorn (`serve --workers 1`), PostgreSQL",
+    client="rest",
+    database=Database.POSTGRESQL,
+    ledger=STORE,
+    server=SERVE,
 )
 DAPHNE = Contender(
     name="daphne",

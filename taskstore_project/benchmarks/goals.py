@@ -50,6 +50,31 @@ GOALS = (
         at_least=40_000,
     ),
     Goal(
+        text="tasks claimed a second, 100 at a time, by REST on uvicorn",
+        value=found("batches", "uvicorn, 8 clients", "per_second"),
+        at_least=25_000,
+    ),
+    Goal(
+        text="REST on uvicorn against single transactions from psycopg without HTTP, 32 clients",
+        value=ratio("cycles", "uvicorn, 32 clients", "psycopg, 32 clients"),
+        at_least=1.3,
+    ),
+    Goal(
+        text="REST on uvicorn against Procrastinate, 32 clients",
+        value=ratio("cycles", "uvicorn, 32 clients", "procrastinate, 32 clients"),
+        at_least=10,
+    ),
+    Goal(
+        text="REST on uvicorn against django-tasks-db, 32 clients",
+        value=ratio("cycles", "uvicorn, 32 clients", "django-tasks-db, 32 clients"),
+        at_least=10,
+    ),
+    Goal(
+        text="REST on uvicorn, claim p99, ms, 32 clients",
+        value=found("cycles", "uvicorn, 32 clients", "p99_ms"),
+        at_most=10,
+    ),
+    Goal(
         text="REST on daphne with SQLite, cycles a second, 32 clients",
         value=found("cycles", "daphne-sqlite, 32 clients", "per_second"),
         at_least=1_800,
@@ -75,6 +100,11 @@ GOALS = (
         at_least=0.9,
     ),
     Goal(
+        text="REST on uvicorn after five minutes of full load against the first",
+        value=found("endurance", "uvicorn, 32 clients", "kept"),
+        at_least=0.9,
+    ),
+    Goal(
         text="wake-up in the same process, p95, ms",
         value=found("wakeups", "writer, 1 client", "p95_ms"),
         at_most=50,
@@ -85,13 +115,13 @@ GOALS = (
         at_most=150,
     ),
     Goal(
-        text="memory of a waiting claim, kB",
-        value=found("waiters", "writer, 1 client", "kb_each"),
+        text="memory of a waiting claim at a server, its connection included, kB",
+        value=found("waiters", "uvicorn, 1 client", "kb_each"),
         at_most=20,
     ),
     Goal(
         text="all waiting claims answered, s",
-        value=found("waiters", "writer, 1 client", "all_woken_s"),
+        value=found("waiters", "uvicorn, 1 client", "all_woken_s"),
         at_most=2,
     ),
 )

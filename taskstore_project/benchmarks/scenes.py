@@ -15,6 +15,7 @@ from .contenders import (
     PSYCOPG,
     RQ,
     TWO_DAPHNES,
+    UVICORN,
     WRITER,
     WRITER_SQLITE,
 )
@@ -24,8 +25,8 @@ from .measuring import Entry, endurance, tasks_handed_out, waiters, wakeups
 from .pace import Pace
 from .places import Place
 
-ALL = (PSYCOPG, PGBENCH, WRITER, WRITER_SQLITE, DAPHNE, DAPHNE_SQLITE, TWO_DAPHNES, PROCRASTINATE, DJANGO_TASKS, RQ)
-OURS = (WRITER, DAPHNE, WRITER_SQLITE, DAPHNE_SQLITE)
+OURS = (WRITER, UVICORN, DAPHNE, WRITER_SQLITE, DAPHNE_SQLITE)
+ALL = (PSYCOPG, PGBENCH, *OURS, PROCRASTINATE, DJANGO_TASKS, RQ)
 BUSY = 32  # Clients, where the number of clients is not the question.
 
 
@@ -74,7 +75,7 @@ def scenes(pace: Pace) -> list[Scene]:
             entries=[
                 Entry(contender=contender, load=Load(clients=clients))
                 for clients, contender in product(pace.clients, ALL)
-                if contender is not TWO_DAPHNES and clients <= contender.most_clients
+                if clients <= contender.most_clients
             ],
             columns=RATES,
             is_quick=True,
