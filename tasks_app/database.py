@@ -29,6 +29,7 @@ from django.db import DEFAULT_DB_ALIAS, IntegrityError, InterfaceError, Operatio
 from . import kept_answers
 from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUnavailable
 from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
+from .payloads import OWN_ID, PAYLOAD_BYTES, whole_data
 from .rules import World, decide
 from .tally import NUMBERS, deltas_of, text_of
 
@@ -41,7 +42,7 @@ ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given o
 
 COLUMNS = TaskRecord._fields
 # What the trail keeps of a task that ended; then how it ended.
-KEPT_COLUMNS = tuple(name for name in COLUMNS if name not in ("data", "data_type", "labels"))
+KEPT_COLUMNS = tuple(name for name in COLUMNS if name not in ("data", "data_type", "labels", "payload"))
 # An answer to keep; then the places of its tasks among the drafts.
 KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
 ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
@@ -50,6 +51,7 @@ DELTA_COLUMNS = ("group", "minute", *NUMBERS, "waits")
 MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 
+DATA = COLUMNS.index("data")
 LABELS = COLUMNS.index("labels")
 
 # A paused group has no priorities, so that claims find nothing in it. Looked at once a scan.
@@ -101,6 +103,7 @@ class Written:
     removed: list[int] = field(default_factory=list)
     drafts: list[TaskRecord] = field(default_factory=list)
     ended: list[Row] = field(default_factory=list)  # KEPT_COLUMNS, ENDING_COLUMNS; successor: a place in drafts.
+    payloads_gone: list[int] = field(default_factory=list)
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
 
@@ -231,9 +234,11 @@ def _is_worth_keeping(operation: Operation, outcome: Effect | Outcome) -> bool:
 def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written) -> None:
     operator, reason = (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
     first = len(written.drafts)
-    written.drafts += [draft._replace(made_by_commit=commit) for draft in effect.drafts]
+    written.drafts += [_numbered(draft, commit) for draft in effect.drafts]
     for task, ending, place in effect.removals:
         written.removed.append(task.id)
+        if task.payload and (place is None or effect.drafts[place].payload != task.payload):
+            written.payloads_gone.append(task.payload)
         successor = None if place is None else first + place
         written.ended.append((*_kept(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
 
@@ -242,14 +247,22 @@ def _kept(task: TaskRecord) -> Row:
     return tuple(value for name, value in zip(COLUMNS, task, strict=True) if name in KEPT_COLUMNS)
 
 
+def _numbered(draft: TaskRecord, commit: int) -> TaskRecord:
+    if len(draft.data) < PAYLOAD_BYTES or draft.payload:
+        return draft._replace(made_by_commit=commit)
+    return draft._replace(made_by_commit=commit, payload=OWN_ID)
+
+
 def _with_id(draft: TaskRecord, task_id: int) -> TaskRecord:
-    return draft._replace(id=task_id, origin=draft.origin or task_id)
+    payload = task_id if draft.payload == OWN_ID else draft.payload
+    return draft._replace(id=task_id, origin=draft.origin or task_id, payload=payload)
 
 
 def _row(task: TaskRecord) -> Row:
     """The values in the order of COLUMNS, as the database takes them."""
     labels = json.dumps(dict(task.labels)) if task.labels else "{}"
-    return (*task[:LABELS], labels, *task[LABELS + 1 :])
+    data = b"" if task.payload > 0 else task.data
+    return (*task[:DATA], data, *task[DATA + 1 : LABELS], labels, *task[LABELS + 1 :])
 
 
 def _record(row: Row) -> TaskRecord:
@@ -407,7 +420,10 @@ def is_opportunistic() -> bool:
 class Dialect(ABC):
     """What the transaction needs from a database. `waits`: for rows that others have locked."""
 
-    selected: ClassVar[str] = ", ".join(f'"{name}"' for name in COLUMNS)
+    # In the order of COLUMNS, each task with its data.
+    selected: ClassVar[str] = ", ".join(
+        whole_data("tasks_app_task") if name == "data" else f'"{name}"' for name in COLUMNS
+    )
     clock: ClassVar[str]  # An expression: the time in milliseconds.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
@@ -655,6 +671,19 @@ class PostgreSQL(Dialect):
         super().__init__(using, waits=waits)
         self._marks = Marks()
 
+    # What is written in place of a draft's value.
+    drafted: ClassVar[Mapping[str, str]] = {
+        "origin": "coalesce(nullif(origin, 0), id)",
+        "data": f"CASE WHEN payload = {OWN_ID} THEN '' ELSE data END",
+        "payload": f"CASE WHEN payload = {OWN_ID} THEN id ELSE payload END",
+    }
+    # Only where there are any: a batch that has none would pay for them too.
+    payload_changes = f""", stored AS (
+        INSERT INTO tasks_app_payload (id, data) SELECT id, data FROM drafts WHERE payload = {OWN_ID}
+    ), let_go AS (
+        DELETE FROM tasks_app_payload WHERE id = ANY(%s::bigint[])
+    )"""
+
     def list_of(self, ids: Iterable[int]) -> Any:
         return self.array("bigint", list(ids))
 
@@ -816,6 +845,7 @@ class PostgreSQL(Dialect):
     def write(self, written: Written) -> Steps[Sequence[int]]:
         self._marks.lower(written.drafts)
         kept, ending = ", ".join(f'"{name}"' for name in KEPT_COLUMNS), ", ".join(ENDING_COLUMNS[:-1])
+        has_payloads = bool(written.payloads_gone or any(draft.payload for draft in written.drafts))
         # One statement, so that the ids cost no trip of their own and the trail knows them.
         [rows] = yield [
             Statement(
@@ -844,9 +874,9 @@ class PostgreSQL(Dialect):
                 ), counted AS (
                     INSERT INTO tasks_app_countdelta ({", ".join(_quoted(DELTA_COLUMNS))})
                     SELECT * FROM unnest({self._arrays(DELTA_COLUMNS)})
-                )
+                ) {self.payload_changes if has_payloads else ""}
                 INSERT INTO tasks_app_task ({", ".join(_quoted(COLUMNS))})
-                SELECT id, {", ".join(_quoted(COLUMNS[1:])).replace('"origin"', "coalesce(nullif(origin, 0), id)")}
+                SELECT id, {", ".join(self.drafted.get(name, f'"{name}"') for name in COLUMNS[1:])}
                 FROM drafts
                 ORDER BY place
                 RETURNING id
@@ -857,6 +887,7 @@ class PostgreSQL(Dialect):
                     *self._columns((*KEPT_COLUMNS, *ENDING_COLUMNS), written.ended),
                     *self._columns(ANSWERED_COLUMNS, written.kept),
                     *self._columns(DELTA_COLUMNS, written.deltas),
+                    *([self.list_of(written.payloads_gone)] if has_payloads else []),
                 ],
             )
         ]
@@ -1029,16 +1060,25 @@ class SQLite(Dialect):
     def write(self, written: Written) -> Steps[Sequence[int]]:
         ids = yield from self._next("ids", len(written.drafts))
         tasks = [_row(_with_id(draft, task_id)) for draft, task_id in zip(written.drafts, ids, strict=True)]
+        payloads = [
+            (task_id, draft.data) for draft, task_id in zip(written.drafts, ids, strict=True) if draft.payload == OWN_ID
+        ]
         ended = [(*row[:-1], None if row[-1] is None else ids[row[-1]]) for row in written.ended]
         kept = [(*row[:-2], ",".join(map(str, ids[row[-2] : row[-1]]))) for row in written.kept]
         yield [
             Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)]),
+            *self._let_go(written.payloads_gone),
+            *_insertions("tasks_app_payload", ("id", "data"), payloads),
             *_insertions("tasks_app_task", COLUMNS, tasks),
             *_insertions("tasks_app_endedtask", (*KEPT_COLUMNS, *ENDING_COLUMNS), ended),
             *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
             *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
         ]
         return ids
+
+    def _let_go(self, payloads: Sequence[int]) -> Iterator[Statement]:
+        if payloads:
+            yield Statement(f"DELETE FROM tasks_app_payload WHERE {self.is_listed}", [self.list_of(payloads)])
 
     def election(self) -> Statement:
         # Differs because one process only has the file open for serving.

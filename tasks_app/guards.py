@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connections
 
 # Rows of these tables are inserted and deleted, never changed.
-UNCHANGEABLE = ("tasks_app_task", "tasks_app_endedtask", "tasks_app_auditentry")
+UNCHANGEABLE = ("tasks_app_task", "tasks_app_payload", "tasks_app_endedtask", "tasks_app_auditentry")
 
 
 def put_right(using: str, **_: Any) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from django.db.models import BinaryField, Q
+from django.db.models import BinaryField, Case, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left, Length, Substr
 
 from .errors import InvalidInput
 from .managers import TaskQuerySet
-from .models import Task
+from .models import Payload, Task
 from .operations import State
 from .validation import INT64_MAX, INT64_MIN
 
@@ -124,8 +124,12 @@ def _selected(group: str, state: State | None, at_ms: int, with_data: bool) -> T
     if state is not None:
         tasks = tasks.in_state(state, at_ms)
     if with_data:
-        start = Substr("data", 1, PREVIEW_BYTES, output_field=BinaryField())
-        tasks = tasks.annotate(data_start=start, data_size=Length("data"))
+        shared = Payload.objects.filter(id=OuterRef("payload")).values("data")
+        data = Case(When(payload=0, then="data"), default=Subquery(shared), output_field=BinaryField())
+        tasks = tasks.annotate(
+            data_start=Substr(data, 1, PREVIEW_BYTES, output_field=BinaryField()),
+            data_size=Length(data),
+        )
     return tasks.annotate(error_start=Left("error", PREVIEW_CHARACTERS))
 
 

@@ -13,6 +13,7 @@ from django.db import models
 from .errors import Immutable
 from .managers import TaskManager, TaskQuerySet
 from .operations import Ending, GroupScope, State, TaskRecord
+from .payloads import whole_data
 
 
 class NameField(models.CharField):  # type: ignore[type-arg]  # Not subscriptable at run time.
@@ -24,6 +25,16 @@ class NameField(models.CharField):  # type: ignore[type-arg]  # Not subscriptabl
         return super().db_parameters(connection) | {"collation": collation}
 
 
+class DataField(models.BinaryField):  # type: ignore[type-arg]  # Not subscriptable at run time.
+    """The data of a task: in its row, or in that of the payload which it shares with its successors."""
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> Any:
+        table, _, column = sql.rpartition(".")
+        if column != '"data"':  # What was made of it, not the column itself.
+            return sql, params
+        return whole_data(table), params
+
+
 class Task(models.Model):
     """An immutable record. An update or a claim deletes it and makes a successor with a new id."""
 
@@ -31,7 +42,7 @@ class Task(models.Model):
     group = NameField(max_length=255)
     available_at_ms = models.BigIntegerField()
     owner = models.BigIntegerField()
-    data = models.BinaryField()
+    data = DataField()
     data_type = models.TextField()
     error = models.TextField()
     labels = models.JSONField()
@@ -42,6 +53,7 @@ class Task(models.Model):
     created_at_ms = models.BigIntegerField()  # When the first task of the chain was added.
     made_at_ms = models.BigIntegerField()  # When this id was made.
     made_by_commit = models.BigIntegerField()
+    payload = models.BigIntegerField(default=0)  # The number of its row in Payload; 0: the data is here.
 
     objects: ClassVar[TaskManager] = TaskManager.from_queryset(TaskQuerySet)()
 
@@ -92,6 +104,16 @@ class Task(models.Model):
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         raise Immutable("Tasks are deleted by a commit: use Task.objects.commit(deletes=[...])")
+
+
+class Payload(models.Model):
+    """Data that is too large to be written again with each successor. The living task of a chain has it."""
+
+    id = models.BigIntegerField(primary_key=True)  # Of the task that brought it.
+    data = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"payload {self.id}"
 
 
 class EndedTask(models.Model):

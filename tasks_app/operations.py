@@ -176,6 +176,7 @@ class TaskRecord(NamedTuple):
     created_at_ms: int  # When the first task of the chain was added.
     made_at_ms: int  # When this id was made.
     made_by_commit: int  # The number of the commit that made it.
+    payload: int = 0  # Under which number the data is kept, where successors share it; see payloads.py.
 
 
 class Removal(NamedTuple):

@@ -227,6 +227,7 @@ def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskR
         owner=0 if change.release else owner,
         data=task.data if change.keep_data else change.data,
         data_type=task.data_type if change.keep_data else change.data_type,
+        payload=task.payload if change.keep_data else 0,
         error=task.error if change.keep_error else change.error,
         labels=task.labels if change.labels is None else change.labels,
         priority=task.priority if change.priority is None else change.priority,

@@ -14,6 +14,7 @@ from .writing import writing
 
 FILLED = (
     "tasks_app_task",
+    "tasks_app_payload",
     "tasks_app_endedtask",
     "tasks_app_token",
     "tasks_app_auditentry",
