@@ -14,6 +14,7 @@ from functools import partial
 from django.conf import settings
 
 from .database import MINUTE_MS, Dialect, Statement, Steps
+from .ending import ended
 from .totals import EVENTS, add_to_rates, fold, when_elected
 from .writer_connection import WriterConnection
 
@@ -43,8 +44,7 @@ class Housekeeper:
 
     async def stop(self) -> None:
         """What is left to be folded is folded by the next one; who reads adds it up."""
-        self._work.cancel()
-        await asyncio.wait([self._work])
+        await ended(self._work)
         await self._connection.close()
 
     async def _keep_house(self) -> None:

@@ -10,10 +10,11 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 import psycopg
 
+from .ending import ended
 from .instance import INSTANCE
 from .operations import Supply
 from .writer_connection import parameters_of
@@ -54,9 +55,7 @@ class Neighbours:
             self._has_news.set()
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(*self._tasks)
 
     async def _for_ever(self, work: Callable[[psycopg.AsyncConnection], Awaitable[None]], name: str) -> None:
         """Do the work on a connection of this name, and again on another one when that has broken."""
@@ -70,10 +69,12 @@ class Neighbours:
     async def _listen(self, connection: psycopg.AsyncConnection) -> None:
         self._listener_pid = connection.info.backend_pid
         await connection.execute(f"LISTEN {CHANNEL}")
-        async for word in connection.notifies():
-            said = json.loads(word.payload)
-            if said["from"] != INSTANCE:
-                self._hear(said["groups"])
+        # Closed for certain: while it stands still it has a lock that the connection's own end needs.
+        async with aclosing(connection.notifies()) as words:
+            async for word in words:
+                said = json.loads(word.payload)
+                if said["from"] != INSTANCE:
+                    self._hear(said["groups"])
 
     async def _speak(self, connection: psycopg.AsyncConnection) -> None:
         while True:

@@ -18,6 +18,7 @@ from django.db import connections
 from . import database
 from .asked import Asked
 from .database import PATIENCE_S, Decided, Outcome, Undecided, granted
+from .ending import ended
 from .errors import StoreBusy, StoreUnavailable, TaskStoreError
 from .housekeeping import Housekeeper
 from .neighbours import Neighbours
@@ -113,6 +114,7 @@ class Writer:
         """Answer everything that has arrived, then end."""
         self._is_stopping = True
         self.end_waiting()
+        await ended(self._watch_task)
         self._arrived.set()
         await self._work_task
         await asyncio.gather(*self._set_aside)

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     # The numbers, and what keeps them and all else small.
     "tally": {"operations"},
     "totals": {"database", "tally", "operations"},
-    "housekeeping": {"database", "totals", "writer_connection", "errors"},
+    "housekeeping": {"database", "totals", "writer_connection", "ending", "errors"},
     # Many operations in one transaction, and claims that wait.
     "writer": {
         "database",
@@ -45,15 +45,17 @@ MAY_IMPORT = {
         "waiting_claims",
         "neighbours",
         "housekeeping",
+        "ending",
         "asked",
         "operations",
         "errors",
     },
-    "neighbours": {"writer_connection", "instance", "operations"},
+    "neighbours": {"writer_connection", "instance", "ending", "operations"},
     "writer_connection": {"database", "postgresql_arrays", "operations", "errors"},
     "postgresql_arrays": set(),
     "waiting_claims": {"asked", "operations"},
     "asked": {"operations"},
+    "ending": set(),
     "guards": set(),
     # Django's.
     "apps": {"checks", "guards", "policy"},

@@ -23,11 +23,10 @@ class Listening:
 
     def __init__(self, connection):
         self.connection = connection
-        self.words = connection.notifies()
 
     async def next(self):
-        async with asyncio.timeout(PATIENCE_S):
-            return json.loads((await anext(self.words)).payload)
+        [word] = [word async for word in self.connection.notifies(timeout=PATIENCE_S, stop_after=1)]
+        return json.loads(word.payload)
 
     async def say(self, word):
         await self.connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, json.dumps(word)])
