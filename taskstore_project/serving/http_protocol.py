@@ -24,7 +24,7 @@ class Protocol(HttpToolsProtocol):
         self._is_refused = False
         self._is_ending = False
         self._is_in_head = True
-        self._heads = 0  # How many have been read.
+        self._ends = 0  # Of heads and of bodies, so far.
         self._begun_bytes = 0  # Of a head that is not complete yet.
         self._head_bytes = self._body_bytes = 0  # Of the request at hand.
         self._cut_off: asyncio.TimerHandle | None = None
@@ -32,9 +32,9 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
-        heads = self._heads
+        ends = self._ends
         super().data_received(data)
-        if not self._is_refused and self._is_in_head and heads == self._heads:
+        if not self._is_refused and self._is_in_head and ends == self._ends:
             self._begun_bytes += len(data)
             self._refuse_long_head(self._begun_bytes)
 
@@ -53,7 +53,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        self._heads += 1
+        self._ends += 1
         self._begun_bytes = 0
         self._refuse_long_head(self._head_bytes)
         self._refuse_long_body(self._announced())
@@ -71,6 +71,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_in_head = True
+        self._ends += 1
         if not self._is_refused:
             super().on_message_complete()
 

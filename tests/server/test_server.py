@@ -120,6 +120,14 @@ def test_it_refuses_a_head_that_is_too_long(connection, head):
     assert str(MOST_HEAD_BYTES) in body["detail"]
 
 
+def test_it_takes_any_number_of_bodies_for_bodies(lasting_server, connection):
+    for _ in range(MOST_HEAD_BYTES // MOST_BODY_BYTES + 2):
+        connection.sendall(POST + b"Content-Length: 1000\r\n\r\n")
+        lasting_server.ask("GET", "/")  # The server has read the head: the body comes by itself.
+        connection.sendall(b"x" * MOST_BODY_BYTES)
+        assert answer_on(connection) == (200, {"length": MOST_BODY_BYTES})
+
+
 @pytest.mark.parametrize(
     "request_",
     [
