@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-MOST_BODY_BYTES = 1000
+MOST_BODY_BYTES = 50_000
 LONG_BYTES = 100 * 2**20
 PIECE_BYTES = 2**16
 
