@@ -31,7 +31,7 @@ from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUna
 from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
 from .payloads import OWN_ID, PAYLOAD_BYTES, whole_data
 from .rules import World, decide
-from .tally import NUMBERS, deltas_of, text_of
+from .tally import HISTOGRAMS, NUMBERS, deltas_of, text_of
 
 PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
 MARKS_KEPT_S = 0.5
@@ -47,7 +47,7 @@ KEPT_COLUMNS = tuple(name for name in COLUMNS if name not in ("data", "data_type
 KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
 ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
 # By how much a batch changes the numbers of a group; the minute is of its time.
-DELTA_COLUMNS = ("group", "minute", *NUMBERS, "waits")
+DELTA_COLUMNS = ("group", "minute", *NUMBERS, *HISTOGRAMS)
 MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 
@@ -220,7 +220,7 @@ def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcom
 
 def _deltas(effects: Sequence[Effect], now_ms: int) -> list[Row]:
     return [
-        (group, now_ms // MINUTE_MS, *delta.numbers, text_of(delta.waits))
+        (group, now_ms // MINUTE_MS, *delta.numbers, *map(text_of, delta.histograms))
         for group, delta in deltas_of(effects, now_ms).items()
     ]
 
@@ -266,9 +266,8 @@ def _row(task: TaskRecord) -> Row:
 
 
 def _record(row: Row) -> TaskRecord:
-    task = TaskRecord._make(row)
     labels = json.loads(row[LABELS]) if row[LABELS] != "{}" else {}
-    return task._replace(labels=labels, leased=bool(task.leased))
+    return TaskRecord._make((*row[:LABELS], labels, *row[LABELS + 1 :]))
 
 
 def _keys(operations: Iterable[Operation]) -> list[str]:
@@ -660,11 +659,10 @@ class PostgreSQL(Dialect):
     types: ClassVar[Mapping[str, str]] = {
         "data": "bytea",
         "labels": "jsonb",
-        "leased": "boolean",
         "priority": "smallint",
         "claims": "integer",
     } | dict.fromkeys(
-        ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", "waits"), "text"
+        ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *HISTOGRAMS), "text"
     )
 
     def __init__(self, using: str, *, waits: bool) -> None:

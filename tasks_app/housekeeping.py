@@ -15,7 +15,7 @@ from django.conf import settings
 
 from .database import MINUTE_MS, Dialect, Statement, Steps
 from .ending import ended
-from .totals import EVENTS, add_to_rates, fold, when_elected
+from .totals import HAPPENED, add_to_rates, fold, when_elected
 from .writer_connection import WriterConnection
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
     [rows] = yield [
         Statement(
             f"""
-            SELECT id, "group", minute, {", ".join(f'"{name}"' for name in EVENTS)}, tasks, waits
+            SELECT id, "group", minute, {", ".join(f'"{name}"' for name in HAPPENED)}
             FROM tasks_app_rate
             WHERE minutes = %s AND minute < %s
             ORDER BY minute

@@ -18,7 +18,7 @@ PAGE = 50
 PREVIEW_BYTES = 400
 PREVIEW_CHARACTERS = 300
 
-COLUMNS = ("id", "available_at_ms", "owner", "priority", "claims", "leased")
+COLUMNS = ("id", "available_at_ms", "owner", "priority", "claims", "leased_since_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,17 +59,17 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def ready(self, now_ms: int) -> Self:
         """Tasks whose available time has come and that no claim has touched since."""
-        return self.available(now_ms).filter(leased=False)
+        return self.available(now_ms).filter(leased_since_ms=0)
 
     def expired(self, now_ms: int) -> Self:
         """Tasks whose lease ran out and that nobody has claimed since."""
-        return self.available(now_ms).filter(leased=True)
+        return self.available(now_ms).filter(leased_since_ms__gt=0)
 
     def claimed(self, now_ms: int) -> Self:
-        return self.filter(available_at_ms__gt=now_ms, leased=True)
+        return self.filter(available_at_ms__gt=now_ms, leased_since_ms__gt=0)
 
     def scheduled(self, now_ms: int) -> Self:
-        return self.filter(available_at_ms__gt=now_ms, leased=False)
+        return self.filter(available_at_ms__gt=now_ms, leased_since_ms=0)
 
     def failed(self) -> Self:
         return self.exclude(error="")

@@ -49,7 +49,7 @@ class Task(models.Model):
     priority = models.SmallIntegerField()
     origin = models.BigIntegerField()  # The id of the first task of the chain.
     claims = models.IntegerField()
-    leased = models.BooleanField()
+    leased_since_ms = models.BigIntegerField()  # When the lease began; 0: not leased.
     created_at_ms = models.BigIntegerField()  # When the first task of the chain was added.
     made_at_ms = models.BigIntegerField()  # When this id was made.
     made_by_commit = models.BigIntegerField()
@@ -62,9 +62,9 @@ class Task(models.Model):
         indexes = [
             # Claims: the longest available of the highest priority.
             models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),
-            # Listings of a group, the oldest available time first. With `leased` also the
+            # Listings of a group, the oldest available time first. With the lease also the
             # counts of what lies in the future, without looking at a row.
-            models.Index(fields=["group", "available_at_ms", "id", "leased"], name="task_listing"),
+            models.Index(fields=["group", "available_at_ms", "id", "leased_since_ms"], name="task_listing"),
             # The living task of a chain, by its origin.
             models.Index(
                 fields=["origin"],
@@ -92,6 +92,10 @@ class Task(models.Model):
         if self.available_at_ms > now_ms:
             return State.CLAIMED if self.leased else State.SCHEDULED
         return State.EXPIRED if self.leased else State.READY
+
+    @property
+    def leased(self) -> bool:
+        return self.leased_since_ms > 0
 
     @property
     def is_failed(self) -> bool:
@@ -127,7 +131,7 @@ class EndedTask(models.Model):
     priority = models.SmallIntegerField()
     origin = models.BigIntegerField()
     claims = models.IntegerField()
-    leased = models.BooleanField()
+    leased_since_ms = models.BigIntegerField()
     created_at_ms = models.BigIntegerField()
     made_at_ms = models.BigIntegerField()
     made_by_commit = models.BigIntegerField()
@@ -145,6 +149,10 @@ class EndedTask(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id} in {self.group}, {self.ending}"
+
+    @property
+    def leased(self) -> bool:
+        return self.leased_since_ms > 0
 
 
 class KeptAnswer(models.Model):
@@ -172,7 +180,8 @@ class CountDelta(models.Model):
     left = models.IntegerField()
     failures = models.IntegerField()
     claimed = models.IntegerField()
-    waits = models.TextField()  # See tally.text_of.
+    waits = models.TextField()  # See tally.Delta and tally.text_of.
+    runs = models.TextField()
 
     def __str__(self) -> str:
         return f"{self.group}: {self.tasks:+}"
@@ -202,6 +211,7 @@ class Rate(models.Model):
     claimed = models.BigIntegerField()
     tasks = models.BigIntegerField()  # How many there were at the end: the backlog.
     waits = models.TextField()  # How long what was claimed had been available; see tally.text_of.
+    runs = models.TextField()  # How long what its holder was done with had been leased.
 
     class Meta:
         constraints = [

@@ -172,11 +172,15 @@ class TaskRecord(NamedTuple):
     priority: int
     origin: int
     claims: int
-    leased: bool
+    leased_since_ms: int  # When the lease began, however often it was renewed since; 0: not leased.
     created_at_ms: int  # When the first task of the chain was added.
     made_at_ms: int  # When this id was made.
     made_by_commit: int  # The number of the commit that made it.
     payload: int = 0  # Under which number the data is kept, where successors share it; see payloads.py.
+
+    @property
+    def leased(self) -> bool:
+        return self.leased_since_ms > 0
 
 
 class Removal(NamedTuple):

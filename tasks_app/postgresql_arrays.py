@@ -18,12 +18,11 @@ OIDS: Mapping[str, tuple[int, int]] = {
     "bigint": (20, 1016),
     "smallint": (21, 1005),
     "integer": (23, 1007),
-    "boolean": (16, 1000),
     "text": (25, 1009),
     "bytea": (17, 1001),
     "jsonb": (3802, 3807),
 }
-FIXED = {"bigint": ("q", 8), "smallint": ("h", 2), "integer": ("i", 4), "boolean": ("?", 1)}
+FIXED = {"bigint": ("q", 8), "smallint": ("h", 2), "integer": ("i", 4)}
 
 
 class PackedArray(bytes):

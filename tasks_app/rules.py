@@ -146,7 +146,7 @@ def _effect_of_claim(claim: Claim, world: World) -> Effect:
                 available_at_ms=available_at_ms,
                 owner=claim.owner,
                 claims=task.claims + 1,
-                leased=True,
+                leased_since_ms=world.now_ms,
             )
             for task in chosen
         ),
@@ -207,7 +207,7 @@ def _added(add: NewTask, owner: int, world: World, replaces: TaskRecord | None) 
         priority=add.priority,
         origin=0,
         claims=0,
-        leased=False,
+        leased_since_ms=0,
         created_at_ms=world.now_ms,
         made_at_ms=world.now_ms,
         made_by_commit=0,
@@ -231,8 +231,13 @@ def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskR
         error=task.error if change.keep_error else change.error,
         labels=task.labels if change.labels is None else change.labels,
         priority=task.priority if change.priority is None else change.priority,
-        leased=available_at_ms > now_ms and not change.release,
+        leased_since_ms=_lease_begin(task, owner, now_ms) if available_at_ms > now_ms and not change.release else 0,
     )
+
+
+def _lease_begin(task: TaskRecord, owner: int, now_ms: int) -> int:
+    """When the lease began that a change of the task leaves: its owner goes on with the one that there was."""
+    return task.leased_since_ms if task.leased and task.owner == owner else now_ms
 
 
 def _successor(task: TaskRecord, now_ms: int, **changed: Any) -> TaskRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .operations import Effect, Ending, Removal, TaskRecord
@@ -12,6 +12,7 @@ from .operations import Effect, Ending, Removal, TaskRecord
 REPORTS = (Ending.CHANGED, Ending.GIVEN_BACK)
 
 NUMBERS = ("tasks", "leases", "failed", "entered", "left", "failures", "claimed")
+HISTOGRAMS = ("waits", "runs")
 
 
 @dataclass(slots=True)
@@ -26,14 +27,21 @@ class Delta:
     failures: int = 0  # Tasks that got an error.
     claimed: int = 0
     waits: Counter[int] = field(default_factory=Counter)  # How long what was claimed had been available, by bucket.
+    runs: Counter[int] = field(default_factory=Counter)  # How long what its holder was done with had been leased.
 
     def __bool__(self) -> bool:
-        return any(self.numbers)
+        # Runs may end in a batch whose numbers cancel each other; waits are claims, and those add up.
+        return any(self.numbers) or bool(self.runs)
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """In the order of NUMBERS."""
         return (self.tasks, self.leases, self.failed, self.entered, self.left, self.failures, self.claimed)
+
+    @property
+    def histograms(self) -> tuple[Counter[int], ...]:
+        """In the order of HISTOGRAMS."""
+        return (self.waits, self.runs)
 
 
 def deltas_of(effects: Iterable[Effect], now_ms: int) -> dict[str, Delta]:
@@ -42,7 +50,7 @@ def deltas_of(effects: Iterable[Effect], now_ms: int) -> dict[str, Delta]:
     for effect in effects:
         predecessors: dict[int, Removal] = {}
         for removal in effect.removals:
-            _remove(removal, effect.drafts, _of(removal.task.group, deltas), now_ms)
+            _remove(removal, effect, _of(removal.task.group, deltas), now_ms)
             if removal.successor is not None:
                 predecessors[removal.successor] = removal
         for place, draft in enumerate(effect.drafts):
@@ -58,15 +66,29 @@ def _of(group: str, deltas: dict[str, Delta]) -> Delta:
     return delta
 
 
-def _remove(removal: Removal, drafts: Sequence[TaskRecord], delta: Delta, now_ms: int) -> None:
-    task, ending, successor = removal
+def _remove(removal: Removal, effect: Effect, delta: Delta, now_ms: int) -> None:
+    task, ending, place = removal
+    successor = None if place is None else effect.drafts[place]
     delta.tasks -= 1
     delta.leases -= task.leased
     delta.failed -= bool(task.error)
-    delta.left += successor is None or drafts[successor].group != task.group
+    delta.left += successor is None or successor.group != task.group
     if ending is Ending.CLAIMED:
         delta.claimed += 1
         delta.waits[bucket_of(now_ms - task.available_at_ms)] += 1
+    elif task.leased and _is_end_of_run(task, successor, effect):
+        delta.runs[bucket_of(now_ms - task.leased_since_ms)] += 1
+
+
+def _is_end_of_run(task: TaskRecord, successor: TaskRecord | None, effect: Effect) -> bool:
+    """Whether the holder of a lease ended it by a commit: deleted the task, changed it, moved it, gave it back.
+
+    Whatever leaves it leased is a renewal, also with new data: workers send all of a task to keep it.
+    Others end a lease too, by a claim or a commit once it ran out, operators at any time: that tells
+    when a worker was given up, not how long its work takes. Who comes late, but before any of them, counts.
+    """
+    is_holder = effect.owner == task.owner and effect.operator is None
+    return is_holder and (successor is None or not successor.leased)
 
 
 def _insert(draft: TaskRecord, predecessor: Removal | None, delta: Delta) -> None:

@@ -18,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 
 from .database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
 from .operations import GroupScope
-from .tally import buckets_in, text_of
+from .tally import HISTOGRAMS, buckets_in, text_of
 
 FOLD_ONCE_IN = 256  # Commits of a process in which no server does it.
 # Of the future of a group so much is counted; beyond that the numbers of claimed and scheduled tasks are too low.
@@ -29,7 +29,8 @@ BEYOND_EVERY_NAME = chr(0x10FFFF) * 256
 COUNTS = ("tasks", "leases", "failed")  # Of a group, at a moment.
 EVENTS = ("entered", "left", "failures", "claimed")  # In a group, within a time.
 TOTAL_COLUMNS = ("group", *COUNTS)
-RATE_COLUMNS = ("group", "minutes", "minute", *EVENTS, "tasks", "waits")
+HAPPENED = (*EVENTS, "tasks", *HISTOGRAMS)  # Of a group, within a time; tasks: how many there were at its end.
+RATE_COLUMNS = ("group", "minutes", "minute", *HAPPENED)
 
 
 class Numbers(NamedTuple):
@@ -65,8 +66,8 @@ def _numbers(condition: str, names: Sequence[str], using: str) -> list[Numbers]:
         ["name", *Numbers._fields[1:]],
         f"""
         SELECT name, tasks, leases, failed,
-            CASE WHEN leases > 0 THEN ({_future_of("leased")}) ELSE 0 END AS claimed,
-            CASE WHEN tasks > leases THEN ({_future_of("NOT leased")}) ELSE 0 END AS scheduled
+            CASE WHEN leases > 0 THEN ({_future_of("leased_since_ms > 0")}) ELSE 0 END AS claimed,
+            CASE WHEN tasks > leases THEN ({_future_of("leased_since_ms = 0")}) ELSE 0 END AS scheduled
         FROM (SELECT {dialect.clock} AS now_ms) AS clock, (
             SELECT "group" AS name, {sums}
             FROM (
@@ -88,7 +89,7 @@ def _future_of(state: str) -> str:
     return f"""
         SELECT count(*)
         FROM (
-            SELECT leased FROM tasks_app_task
+            SELECT leased_since_ms FROM tasks_app_task
             WHERE "group" = name AND available_at_ms > now_ms
             ORDER BY available_at_ms
             LIMIT {FUTURE_CAP}
@@ -105,7 +106,7 @@ def longest_ready_ms(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> di
         f"""
         SELECT name, now_ms - (
             SELECT available_at_ms FROM tasks_app_task
-            WHERE "group" = name AND available_at_ms <= now_ms AND NOT leased
+            WHERE "group" = name AND available_at_ms <= now_ms AND leased_since_ms = 0
             ORDER BY available_at_ms, id
             LIMIT 1
         ) AS ms
@@ -190,17 +191,20 @@ def when_elected(work: Callable[[Dialect], Steps[bool]], dialect: Dialect) -> St
 
 def fold(dialect: Dialect) -> Steps[bool]:
     """Fold all deltas into the totals and the rates."""
-    sums = ", ".join(f'CAST(sum("{name}") AS bigint)' for name in (*COUNTS, *EVENTS))
-    rows = yield from dialect.take(
-        "tasks_app_countdelta", f"{sums}, {dialect.joined('waits')}", grouped_by='"group", minute'
-    )
+    sums = [f'CAST(sum("{name}") AS bigint)' for name in (*COUNTS, *EVENTS)]
+    texts = map(dialect.joined, HISTOGRAMS)
+    rows = yield from dialect.take("tasks_app_countdelta", ", ".join((*sums, *texts)), grouped_by='"group", minute')
     if rows:
         tasks = yield from _add_to_totals(rows, dialect)
-        happened = [
-            (group, minute, *numbers[len(COUNTS) :], tasks[group], waits) for group, minute, *numbers, waits in rows
-        ]
-        yield from add_to_rates(1, happened, dialect)
+        yield from add_to_rates(1, [_happened(row, tasks) for row in rows], dialect)
     return False
+
+
+def _happened(row: Row, tasks: Mapping[str, int]) -> Row:
+    """A folded delta as a row of rates: its group, its minute, HAPPENED."""
+    group, minute, *rest = row
+    events, histograms = rest[len(COUNTS) : -len(HISTOGRAMS)], rest[-len(HISTOGRAMS) :]
+    return (group, minute, *events, tasks[group], *histograms)
 
 
 def _add_to_totals(rows: Sequence[Row], dialect: Dialect) -> Steps[Mapping[str, int]]:
@@ -228,7 +232,7 @@ def _add_to_totals(rows: Sequence[Row], dialect: Dialect) -> Steps[Mapping[str, 
 
 
 def add_to_rates(minutes: int, rows: Sequence[Row], dialect: Dialect) -> Steps[None]:
-    """Add what happened to the rates of so many minutes. Rows: group, minute, EVENTS, tasks, waits."""
+    """Add what happened to the rates of so many minutes. Rows: group, minute, HAPPENED."""
     sums: dict[tuple[str, int], Row] = {}
     for group, minute, *happened in sorted(rows, key=lambda row: row[1]):
         key = (group, minute - minute % minutes)
@@ -236,7 +240,7 @@ def add_to_rates(minutes: int, rows: Sequence[Row], dialect: Dialect) -> Steps[N
     [before] = yield [
         Statement(
             f"""
-            SELECT "group", minute, entered, "left", failures, claimed, tasks, waits
+            SELECT "group", minute, {", ".join(f'"{name}"' for name in HAPPENED)}
             FROM tasks_app_rate
             WHERE minutes = %s AND minute >= %s AND minute <= %s AND {_is_one_of(dialect)}
             """,
@@ -251,19 +255,21 @@ def add_to_rates(minutes: int, rows: Sequence[Row], dialect: Dialect) -> Steps[N
     for group, minute, *happened in before:
         if (group, minute) in sums:
             sums[group, minute] = _sum(happened, sums[group, minute])
-    rates = [(group, minutes, minute, *happened) for (group, minute), happened in sums.items()]
-    yield dialect.replace("tasks_app_rate", RATE_COLUMNS, [(*rate[:-1], _folded(rate[-1])) for rate in rates], key=3)
+    rates = [(group, minutes, minute, *_folded(happened)) for (group, minute), happened in sums.items()]
+    yield dialect.replace("tasks_app_rate", RATE_COLUMNS, rates, key=3)
 
 
 def _sum(earlier: Sequence[Any], later: Sequence[Any]) -> Row:
-    """Of EVENTS, tasks, waits: the events add up, the tasks are those at the end."""
-    *events, _, waits = earlier
-    *more_events, tasks, more_waits = later
-    return (*(a + b for a, b in zip(events, more_events, strict=True)), tasks, f"{waits} {more_waits}")
+    """Of HAPPENED: the events add up, the tasks are those at the end, the histograms stand one after the other."""
+    *events, _, waits, runs = earlier
+    *more_events, tasks, more_waits, more_runs = later
+    added_up = (a + b for a, b in zip(events, more_events, strict=True))
+    return (*added_up, tasks, f"{waits} {more_waits}", f"{runs} {more_runs}")
 
 
-def _folded(waits: str) -> str:
-    return text_of(buckets_in(waits))
+def _folded(happened: Row) -> Row:
+    *numbers, waits, runs = happened
+    return (*numbers, text_of(buckets_in(waits)), text_of(buckets_in(runs)))
 
 
 def _is_one_of(dialect: Dialect) -> str:

@@ -32,6 +32,10 @@ class EndedTaskAdmin(KeyedAdmin):
         task_id = read_id(search_term.strip())
         return queryset.filter(Q(id=task_id) | Q(origin=task_id)) if task_id is not None else queryset.none(), False
 
+    @admin.display(boolean=True)
+    def leased(self, task: EndedTask) -> bool:
+        return task.leased
+
     @admin.display
     def created(self, task: EndedTask) -> datetime:
         return moment(task.created_at_ms)

@@ -21,10 +21,10 @@ class Ledger:
 
 
 STORE = Ledger(
-    left="SELECT count(*) FROM tasks_app_task WHERE NOT leased",
+    left="SELECT count(*) FROM tasks_app_task WHERE leased_since_ms = 0",
     claimed="SELECT count(*) FROM tasks_app_endedtask WHERE ending = 'claimed'",
 )
-RAW = Ledger(left="SELECT count(*) FROM raw_task WHERE NOT leased")
+RAW = Ledger(left="SELECT count(*) FROM raw_task WHERE leased_since_ms = 0")
 JOBS = Ledger(left="SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
 RESULTS = Ledger(
     left="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'READY'",

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from contextlib import suppress
 from threading import Barrier, Thread
 
@@ -14,9 +15,9 @@ from tasks_app.counts import Counts, counts_of, group_counts, group_stats
 from tasks_app.database import run
 from tasks_app.errors import CommitRefused
 from tasks_app.managers import TaskQuerySet
-from tasks_app.models import CountDelta, GroupTotal, PausedGroup, Rate, Task
-from tasks_app.operations import Change, Claim, Commit, GroupScope, NewTask, State
-from tasks_app.tally import bucket_of
+from tasks_app.models import CountDelta, EndedTask, GroupTotal, PausedGroup, Rate, Task
+from tasks_app.operations import Change, Claim, Commit, Ending, GroupScope, NewTask, State
+from tasks_app.tally import bucket_of, buckets_in
 from tasks_app.writer import Writer
 
 from .people import ANN, BOB
@@ -98,6 +99,27 @@ def test_counts_are_true_after_any_load(transactional_db, seed):
     totals.fold_here()
     assert not CountDelta.objects.exists()
     assert_counts_are_true()
+    assert running_times() == running_times_by_the_trail()
+
+
+def running_times() -> dict[str, Counter[int]]:
+    """How often which running time was counted in each group, by bucket, over all minutes."""
+    texts: dict[str, list[str]] = {}
+    for group, runs in Rate.objects.exclude(runs="").values_list("group", "runs"):
+        texts.setdefault(group, []).append(runs)
+    return {group: buckets_in(" ".join(runs)) for group, runs in texts.items()}
+
+
+def running_times_by_the_trail() -> dict[str, Counter[int]]:
+    """The truth: the leases that the trail says were ended by their holders."""
+    successors = {task.id: task for model in (Task, EndedTask) for task in model.objects.all()}
+    found: dict[str, Counter[int]] = {}
+    for task in EndedTask.objects.filter(leased_since_ms__gt=0, operator="").exclude(ending=Ending.CLAIMED):
+        is_renewed = task.successor is not None and successors[task.successor].leased
+        if task.owner == task.ended_by and not is_renewed:
+            ran_ms = task.ended_at_ms - task.leased_since_ms
+            found.setdefault(task.group, Counter())[bucket_of(ran_ms)] += 1
+    return found
 
 
 def test_counts_are_true_after_batches(transactional_db):
@@ -106,7 +128,7 @@ def test_counts_are_true_after_batches(transactional_db):
     for _ in range(20):
         operations = [random_operation(chance, []) for _ in range(10)]
         run([operation for operation in operations if isinstance(operation, Claim) or operation.adds])
-    assert Task.objects.filter(leased=True).exists()
+    assert Task.objects.filter(leased_since_ms__gt=0).exists()
     assert_counts_are_true()
 
 
@@ -150,6 +172,26 @@ def test_counts_follow_the_clock_without_a_commit(clock, transactional_db):
     assert counts_of("mail") == Counts(claimed=1, ready=1)
     clock.advance(1_000)
     assert counts_of("mail") == Counts(expired=1, ready=1)
+
+
+@pytest.mark.parametrize("state", ["leased_since_ms > 0", "leased_since_ms = 0"])
+def test_the_future_is_counted_without_looking_at_a_row(transactional_db, state):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 5_000)
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", timespec_ms=-3_600_000)] * 100)
+    now_ms = Task.objects.now_ms()
+    asked = f"SELECT ({totals._future_of(state)}) FROM (SELECT 'mail' AS name, {now_ms} AS now_ms) AS asked"  # noqa: S608
+    explain, words = PLANS[connection.vendor]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("VACUUM ANALYZE tasks_app_task")  # As autovacuum does all the time.
+        cursor.execute(f"{explain} {asked}")
+        assert words in str(cursor.fetchall())
+
+
+PLANS = {
+    "postgresql": ("EXPLAIN", "Index Only Scan using task_listing"),
+    "sqlite": ("EXPLAIN QUERY PLAN", "COVERING INDEX task_listing"),
+}
 
 
 def test_a_scope_sees_its_groups_only(transactional_db):
@@ -246,6 +288,23 @@ def test_rates_say_what_happened_in_a_minute(clock, transactional_db):
     assert (rate.minutes, rate.minute, rate.entered, rate.left) == (1, 10_000, 2, 1)
     assert (rate.failures, rate.claimed, rate.tasks) == (1, 1, 1)
     assert rate.waits == f"{bucket_of(1_000)}:1"
+
+
+def test_rates_say_how_long_the_holders_of_tasks_had_them(store, clock):
+    store.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="reports")])
+    [dead] = store.claim("reports", owner=ANN, duration_ms=1_000)
+    [held] = store.claim("mail", owner=ANN, duration_ms=10_000)
+    clock.advance(5_000)
+    renewal = Change(id=held.id, timespec_ms=-10_000, keep_data=True, keep_error=True)
+    [held] = store.commit(owner=ANN, updates=[renewal])
+    [again] = store.claim("reports", owner=BOB)
+    clock.advance(2_000)
+    store.commit(owner=ANN, deletes=[held.id])
+    store.commit(owner=BOB, updates=[Change(id=again.id, error="broken", release=True)])
+    assert again.origin == dead.origin
+    while CountDelta.objects.exists():  # The writer folds, too.
+        totals.fold_here()
+    assert running_times() == {"mail": Counter({bucket_of(7_000): 1}), "reports": Counter({bucket_of(2_000): 1})}
 
 
 def test_each_minute_has_a_rate_of_its_own(clock, transactional_db):

@@ -13,6 +13,7 @@ from tasks_app.history import chain_of
 from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
 from tasks_app.models import EndedTask, KeptAnswer, Rate, Task
 from tasks_app.operations import Commit, NewTask, ResendKey
+from tasks_app.tally import HISTOGRAMS, buckets_in
 from tasks_app.writer_connection import SQLiteConnection
 
 from .databases import only_postgresql, only_sqlite
@@ -115,7 +116,8 @@ def test_rates_become_coarser_with_age(clock, small_steps):
     keep_house()
     start = START_MS // 60_000
     assert rates() == [(10, start, 10, 10), (10, start + 10, 10, 10), (10, start + 20, 5, 5)]
-    assert [sum(waits(rate)) for rate in Rate.objects.order_by("minute")] == [10, 10, 5]
+    for histogram in HISTOGRAMS:
+        assert [counted(histogram, rate) for rate in Rate.objects.order_by("minute")] == [10, 10, 5]
     clock.advance(7 * DAY_MS)
     keep_house()
     assert rates() == [(60, start, 25, 25)]
@@ -128,8 +130,8 @@ def rates() -> list[tuple[int, int, int, int]]:
     return list(Rate.objects.order_by("minute").values_list("minutes", "minute", "entered", "left"))
 
 
-def waits(rate: Rate) -> list[int]:
-    return [int(word.partition(":")[2]) for word in rate.waits.split()]
+def counted(histogram: str, rate: Rate) -> int:
+    return buckets_in(getattr(rate, histogram)).total()
 
 
 def test_rates_of_the_last_day_stay_as_they_are(clock):

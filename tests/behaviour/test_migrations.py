@@ -6,8 +6,8 @@ from django.core.management import call_command
 from django.db import connection, connections
 
 from tasks_app.counts import group_counts
-from tasks_app.models import CountDelta, Task
-from tasks_app.operations import NewTask
+from tasks_app.models import CountDelta, EndedTask, Task
+from tasks_app.operations import Change, NewTask
 from tasks_app.policy import ROLES
 from taskstore_project import environment
 
@@ -39,6 +39,24 @@ def test_tasks_that_are_there_already_are_counted(migrated_in_the_end):
     call_command("migrate", verbosity=0)
     assert not CountDelta.objects.exists()
     assert group_counts() == before
+
+
+def test_a_lease_that_runs_already_is_taken_to_have_begun_when_its_task_was_made(clock, migrated_in_the_end):
+    adds = [NewTask(group="mail"), NewTask(group="mail", timespec_ms=-3_600_000)]
+    added, scheduled = Task.objects.commit(owner=ANN, adds=adds)
+    [held] = Task.objects.claim("mail", owner=ANN)
+    clock.advance(1_000)
+    renewal = Change(id=held.id, timespec_ms=-60_000, keep_data=True)
+    [renewed] = Task.objects.commit(owner=ANN, updates=[renewal])
+    call_command("migrate", "tasks_app", "0008_payload", verbosity=0)
+    call_command("migrate", verbosity=0)
+    assert leases_of(EndedTask) == {added.id: 0, held.id: held.made_at_ms}
+    assert leases_of(Task) == {scheduled.id: 0, renewed.id: renewed.made_at_ms}
+    assert renewed.made_at_ms == held.made_at_ms + 1_000
+
+
+def leases_of(model):
+    return dict(model.objects.values_list("id", "leased_since_ms"))
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ class NaiveStore:
     last_commit: int = 0
     tasks: dict[int, TaskRecord] = field(default_factory=dict)
     trail: list[Ended] = field(default_factory=list)
+    runs: list[tuple[str, int]] = field(default_factory=list)  # Group and running time in ms of what holders ended.
 
     def perform(self, operation: Operation, claimable: Iterable[int] | None = None) -> list[TaskRecord] | Refusal:
         """Do one operation. A claim takes tasks among `claimable` only, if that is given."""
@@ -50,9 +51,12 @@ class NaiveStore:
                 moved_to[replaced] = made[-1]
         for change in commit.updates:
             made.append(self.changed(removed[change.id], change, commit.owner))
+            if made[-1].leased_since_ms == 0:
+                self.end_run(removed[change.id], commit)
             self.end(removed[change.id], why_changed(removed[change.id], made[-1], change, commit), made[-1], commit)
         for task_id in commit.deletes:
             successor = moved_to.get(task_id)
+            self.end_run(removed[task_id], commit)
             self.end(removed[task_id], why_deleted(removed[task_id], successor, commit), successor, commit)
         return made
 
@@ -87,7 +91,7 @@ class NaiveStore:
                     priority=task.priority,
                     origin=task.origin,
                     claims=task.claims + 1,
-                    leased=True,
+                    leased_since_ms=self.now_ms,
                     created_at_ms=task.created_at_ms,
                 )
             )
@@ -136,7 +140,7 @@ class NaiveStore:
             priority=add.priority,
             origin=replaced.origin if replaced else None,
             claims=replaced.claims if replaced else 0,
-            leased=False,
+            leased_since_ms=0,
             created_at_ms=replaced.created_at_ms if replaced else self.now_ms,
         )
 
@@ -153,9 +157,13 @@ class NaiveStore:
             priority=change.priority if change.priority is not None else task.priority,
             origin=task.origin,
             claims=task.claims,
-            leased=not change.release and moment > self.now_ms,
+            leased_since_ms=self.lease_begin(task, owner) if not change.release and moment > self.now_ms else 0,
             created_at_ms=task.created_at_ms,
         )
+
+    def lease_begin(self, task: TaskRecord, owner: int) -> int:
+        is_held_already = task.leased_since_ms != 0 and task.owner == owner
+        return task.leased_since_ms if is_held_already else self.now_ms
 
     def moment(self, timespec_ms: int) -> int:
         if timespec_ms == 0:
@@ -179,6 +187,10 @@ class NaiveStore:
         self.trail.append(
             Ended(id=task.id, ending=ending, successor=successor.id if successor else None, by=asked.owner)
         )
+
+    def end_run(self, task: TaskRecord, commit: Commit) -> None:
+        if task.leased_since_ms and task.owner == commit.owner and not commit.operator:
+            self.runs.append((task.group, self.now_ms - task.leased_since_ms))
 
 
 def why_changed(task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit) -> Ending:

@@ -76,6 +76,15 @@ def everything_is_claimable(world, claim):
     )
 
 
+def with_old_leases(effect):
+    begins = [removal.task.leased_since_ms for removal in effect.removals]
+    drafts = zip(effect.drafts, begins, strict=True)
+    return replace(
+        effect,
+        drafts=tuple(draft._replace(leased_since_ms=begin or draft.leased_since_ms) for draft, begin in drafts),
+    )
+
+
 FAULTS = {
     "the owner is ignored": ("_owned_by_others", lambda commit, world: ()),
     "a task stays with its owner for ever": (
@@ -103,7 +112,13 @@ FAULTS = {
     "the labels are lost": ("_successor", wrong_successor(labels={})),
     "the owner stays when a task is given back": ("_successor", wrong_successor(owner=lambda task: task.owner)),
     "the age starts anew": ("_successor", wrong_successor(created_at_ms=0)),
-    "every update leases": ("_successor", wrong_successor(leased=True)),
+    "every update leases": ("_successor", wrong_successor(leased_since_ms=lambda task: task.made_at_ms)),
+    "a renewal starts the lease anew": ("_lease_begin", lambda task, owner, now_ms: now_ms),
+    "a lease goes on with another owner": ("_lease_begin", lambda task, owner, now_ms: task.leased_since_ms or now_ms),
+    "a claim goes on with the lease that ran out": (
+        "_effect_of_claim",
+        lambda claim, world, right=rules._effect_of_claim: with_old_leases(right(claim, world)),
+    ),
     "a claim takes all": ("islice", lambda tasks, limit: tasks),
     "the last of several adds is the successor": ("_successors_among", last_add_succeeds),
     "a move is a deletion": ("_successors_among", lambda adds, deletes: {}),

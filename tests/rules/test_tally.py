@@ -1,16 +1,19 @@
 """What operations do to the numbers of their groups."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tasks_app import tally
-from tasks_app.operations import Change, Claim, Commit, Effect, NewTask, Operation, Refusal, TaskRecord
+from tasks_app.operations import Change, Claim, Commit, Effect, NewTask, Operation, Operator, Refusal, TaskRecord
+from tasks_app.rules import World, decide
 
 from .harness import TableInMemory
-from .sequences import SEQUENCES, batches, resolved
+from .model import NaiveStore
+from .sequences import SEQUENCES, START_MS, batches, resolved
 
 pytestmark = pytest.mark.once
 
@@ -25,14 +28,22 @@ class CountedTable(TableInMemory):
         super().__init__()
         self.sums: dict[str, Counter[str]] = {}
         self.waits: dict[str, Counter[int]] = {}
+        self.runs: dict[str, Counter[int]] = {}
+        self.now_ms = NOW_MS
+
+    def run(self, operations: Sequence[Operation], now_ms: int) -> list[list[TaskRecord] | Refusal]:
+        self.now_ms = now_ms
+        return super().run(operations, now_ms)
 
     def write(self, effect: Effect) -> list[TaskRecord]:
-        for group, delta in tally.deltas_of([effect], NOW_MS).items():
+        for group, delta in tally.deltas_of([effect], self.now_ms).items():
             numbers = self.sums.setdefault(group, Counter())
             for name, value in zip(tally.NUMBERS, delta.numbers, strict=True):
                 numbers[name] += value
             if delta.waits:
                 self.waits.setdefault(group, Counter()).update(delta.waits)
+            if delta.runs:
+                self.runs.setdefault(group, Counter()).update(delta.runs)
         return super().write(effect)
 
     def do(self, operation: Operation, now_ms: int = NOW_MS) -> TaskRecord:
@@ -58,7 +69,7 @@ class CountedTable(TableInMemory):
 @settings(max_examples=300, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None)
 @given(SEQUENCES)
 def test_the_deltas_of_any_sequence_add_up_to_what_is_there(sequence):
-    table, now_ms = CountedTable(), 0
+    table, now_ms = CountedTable(), START_MS
     for elapsed_ms, operations in batches(sequence):
         now_ms += elapsed_ms
         table.run([resolved(operation, sorted(table.tasks), table.last_id) for operation in operations], now_ms)
@@ -66,6 +77,23 @@ def test_the_deltas_of_any_sequence_add_up_to_what_is_there(sequence):
     for numbers in table.sums.values():
         assert numbers["entered"] - numbers["left"] == numbers["tasks"]
         assert min(numbers["entered"], numbers["left"], numbers["failures"], numbers["claimed"]) >= 0
+
+
+@settings(max_examples=300, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None)
+@given(SEQUENCES)
+def test_the_running_times_of_any_sequence_are_those_of_the_model(sequence):
+    table, model = CountedTable(), NaiveStore(START_MS)
+    for elapsed_ms, operations in batches(sequence):
+        model.now_ms += elapsed_ms
+        living = sorted(model.tasks)
+        batch = [resolved(operation, living, model.last_id) for operation in operations]
+        table.run(batch, model.now_ms)
+        for operation in batch:
+            model.perform(operation, claimable=living)
+    expected: dict[str, Counter[int]] = {}
+    for group, ms in model.runs:
+        expected.setdefault(group, Counter())[tally.bucket_of(ms)] += 1
+    assert table.runs == expected
 
 
 @pytest.fixture
@@ -121,6 +149,95 @@ def test_a_claim_tells_how_long_the_task_had_been_available(table):
     table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)), now_ms=NOW_MS - 100)
     table.do(Claim(groups=("mail",), owner=BOB))
     assert table.waits == {"mail": {tally.bucket_of(100): 1}}
+
+
+# ---- Running times: a lease of two minutes, a minute old, on a task that lay there for another
+
+
+@pytest.fixture
+def held(table: CountedTable) -> TaskRecord:
+    table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)), now_ms=NOW_MS - 120_000)
+    return table.do(Claim(groups=("mail",), owner=BOB, duration_ms=120_000), now_ms=NOW_MS - 60_000)
+
+
+A_MINUTE = {"mail": {tally.bucket_of(60_000): 1}}
+LATER_MS = NOW_MS + 300_000
+
+ENDS = {
+    "deleting it": lambda task: Commit(owner=BOB, deletes=(task.id,)),
+    "changing it": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, data=b"done"),)),
+    "giving it back": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, keep_data=True, release=True),)),
+    "giving it back for later": lambda task: Commit(
+        owner=BOB, updates=(Change(id=task.id, timespec_ms=-60_000, release=True),)
+    ),
+    "an error": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, error="broken", release=True),)),
+    "moving it": lambda task: Commit(owner=BOB, adds=(NewTask(group="reports", id=task.id),), deletes=(task.id,)),
+    "moving it by an update": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, group="reports"),)),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_a_run_lasts_from_the_claim_to_what_its_holder_ends_it_by(table, held, end):
+    table.run([end(held)], NOW_MS)
+    assert table.runs == A_MINUTE
+
+
+@pytest.mark.parametrize("keep_data", [True, False], ids=["keeping the data", "with new data"])
+def test_a_renewal_does_not_start_the_run_anew(table, held, keep_data):
+    renewal = Change(id=held.id, timespec_ms=-120_000, keep_data=keep_data, data=b"" if keep_data else b"half done")
+    renewed = table.do(Commit(owner=BOB, updates=(renewal,)), now_ms=NOW_MS - 30_000)
+    assert table.runs == {}
+    table.run([Commit(owner=BOB, deletes=(renewed.id,))], NOW_MS)
+    assert table.runs == A_MINUTE
+
+
+def test_a_run_that_ends_after_its_lease_counts_when_nobody_has_taken_over(table, held):
+    table.run([Commit(owner=BOB, deletes=(held.id,))], LATER_MS)
+    assert table.runs == {"mail": {tally.bucket_of(60_000 + 300_000): 1}}
+
+
+@pytest.mark.parametrize("owner", [ANN, BOB], ids=["another worker", "itself"])
+def test_a_dead_worker_has_no_running_time(table, held, owner):
+    again = table.do(Claim(groups=("mail",), owner=owner), now_ms=LATER_MS)
+    assert table.runs == {}
+    table.run([Commit(owner=owner, deletes=(again.id,))], LATER_MS + 1_000)
+    assert table.runs == {"mail": {tally.bucket_of(1_000): 1}}
+
+
+def test_the_end_of_a_lease_that_ran_out_by_another_client_is_no_run(table, held):
+    table.run([Commit(owner=ANN, deletes=(held.id,))], LATER_MS)
+    assert table.runs == {}
+
+
+def test_who_takes_over_by_an_update_has_a_run_of_its_own(table, held):
+    taken = table.do(Commit(owner=ANN, updates=(Change(id=held.id, timespec_ms=-60_000),)), now_ms=LATER_MS)
+    table.run([Commit(owner=ANN, deletes=(taken.id,))], LATER_MS + 1_000)
+    assert table.runs == {"mail": {tally.bucket_of(1_000): 1}}
+
+
+def test_an_operator_ends_no_run_not_even_under_the_number_of_the_holder(table, held):
+    table.run([Commit(owner=BOB, deletes=(held.id,), operator=Operator(name="Ann"))], NOW_MS)
+    assert table.runs == {}
+
+
+def test_the_end_of_what_was_never_leased_is_no_run(table):
+    task = table.do(Commit(owner=ANN, adds=(NewTask(group="mail", timespec_ms=-60_000),)))
+    table.run([Commit(owner=ANN, deletes=(task.id,))], NOW_MS)
+    assert table.runs == {}
+
+
+def test_a_run_is_told_where_the_numbers_of_its_batch_cancel_each_other(table, held):
+    other = table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)))
+    effects = decide(
+        [
+            Commit(owner=BOB, updates=(Change(id=held.id, data=b"done"),)),
+            Commit(owner=ANN, updates=(Change(id=other.id, timespec_ms=-60_000),)),
+        ],
+        World(NOW_MS, table.tasks),
+    )
+    deltas = tally.deltas_of([effect for effect in effects if isinstance(effect, Effect)], NOW_MS)
+    assert set(deltas["mail"].numbers) == {0}
+    assert deltas["mail"].runs == A_MINUTE["mail"]
 
 
 @given(st.integers(0, 10**13))

@@ -28,7 +28,7 @@ def claim(*, owner: str, limit: str) -> str:
         "available_at_ms": f"now_ms + {LEASE_MS}",
         "owner": f"{owner}::bigint",
         "claims": "claims + 1",
-        "leased": "true",
+        "leased_since_ms": "now_ms",
         "made_at_ms": "now_ms",
     }
     values = ", ".join(successor.get(name, f'"{name}"') for name in TaskRecord._fields)
@@ -64,7 +64,6 @@ def add(*, tasks: str) -> str:
         "available_at_ms": "now_ms",
         "data": f"'{DATA.decode()}'::bytea",
         "labels": "'{}'",
-        "leased": "false",
         "created_at_ms": "now_ms",
         "made_at_ms": "now_ms",
         "origin": "currval('raw_ids')",
