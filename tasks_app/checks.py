@@ -11,13 +11,15 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
 
+from . import retention
+
 DURABILITIES = ("strict", "opportunistic")
 
 
 @register(Tags.compatibility)
 def check_store(**_: Any) -> list[CheckMessage]:
     """Whether the database and its settings keep what the store promises."""
-    return [*_database(), *_durability()]
+    return [*_database(), *_durability(), *_history()]
 
 
 @register(Tags.security)
@@ -54,6 +56,15 @@ def _durability() -> Iterator[CheckMessage]:
             f"TASKSTORE_DURABILITY is {chosen!r}.",
             hint=f"Let it be one of: {', '.join(DURABILITIES)}.",
             id="tasks_app.E003",
+        )
+
+
+def _history() -> Iterator[CheckMessage]:
+    if retention.kept() not in retention.KEPT:
+        yield Error(
+            f"TASKSTORE_HISTORY is {retention.kept()!r}.",
+            hint=f"Let it be one of: {', '.join(retention.KEPT)}.",
+            id="tasks_app.E005",
         )
 
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, IntegrityError, InterfaceError, OperationalError, connections, transaction
 
-from . import kept_answers
+from . import kept_answers, retention
 from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUnavailable
 from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
 from .payloads import OWN_ID, PAYLOAD_BYTES, whole_data
@@ -208,10 +208,11 @@ def _doubt_empty_claims(
 
 def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcome], seen: Seen) -> Written:
     written = Written(deltas=_deltas([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms))
+    history = retention.kept()
     for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
         first = len(written.drafts)
         if isinstance(outcome, Effect):
-            _add_rows(outcome, commit, seen.now_ms, written)
+            _add_rows(outcome, commit, seen.now_ms, written, history)
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
             text = kept_answers.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
             written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
@@ -231,7 +232,7 @@ def _is_worth_keeping(operation: Operation, outcome: Effect | Outcome) -> bool:
     return isinstance(outcome, Effect | Refusal)
 
 
-def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written) -> None:
+def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written, history: str) -> None:
     operator, reason = (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
     first = len(written.drafts)
     written.drafts += [_numbered(draft, commit) for draft in effect.drafts]
@@ -239,6 +240,8 @@ def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written) -> Non
         written.removed.append(task.id)
         if task.payload and (place is None or effect.drafts[place].payload != task.payload):
             written.payloads_gone.append(task.payload)
+        if history == retention.OFF or (place is not None and history == retention.FINISHED):
+            continue
         successor = None if place is None else first + place
         written.ended.append((*_kept(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
 
@@ -400,6 +403,13 @@ def now_ms(using: str = DEFAULT_DB_ALIAS) -> int:
     return dialect_of(using).now_ms()
 
 
+def newest_id(using: str = DEFAULT_DB_ALIAS) -> int:
+    """The largest id that was given out; 0 in a store that was never used."""
+    dialect = dialect_of(using)
+    [(newest,)] = dialect.rows(dialect.newest_id)
+    return int(newest)
+
+
 def reading(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
     """What surrounds a statement whose rows are read bit by bit."""
     return dialect_of(using).reading()
@@ -424,6 +434,7 @@ class Dialect(ABC):
         whole_data("tasks_app_task") if name == "data" else f'"{name}"' for name in COLUMNS
     )
     clock: ClassVar[str]  # An expression: the time in milliseconds.
+    newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
     names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
@@ -652,6 +663,7 @@ class PostgreSQL(Dialect):
     hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
     selected = Dialect.selected.replace('"labels"', "labels::text")
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"
     is_listed = "id = ANY(%s::bigint[])"
     is_key_named = "key = ANY(%s::text[])"
     history_place = "id"
@@ -962,6 +974,7 @@ class SQLite(Dialect):
 
     hurry = ("PRAGMA busy_timeout = 1000",)
     clock = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+    newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
     # Differs because PostgreSQL has no number of its own that rises with each insert.

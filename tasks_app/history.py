@@ -1,18 +1,17 @@
-"""What became of every id that was ever given out (contract.md section 5)."""
+"""What became of every id that was ever given out (contract.md section 5), as far as it is kept."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Max
-
+from . import retention
 from .models import EndedTask, Task
 from .operations import EVERY_GROUP, GroupScope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """A task under all the ids it ever had: the ended ones, oldest first, and the living one, or None."""
+    """A task under the ids that it had: the ended ones that are known, oldest first, and the living one, or None."""
 
     origin: int
     ended: list[EndedTask]
@@ -24,34 +23,74 @@ class Chain:
         group: str = (self.living or self.ended[-1]).group
         return group
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether each of its ids is known: history may be reduced, and what is old is pruned."""
+        ids = [*(step.id for step in self.ended), *([self.living.id] if self.living else [])]
+        return ids == [self.origin, *(step.successor for step in self.ended if step.successor is not None)]
+
 
 def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> Chain | None:
-    """The chain that the id belongs to, or None when no such id is known (or its group is out of the scope)."""
-    entry = Task.objects.filter(id=task_id).first() or EndedTask.objects.filter(id=task_id).first()
+    """The chain that the id belongs to, or None when no such id is known (or its group is out of the scope).
+
+    The origin of a chain leads to it for as long as anything of it is known.
+    """
+    entry = _entry(task_id)
     if entry is None or not scope.allows(entry.group):
         return None
     living = Task.objects.get_queryset().of_chain(entry.origin).first()
-    ended = EndedTask.objects.filter(origin=entry.origin).order_by("id")
+    steps = EndedTask.objects.filter(origin=entry.origin).order_by("id")
     if living:  # It may have ended since: what followed belongs to a later moment.
-        ended = ended.filter(id__lt=living.id)
-    return Chain(
-        origin=entry.origin,
-        ended=[step for step in ended if scope.allows(step.group)],
-        living=living if living and scope.allows(living.group) else None,
+        steps = steps.filter(id__lt=living.id)
+    ended = [step for step in steps if scope.allows(step.group)]
+    living = living if living and scope.allows(living.group) else None
+    # Without a trail a task that ends meanwhile leaves nothing behind.
+    return Chain(origin=entry.origin, ended=ended, living=living) if ended or living else None
+
+
+def _entry(task_id: int) -> Task | EndedTask | None:
+    """A task of the chain that the id belongs to, or that it is the origin of."""
+    # What lives is looked for first: what ends meanwhile is in the trail then.
+    return (
+        Task.objects.filter(id=task_id).first()
+        or EndedTask.objects.filter(id=task_id).first()
+        or Task.objects.get_queryset().of_chain(task_id).first()
+        or EndedTask.objects.filter(origin=task_id).order_by("id").first()
     )
 
 
-def newest_id() -> int:
-    """The largest id that is known to have been given out; 0 in a store that was never used."""
-    newest = (model.objects.aggregate(newest=Max("id"))["newest"] for model in (Task, EndedTask))
-    return max(number or 0 for number in newest)
+def doubt_about(task_id: int) -> str:
+    """What to add to the news that an id is not known; empty when it was never given out.
+
+    It says the same of every id that was, so that nobody learns of tasks in groups that they may not see.
+    """
+    if not 0 < task_id <= Task.objects.newest_id():
+        return ""
+    return f": {retention.in_words()}, and the task may go on under another id"
 
 
 def epitaph_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> str | None:
     """What became of an id that is no longer there, in a sentence; None when it is not known."""
     ended = EndedTask.objects.filter(id=task_id).first()
-    if ended is None or not scope.allows(ended.group):
+    if ended is None:
+        return _fate_of(task_id, scope)
+    if not scope.allows(ended.group):
         return None
     if ended.successor is not None:
         return f"task {task_id} was {ended.ending}: its successor is {ended.successor}"
-    return f"task {task_id} was {ended.ending}" + (f" by {ended.operator}" if ended.operator else "")
+    return f"task {task_id} was {_end_of(ended)}"
+
+
+def _fate_of(origin: int, scope: GroupScope) -> str | None:
+    """What became of a chain whose first step is not known."""
+    chain = chain_of(origin, scope)
+    if chain is None:
+        return None
+    if chain.living:
+        return f"task {origin} goes on as {chain.living.id}"
+    last = chain.ended[-1]
+    return f"task {origin} went on until {last.id} was {_end_of(last)}"
+
+
+def _end_of(ended: EndedTask) -> str:
+    return ended.ending + (f" by {ended.operator}" if ended.operator else "")

@@ -223,6 +223,10 @@ class TaskManager(models.Manager["Task"]):
         """The time by the database's clock, the only one that counts."""
         return database.now_ms(using=self.db)
 
+    def newest_id(self) -> int:
+        """The largest id that was given out; 0 in a store that was never used."""
+        return database.newest_id(using=self.db)
+
     async def acommit(self, **asked: Any) -> list[Task]:
         return await self.aperform(Commit(**_as_values(asked)))
 

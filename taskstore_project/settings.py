@@ -29,6 +29,8 @@ TASKSTORE_MAX_CHANGES = environment.number("TASKSTORE_MAX_CHANGES", 10_000)
 TASKSTORE_MAX_LABELS = environment.number("TASKSTORE_MAX_LABELS", 64)
 # Whoever is on this machine may do everything through the API; `up --no-auth` switches it on.
 TASKSTORE_NO_AUTH = False
+# full: what became of every id is kept. finished: only how tasks ended. off: nothing, for the last bit of speed.
+TASKSTORE_HISTORY = environment.choice("TASKSTORE_HISTORY", "full", "finished", "off")
 # What became of an id can be asked for so long; on SQLite the newest so many at most.
 TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)

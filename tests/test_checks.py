@@ -46,6 +46,11 @@ def test_durability_is_one_of_two(complaints, settings):
     assert complaints() == ["tasks_app.E003"]
 
 
+def test_history_is_one_of_three(complaints, settings):
+    settings.TASKSTORE_HISTORY = "some"
+    assert complaints() == ["tasks_app.E005"]
+
+
 @pytest.mark.parametrize("insides", [{"DEBUG": True}, {"ALLOWED_HOSTS": ["*"]}])
 def test_a_public_server_shows_nothing_of_its_insides(complaints, settings, insides):
     for name, value in insides.items():

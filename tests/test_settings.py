@@ -51,6 +51,7 @@ def setting(python):
         ("DATABASE_URL", "postgresql://host", "name a database"),
         ("TASKSTORE_DATA", "/dev/null/data", "/dev/null/data"),
         ("TASKSTORE_DURABILITY", "perhaps", "strict, opportunistic"),
+        ("TASKSTORE_HISTORY", "some", "full, finished, off"),
         ("TASKSTORE_HISTORY_DAYS", "-1", "1"),
         ("TASKSTORE_MAX_DATA_BYTES", "ten", "integer"),
         ("TASKSTORE_PUBLIC_URL", "tasks.example.org", "https://"),

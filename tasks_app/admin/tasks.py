@@ -98,13 +98,15 @@ class TaskAdmin(KeyedAdmin):
         return (queryset.filter(group=search_term) if search_term else queryset), False
 
     def _living_id(self, request: HttpRequest, task_id: int) -> int:
-        """The id that the task has now. Says so when it is another one, or when the task has ended."""
+        """The id that the task has now. Says so when it is another one, when the task has ended, or is not known."""
         chain = history.chain_of(task_id)
         living = chain and chain.living
         if living and living.id != task_id:
             self.message_user(request, f"Task {task_id} is now {living.id}.", messages.INFO)
         if chain and not living:
             self.message_user(request, link_to_trail(chain.origin, f"Task {task_id} has ended."), messages.WARNING)
+        if chain is None and (doubt := history.doubt_about(task_id)):
+            self.message_user(request, f"Nothing is known of task {task_id}{doubt}.", messages.WARNING)
         return living.id if living else task_id
 
     @admin.display(description="group")
@@ -180,9 +182,11 @@ class TaskAdmin(KeyedAdmin):
 
     def _show_again(self, request: HttpRequest, object_id: str, refused: TaskStoreError) -> HttpResponse:
         """What was typed, above the task as it is now; saving once more would change that one."""
-        chain = history.chain_of(read_id(unquote(object_id)) or 0)
+        task_id = read_id(unquote(object_id)) or 0
+        chain = history.chain_of(task_id)
         if not (chain and chain.living):
-            self.message_user(request, f"Nothing was changed: task {object_id} is no longer there.", messages.ERROR)
+            gone = f"task {object_id} is no longer there{'' if chain else history.doubt_about(task_id)}"
+            self.message_user(request, f"Nothing was changed: {gone}.", messages.ERROR)
             return redirect("admin:tasks_app_task_changelist")
         now = chain.living.id
         changed = f"the task has changed meanwhile, {object_id} is now {now}. Save again to change {now}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
+from .. import retention
 from ..models import AuditEntry, EndedTask
 from .keyed import KeyedAdmin, read_id
 from .tasks import moment
@@ -23,6 +25,11 @@ class EndedTaskAdmin(KeyedAdmin):
         "id", "group", "origin", "owner", "leased", "priority", "claims", "error", "created", "made", "made_by_commit",
         "available", "ending", "successor", "ended", "by", "reason", "ended_by_commit",
     )  # fmt: skip
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        if retention.kept() != retention.FULL:
+            self.message_user(request, f"Not every id is listed: {retention.in_words()}.", messages.WARNING)
+        return super().changelist_view(request, extra_context)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[EndedTask], search_term: str

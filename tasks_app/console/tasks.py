@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from ..history import Chain, chain_of, newest_id
+from .. import retention
+from ..history import Chain, chain_of
 from ..models import Task
 from ..operations import State
 from ..policy import Action, may
@@ -43,6 +43,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
             "state": state,
             "now_ms": now_ms,
             "story": story_of(chain, now_ms),
+            "history": retention.in_words(),
             "shown": _shown(request, chain) if may(user, Action.SEE_PAYLOADS, chain.group) else None,
             "may_operate": may(user, Action.OPERATE, chain.group),
             "is_ready_already": state is State.READY and chain.living is not None and not chain.living.is_failed,
@@ -65,7 +66,7 @@ def data(request: HttpRequest, task_id: int) -> HttpResponse:
 
 
 def _unknown(request: HttpRequest, task_id: int) -> HttpResponse:
-    newest = newest_id()
+    newest = Task.objects.newest_id()
     return render(
         request,
         "console/no_task.html",
@@ -73,7 +74,7 @@ def _unknown(request: HttpRequest, task_id: int) -> HttpResponse:
             "task_id": task_id,
             "newest_id": newest,
             "is_future": task_id > newest,
-            "history_days": getattr(settings, "TASKSTORE_HISTORY_DAYS", None),
+            "history": retention.in_words(),
         },
         status=404,
     )

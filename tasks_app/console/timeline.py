@@ -38,7 +38,6 @@ class Story:
 
     steps: list[Step]
     left_out: int
-    is_beginning_known: bool  # Not when the history of the first ids has been pruned.
     lasted_ms: int
 
 
@@ -50,7 +49,6 @@ def story_of(chain: Chain, now_ms: int) -> Story:
     return Story(
         steps=steps[-LONGEST:],
         left_out=max(len(steps) - LONGEST, 0),
-        is_beginning_known=first.id == chain.origin,
         lasted_ms=(last.ended_at_ms if isinstance(last, EndedTask) else now_ms) - first.created_at_ms,
     )
 
@@ -59,10 +57,12 @@ def _steps(links: list[Link], now_ms: int) -> Iterator[Step]:
     first = links[0]
     if first.id == first.origin:
         yield _added(first)
-    for place, link in enumerate(links):
+    by_id = {link.id: link for link in links}
+    for link in links:
         yield from _while_it_lay(link, now_ms)
         if isinstance(link, EndedTask):
-            yield _ended(link, links[place + 1] if place + 1 < len(links) else None)
+            # Not simply the next link: where history was reduced for a while there are gaps.
+            yield _ended(link, by_id.get(link.successor) if link.successor else None)
 
 
 def _added(first: Link) -> Step:
@@ -97,13 +97,15 @@ def _while_it_lay(link: Link, now_ms: int) -> Iterator[Step]:
 
 
 def _ended(link: EndedTask, successor: Link | None) -> Step:
-    """What made an end of this id, and its successor if there is one."""
+    """What made an end of this id, and its successor if there is one that is known."""
     what, look = WORDS[Ending(link.ending)]
     error = successor.error if successor is not None and successor.error != link.error else ""
     if error and not link.operator:
         what, look = "Failed, reported by", "failed"
     by = link.operator or _client(link.ended_by)
     is_move = link.ending == Ending.MOVED and successor is not None
+    if link.ending == Ending.MOVED and successor is None:
+        what = "Moved by"  # Where to is not known.
     is_held = link.leased and link.available_at_ms > link.ended_at_ms
     return Step(
         look=look,

@@ -158,7 +158,7 @@ class End(Struct, frozen=True, kw_only=True):
 
 
 class HistoryAnswer(Struct, frozen=True, kw_only=True):
-    """A task under all the ids it ever had, the oldest first."""
+    """A task under the ids that it had, the oldest first; those whose history was reduced or pruned are left out."""
 
     id: Annotated[Int64, Meta(description="The id that was asked for.")]
     origin: Int64

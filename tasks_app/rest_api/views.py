@@ -109,7 +109,8 @@ class OneTask(View):
         task_id, scope = integer("id", id), self.token().group_scope
         [task] = Task.objects.find([task_id], scope)
         if task is None:
-            raise NotFound(history.epitaph_of(task_id, scope) or f"There is no task {task_id}.")
+            told = history.epitaph_of(task_id, scope)
+            raise NotFound(told or f"There is no task {task_id}{history.doubt_about(task_id)}.")
         return Response(TaskAnswer.of(task))
 
 
@@ -169,7 +170,7 @@ class History(View):
         task_id = integer("id", id)
         chain = history.chain_of(task_id, self.token().group_scope)
         if chain is None:
-            raise NotFound(f"No id {task_id} is known.")
+            raise NotFound(f"No id {task_id} is known{history.doubt_about(task_id)}.")
         return Response(HistoryAnswer.of(task_id, chain))
 
 

@@ -96,6 +96,18 @@ def test_it_finds_a_task_by_its_id(viewer):
     assert messages_of(response) == []
 
 
+def test_it_says_why_nothing_is_known_of_an_id(viewer, settings):
+    settings.TASKSTORE_HISTORY = "off"
+    add()
+    between, now = claim(duration_ms=0), claim()
+    response = viewer.get(f"{TASKS}?q={between.id}")
+    assert messages_of(response) == [
+        f"Nothing is known of task {between.id}: history is switched off, and the task may go on under another id."
+    ]
+    assert ids_in(response) == []
+    assert messages_of(viewer.get(f"{TASKS}?q={now.id + 1}")) == []
+
+
 def test_it_finds_a_task_by_every_id_it_ever_had(viewer):
     old = add()
     new = claim()

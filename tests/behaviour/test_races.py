@@ -351,6 +351,20 @@ def test_a_history_is_of_one_moment_though_the_task_moves_on_meanwhile(bob, task
     assert chain.group == "mail"
 
 
+@pytest.mark.parametrize("place", [1, 2])
+def test_without_a_trail_a_task_that_ends_meanwhile_is_not_known(bob, task, place, settings):
+    settings.TASKSTORE_HISTORY = "off"
+    [held] = Task.objects.claim("mail", owner=ANN)
+    bob.steps.stop_before("SELECT", skip=place)
+    asked = bob.start(lambda: chain_of(held.id))
+    bob.steps.wait_until_there()
+    Task.objects.commit(owner=ANN, deletes=[held.id])
+    bob.steps.go_on()
+    chain = asked.result(20)
+    assert chain is None or chain.group == "mail"
+    assert chain_of(held.id) is None
+
+
 def test_of_two_with_one_key_the_second_gets_the_answer_of_the_first(ann, bob):
     operation = Commit(owner=ANN, adds=(MAIL,), key=ResendKey("token 1/a", "digest"))
     with ann.transaction() as transaction:

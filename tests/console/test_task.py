@@ -52,14 +52,28 @@ def test_it_says_that_an_id_was_never_given_out(viewer):
     assert f"has not been given out: the newest one is {task.id}." in text(answer.content.decode())
 
 
-def test_it_says_that_an_id_is_older_than_the_history(viewer):
-    add(), add()
+HISTORY = {
+    "full": "history is pruned after 7 days",
+    "finished": "history is reduced to how tasks ended, and pruned after 7 days",
+    "off": "history is switched off",
+}
+
+
+@pytest.mark.parametrize("kept", HISTORY)
+def test_it_says_why_nothing_is_known_of_an_id(viewer, settings, kept):
+    settings.TASKSTORE_HISTORY = kept
+    [task] = add()
+    Task.objects.commit(owner=0, deletes=[task.id])
     EndedTask.objects.all().delete()
-    [task] = claim()
-    EndedTask.objects.all().delete()
-    answer = viewer.get(f"/console/task/{task.origin}")
+    answer = viewer.get(f"/console/task/{task.id}")
     assert answer.status_code == 404
-    assert "kept for 7 days" in answer.content.decode()
+    assert f"Nothing is known of this id: {HISTORY[kept]}, and the task may go on" in text(answer.content.decode())
+
+
+def test_it_is_found_by_its_first_id_though_the_first_steps_are_not_known(viewer):
+    task = claimed_task("mail")
+    EndedTask.objects.all().delete()
+    assert f"<title>Task {task.id} · Task Store</title>" in page(viewer, task.origin)
 
 
 @pytest.mark.parametrize("task_id", [2**63 - 1, 2**63, 10**30])
@@ -193,10 +207,37 @@ def test_it_tells_of_moves_renewals_and_the_end(viewer):
         assert words in story
 
 
-def test_it_says_that_the_beginning_is_no_longer_known(viewer):
+@pytest.mark.parametrize("kept", HISTORY)
+def test_it_says_that_steps_are_not_known(viewer, settings, kept):
+    settings.TASKSTORE_HISTORY = kept
     task = claimed_task("mail")
     EndedTask.objects.all().delete()
-    assert "The first steps are older than the history that is kept." in page(viewer, task.id)
+    assert f"Some steps are not known: {HISTORY[kept]}." in page(viewer, task.id)
+
+
+def test_it_says_nothing_of_history_where_all_of_it_is_known(viewer, settings):
+    settings.TASKSTORE_HISTORY = "off"
+    [task] = add()
+    assert "history" not in text(page(viewer, task.id))
+
+
+def test_it_does_not_take_a_later_step_for_one_that_is_not_known(viewer, settings):
+    """Where history was reduced for a while: what came next is not what is told next."""
+    task = claimed_task("mail")
+    bulk.move(bulk.Selection(group="mail", ids=(freed(task).id,)), "reports", expected=1, by="admin", create=True)
+    [moved] = Task.objects.group("reports")
+    settings.TASKSTORE_HISTORY = "off"
+    [claimed] = Task.objects.claim("reports", owner=BOB)
+    story = text(page(viewer, claimed.id))
+    assert "Moved by admin" in story
+    assert "Moved to" not in story
+    assert "Some steps are not known: history is switched off." in story
+    assert moved.id < claimed.id
+
+
+def freed(task):
+    [free] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, release=True)])
+    return free
 
 
 def test_it_tells_the_newest_steps_of_a_long_story(viewer, monkeypatch):

@@ -40,6 +40,14 @@ def test_an_unknown_id_is_not_there(api):
     assert api.get("/history/0") == (404, {"detail": "No id 0 is known."})
 
 
+def test_an_id_that_is_not_known_any_more_says_why(api, settings):
+    settings.TASKSTORE_HISTORY = "off"
+    gone = api.add()["id"]
+    api.committed(deletes=[gone])
+    why = "history is switched off, and the task may go on under another id"
+    assert api.get(f"/history/{gone}") == (404, {"detail": f"No id {gone} is known: {why}."})
+
+
 def test_what_is_no_id_is_named(api):
     status, answer = api.get("/history/x")
     assert (status, list(answer["errors"])) == (400, ["id"])

@@ -1,6 +1,6 @@
 import pytest
 
-from tasks_app.models import Scope
+from tasks_app.models import EndedTask, Scope
 
 from .api import BOB, Api
 
@@ -39,8 +39,42 @@ def test_other_paths_are_not_there(api, path):
 
 
 def test_an_id_in_a_foreign_group_is_as_if_it_never_was(api):
-    there, gone = api.add("reports")["id"], api.add("reports")["id"]
-    api.committed(clientid=BOB, deletes=[gone])
+    there, gone, forgotten = (api.add("reports")["id"] for _ in range(3))
+    api.committed(clientid=BOB, deletes=[gone, forgotten])
+    EndedTask.objects.filter(id=forgotten).delete()
     reader = Api(Scope.READ, ("mail",))
-    for foreign in (there, gone):
-        assert reader.get(f"/task/{foreign}") == (404, {"detail": f"There is no task {foreign}."})
+    for foreign in (there, gone, forgotten):
+        assert reader.get(f"/task/{foreign}") == (404, {"detail": unknown(foreign, PRUNED)})
+
+
+PRUNED = "history is pruned after 7 days"
+REDUCED = "history is reduced to how tasks ended, and pruned after 7 days"
+
+
+def unknown(task_id, history):
+    return f"There is no task {task_id}: {history}, and the task may go on under another id."
+
+
+@pytest.mark.parametrize(("kept", "why"), [("finished", REDUCED), ("off", "history is switched off")])
+def test_an_id_that_is_not_known_any_more_says_why(api, settings, kept, why):
+    settings.TASKSTORE_HISTORY = kept
+    api.add()
+    [between] = api.claimed(duration=0)
+    api.claimed()
+    assert api.get(f"/task/{between['id']}") == (404, {"detail": unknown(between["id"], why)})
+
+
+@pytest.mark.parametrize("kept", ["finished", "off"])
+def test_the_first_id_of_a_task_tells_the_newest_with_less_history_too(api, settings, kept):
+    settings.TASKSTORE_HISTORY = kept
+    first = api.add()["id"]
+    [held] = api.claimed(owner=BOB)
+    assert api.get(f"/task/{first}") == (404, {"detail": f"task {first} goes on as {held['id']}"})
+
+
+def test_the_first_id_of_a_task_that_ended_tells_how_with_less_history_too(api, settings):
+    settings.TASKSTORE_HISTORY = "finished"
+    first = api.add()["id"]
+    [held] = api.claimed(owner=BOB)
+    api.committed(clientid=BOB, deletes=[held["id"]])
+    assert api.get(f"/task/{first}") == (404, {"detail": f"task {first} went on until {held['id']} was deleted"})
