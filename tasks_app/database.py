@@ -439,7 +439,7 @@ class Dialect(ABC):
     is_key_named: ClassVar[str]
     names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
     is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
-    history_place: ClassVar[str]  # Where a row of the trail stands: about in the order of time.
+    has_history_days: ClassVar[bool] = False  # Whether the trail has a table for each day (history_days.py).
 
     def __init__(self, using: str, *, waits: bool) -> None:
         self.using = using
@@ -577,10 +577,6 @@ class Dialect(ABC):
         """Insert the rows, in place of those that have the same values in the first `key` columns."""
 
     @abstractmethod
-    def surplus_history(self, most: int) -> Statement:
-        """One row with one value: the place up to which the trail is too long for the database; 0: it is not."""
-
-    @abstractmethod
     def joined(self, column: str) -> str:
         """An aggregate: the texts of the column, with spaces between them."""
 
@@ -666,7 +662,7 @@ class PostgreSQL(Dialect):
     newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"
     is_listed = "id = ANY(%s::bigint[])"
     is_key_named = "key = ANY(%s::text[])"
-    history_place = "id"
+    has_history_days = True
     names = "unnest(%s::text[]) AS names(name)"
     types: ClassVar[Mapping[str, str]] = {
         "data": "bytea",
@@ -927,9 +923,6 @@ class PostgreSQL(Dialect):
         """
         return [Statement(sql, self._columns(columns, rows))] if rows else []
 
-    def surplus_history(self, most: int) -> Statement:
-        return Statement("SELECT 0")
-
     def joined(self, column: str) -> str:
         return f"string_agg({column}, ' ')"
 
@@ -977,8 +970,6 @@ class SQLite(Dialect):
     newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
-    # Differs because PostgreSQL has no number of its own that rises with each insert.
-    history_place = "rowid"
     names = "(SELECT value AS name FROM json_each(%s)) AS names"
 
     _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
@@ -1104,11 +1095,6 @@ class SQLite(Dialect):
 
     def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
         return list(_insertions(table, columns, rows, _in_place(columns, key)))
-
-    def surplus_history(self, most: int) -> Statement:
-        # Differs because a file has to fit on the disk of one machine. Rows go from the
-        # oldest on, so that the first and the last place tell their number.
-        return Statement("SELECT coalesce(max(rowid), 0) - %s FROM tasks_app_endedtask", [most])
 
     def joined(self, column: str) -> str:
         return f"group_concat({column}, ' ')"

@@ -13,6 +13,7 @@ from functools import partial
 
 from django.conf import settings
 
+from . import history_days, retention
 from .database import MINUTE_MS, Dialect, Statement, Steps
 from .ending import ended
 from .totals import HAPPENED, add_to_rates, fold, when_elected
@@ -27,7 +28,6 @@ STEP = 5_000  # Rows that are deleted at once: short enough that commits do not 
 DAY_MS = 24 * 60 * MINUTE_MS
 DAY_MINUTES = 24 * 60
 KEY_SECONDS = 3_600
-HISTORY_DAYS = 7
 HISTORY_ROWS = 10_000_000  # On SQLite.
 
 # A step of work: whether there is more of it.
@@ -54,7 +54,7 @@ class Housekeeper:
         while True:
             await self._do(fold)
             if not left and loop.time() >= next_round_s:
-                left, next_round_s = chores(), loop.time() + CHORES_EVERY_S
+                left, next_round_s = chores(self._connection.dialect), loop.time() + CHORES_EVERY_S
             if left and not await self._do(left[0]):
                 left.pop(0)
             await asyncio.sleep(FOLD_EVERY_S)
@@ -72,13 +72,13 @@ class Housekeeper:
         return is_more
 
 
-def chores() -> list[Chore]:
+def chores(dialect: Dialect) -> list[Chore]:
     """All that lets go of something, once round."""
     return [
         forget_answers,
         *(partial(coarsen, tier) for tier in TIERS),
         forget_rates,
-        History().forget,
+        *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
     ]
 
 
@@ -165,32 +165,60 @@ def _minute_now(dialect: Dialect) -> Steps[int]:
 # ---- History
 
 
+def forget_strays(dialect: Dialect) -> Steps[bool]:
+    """Let go of old rows that found no table of their day.
+
+    Also of those from a clock that went wrong, as far ahead as history is kept: they would stay until then.
+    """
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    kept_ms = retention.days() * DAY_MS
+    [rows] = yield [
+        Statement(
+            f"""
+            DELETE FROM {history_days.DEFAULT}
+            WHERE id IN (
+                SELECT id FROM {history_days.DEFAULT} WHERE ended_at_ms < %s OR ended_at_ms > %s LIMIT {STEP}
+            )
+            RETURNING 1
+            """,
+            [now_ms - kept_ms, now_ms + kept_ms],
+        )
+    ]
+    return len(rows) == STEP
+
+
+# On PostgreSQL.
+HISTORY_BY_DAY: tuple[Chore, ...] = (history_days.make_ahead, history_days.drop_old, forget_strays)
+
+
 class History:
-    """A walk over the trail from its oldest rows to the first that is too young to be old."""
+    """On SQLite: a walk over the trail from its oldest rows to the first that is too young to be old.
+
+    By `rowid`, which rises with each insert, because an index by time would cost every commit.
+    """
 
     def __init__(self) -> None:
-        self._place = -1  # Where the walk stands. There is no index by time: it would cost every commit.
+        self._place = -1  # Where the walk stands.
 
     def forget(self, dialect: Dialect) -> Steps[bool]:
-        days = getattr(settings, "TASKSTORE_HISTORY_DAYS", HISTORY_DAYS)
+        # A file has to fit on the disk of one machine. Rows go from the oldest on, so that
+        # the first and the last place tell their number.
         most = getattr(settings, "TASKSTORE_HISTORY_ROWS", HISTORY_ROWS)
-        [[(now_ms,)], [(surplus_to,)]] = yield [
+        [[(now_ms,)], [(surplus_to,)], page] = yield [
             Statement(f"SELECT {dialect.clock}"),
-            dialect.surplus_history(most),
-        ]
-        before_ms = now_ms - days * DAY_MS
-        [page] = yield [
+            Statement("SELECT coalesce(max(rowid), 0) - %s FROM tasks_app_endedtask", [most]),
             Statement(
                 f"""
-                SELECT {dialect.history_place}, id, ended_at_ms, made_at_ms
+                SELECT rowid, id, ended_at_ms, made_at_ms
                 FROM tasks_app_endedtask
-                WHERE {dialect.history_place} > %s
-                ORDER BY {dialect.history_place}
+                WHERE rowid > %s
+                ORDER BY rowid
                 LIMIT {STEP}
                 """,
                 [self._place],
-            )
+            ),
         ]
+        before_ms = now_ms - retention.days() * DAY_MS
         old = [task_id for place, task_id, ended_at_ms, _ in page if ended_at_ms < before_ms or place <= surplus_to]
         if old:
             yield [Statement(f"DELETE FROM tasks_app_endedtask WHERE {dialect.is_listed}", [dialect.list_of(old)])]

@@ -35,10 +35,11 @@ MAY_IMPORT = {
     "kept_answers": {"operations"},
     "payloads": set(),
     "retention": set(),
+    "history_days": {"database", "retention"},
     # The numbers, and what keeps them and all else small.
     "tally": {"operations"},
     "totals": {"database", "tally", "operations"},
-    "housekeeping": {"database", "retention", "totals", "writer_connection", "ending", "errors"},
+    "housekeeping": {"database", "history_days", "retention", "totals", "writer_connection", "ending", "errors"},
     # Many operations in one transaction, and claims that wait.
     "writer": {
         "database",
@@ -57,7 +58,7 @@ MAY_IMPORT = {
     "waiting_claims": {"asked", "operations"},
     "asked": {"operations"},
     "ending": set(),
-    "guards": set(),
+    "guards": {"database", "history_days"},
     # Django's.
     "apps": {"checks", "guards", "policy"},
     "checks": {"models", "retention"},

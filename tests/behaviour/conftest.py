@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 
-from tasks_app import database
+from tasks_app import database, guards
 from tasks_app.models import Task
 
 from .served import Served
@@ -43,6 +43,37 @@ def empty() -> None:
     with connection.cursor() as cursor:
         for table in FILLED:
             cursor.execute(f"DELETE FROM {table}")  # noqa: S608 - the names are ours
+
+
+@pytest.fixture
+def days_made_anew(transactional_db: None) -> Iterator[None]:
+    """The trail's tables of days are those that a new database has; and again afterwards, wherever the clock went."""
+    make_days_anew()
+    yield
+    make_days_anew()
+
+
+def make_days_anew() -> None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM tasks_app_endedtask")
+            for table in tables_of_days():
+                cursor.execute(f"DROP TABLE {table}")
+        guards.put_right("default")
+
+
+def tables_of_days() -> list[str]:
+    """The trail's tables beside the default one, in the order of days."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT relname::text
+            FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+            WHERE inhparent = 'tasks_app_endedtask'::regclass AND relname <> 'tasks_app_endedtask_default'
+            ORDER BY relname
+            """
+        )
+        return [name for (name,) in cursor.fetchall()]
 
 
 @pytest.fixture

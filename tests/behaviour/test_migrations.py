@@ -59,6 +59,35 @@ def leases_of(model):
     return dict(model.objects.values_list("id", "leased_since_ms"))
 
 
+def test_the_trail_stays_on_its_way_to_tables_of_days_and_back(migrated_in_the_end):
+    [task, *others] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3)
+    [held] = Task.objects.commit(owner=ANN, updates=[Change(id=task.id)])
+    Task.objects.commit(owner=ANN, deletes=[other.id for other in others])
+    before = trail()
+    assert len(before) == 3
+    call_command("migrate", "tasks_app", "0009", verbosity=0)
+    assert trail() == before
+    call_command("migrate", verbosity=0)
+    assert trail() == before
+    Task.objects.commit(owner=ANN, deletes=[held.id])
+    assert len(trail()) == 4
+    with pytest.raises(Exception, match="immutable"), connection.cursor() as cursor:
+        cursor.execute("UPDATE tasks_app_endedtask SET reason = 'forged'")
+
+
+def trail():
+    """In words that every version of the table knows."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT id, "group", origin, claims, made_at_ms, ended_at_ms, ending, successor
+            FROM tasks_app_endedtask
+            ORDER BY id
+            """
+        )
+        return cursor.fetchall()
+
+
 @pytest.fixture
 def fresh(transactional_db, tmp_path):
     """The name of a database in which nothing is yet."""
