@@ -850,7 +850,6 @@ class PostgreSQL(Dialect):
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
         self._marks.lower(written.drafts)
-        kept, ending = ", ".join(f'"{name}"' for name in KEPT_COLUMNS), ", ".join(ENDING_COLUMNS[:-1])
         has_payloads = bool(written.payloads_gone or any(draft.payload for draft in written.drafts))
         # One statement, so that the ids cost no trip of their own and the trail knows them.
         [rows] = yield [
@@ -862,14 +861,7 @@ class PostgreSQL(Dialect):
                     WITH ORDINALITY AS draft({", ".join(_quoted(COLUMNS[1:]))}, place)
                 ), removed AS (
                     DELETE FROM tasks_app_task WHERE {self.is_listed}
-                ), trail AS (
-                    INSERT INTO tasks_app_endedtask ({kept}, {ending}, successor)
-                    SELECT {", ".join(f"gone.{name}" for name in _quoted((*KEPT_COLUMNS, *ENDING_COLUMNS[:-1])))},
-                        drafts.id
-                    FROM unnest({self._arrays((*KEPT_COLUMNS, *ENDING_COLUMNS))})
-                        AS gone({", ".join(_quoted((*KEPT_COLUMNS, *ENDING_COLUMNS)))})
-                    LEFT JOIN drafts ON drafts.place = gone.successor + 1
-                ), kept AS (
+                ) {self._trail() if written.ended else ""}, kept AS (
                     INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
                     SELECT key, digest, at_ms, answer, (
                         SELECT coalesce(string_agg(drafts.id::text, ',' ORDER BY place), '')
@@ -890,7 +882,7 @@ class PostgreSQL(Dialect):
                 [
                     *self._columns(COLUMNS[1:], [_row(draft)[1:] for draft in written.drafts]),
                     self.list_of(written.removed),
-                    *self._columns((*KEPT_COLUMNS, *ENDING_COLUMNS), written.ended),
+                    *(self._columns((*KEPT_COLUMNS, *ENDING_COLUMNS), written.ended) if written.ended else []),
                     *self._columns(ANSWERED_COLUMNS, written.kept),
                     *self._columns(DELTA_COLUMNS, written.deltas),
                     *([self.list_of(written.payloads_gone)] if has_payloads else []),
@@ -898,6 +890,20 @@ class PostgreSQL(Dialect):
             )
         ]
         return [task_id for (task_id,) in rows]
+
+    def _trail(self) -> str:
+        """What keeps the trail. Left out where there is nothing to keep: it would cost 0.1 ms a batch."""
+        kept, ending = ", ".join(_quoted(KEPT_COLUMNS)), ", ".join(ENDING_COLUMNS[:-1])
+        return f"""
+            , trail AS (
+                INSERT INTO tasks_app_endedtask ({kept}, {ending}, successor)
+                SELECT {", ".join(f"gone.{name}" for name in _quoted((*KEPT_COLUMNS, *ENDING_COLUMNS[:-1])))},
+                    drafts.id
+                FROM unnest({self._arrays((*KEPT_COLUMNS, *ENDING_COLUMNS))})
+                    AS gone({", ".join(_quoted((*KEPT_COLUMNS, *ENDING_COLUMNS)))})
+                LEFT JOIN drafts ON drafts.place = gone.successor + 1
+            )
+        """
 
     def election(self) -> Statement:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.
