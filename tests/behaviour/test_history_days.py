@@ -1,5 +1,6 @@
 """On PostgreSQL the trail has a table for each day: made ahead, and dropped whole."""
 
+import asyncio
 import time
 from datetime import UTC, datetime
 
@@ -9,8 +10,11 @@ from django.db import DatabaseError, connection
 
 from tasks_app.history import chain_of, epitaph_of
 from tasks_app.history_days import DAY_MS
+from tasks_app.housekeeping import chores
 from tasks_app.models import EndedTask, Task
 from tasks_app.operations import Change, NewTask
+from tasks_app.totals import when_elected
+from tasks_app.writer_connection import connection_to
 
 from .conftest import tables_of_days
 from .databases import only_postgresql
@@ -171,6 +175,27 @@ def test_days_are_made_while_somebody_commits(clock, bob):
         keep_house()
         assert table_of(clock.now_ms + 2 * DAY_MS) in tables_of_days()
     assert tables_with(today) == {table_of(clock.now_ms - DAY_MS)}
+
+
+def test_a_server_makes_and_drops_days(clock, bob):
+    """On its own connection, which prepares what it sends."""
+    first = clock.now_ms
+    end()
+    clock.advance(9 * DAY_MS)
+    with bob.transaction():
+        bob.do(lambda: list(EndedTask.objects.all()))
+        asyncio.run(keep_house_in_server())
+        assert table_of(first) in tables_of_days()
+    asyncio.run(keep_house_in_server())
+    assert tables_of_days()[-3:] == [table_of(clock.now_ms + days * DAY_MS) for days in range(3)]
+    assert table_of(first) not in tables_of_days()
+
+
+async def keep_house_in_server() -> None:
+    connection = connection_to("default", is_durable=False)
+    for chore in chores(connection.dialect):
+        assert not await connection.change(when_elected(chore, connection.dialect))
+    await connection.close()
 
 
 def test_emptying_the_store_empties_each_day(clock):
