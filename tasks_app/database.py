@@ -27,6 +27,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, IntegrityError, InterfaceError, OperationalError, connections, transaction
 
 from . import kept_answers, retention
+from .candidate_pools import CANDIDATES, NO_MARK_MS, Pools
 from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUnavailable
 from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
 from .payloads import OWN_ID, PAYLOAD_BYTES, whole_data
@@ -34,9 +35,6 @@ from .rules import World, decide
 from .tally import HISTOGRAMS, NUMBERS, deltas_of, text_of
 
 PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
-MARKS_KEPT_S = 0.5
-NO_MARK_MS = -(2**63)
-CANDIDATES = 1_000  # A claim chooses among this many of the longest available, so that none starves.
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given out.
 
@@ -50,6 +48,7 @@ ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
 DELTA_COLUMNS = ("group", "minute", *NUMBERS, *HISTOGRAMS)
 MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
+ENDED_COLUMNS = (*KEPT_COLUMNS, *ENDING_COLUMNS)
 
 DATA = COLUMNS.index("data")
 LABELS = COLUMNS.index("labels")
@@ -622,37 +621,31 @@ def _order(demand: Demand) -> str:
     return "available_at_ms, id" if demand.oldest else "random()"
 
 
-class Marks:
-    """By group: the available time of the longest available task that was seen last. Scans start there.
+# The types of columns that are not bigint.
+POSTGRESQL_TYPES: Mapping[str, str] = {
+    "data": "bytea",
+    "labels": "jsonb",
+    "priority": "smallint",
+    "claims": "integer",
+} | dict.fromkeys(
+    ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *HISTOGRAMS), "text"
+)
 
-    Rows that are gone stay in an index until nobody can see them any more; at the head of a busy
-    group there may be a million, and each claim would read them again. What becomes available
-    below a mark in another process (an old time was asked for, a long transaction ended) is
-    seen when the marks are forgotten, or as soon as there is not enough above it.
-    """
 
-    def __init__(self) -> None:
-        self._by_group: dict[str, int] = {}
-        self._forgotten_s = 0.0
+# What is written in place of a draft's value.
+DRAFTED: Mapping[str, str] = {
+    "origin": "coalesce(nullif(origin, 0), id)",
+    "data": f"CASE WHEN payload = {OWN_ID} THEN '' ELSE data END",
+    "payload": f"CASE WHEN payload = {OWN_ID} THEN id ELSE payload END",
+}
 
-    def of(self, group: str) -> int:
-        if time.monotonic() - self._forgotten_s > MARKS_KEPT_S:
-            self._by_group.clear()
-            self._forgotten_s = time.monotonic()
-        return self._by_group.get(group, NO_MARK_MS)
 
-    def note(self, group: str, mark_ms: int | None) -> None:
-        """None: there was not enough, so look from the start."""
-        if mark_ms is None:
-            self._by_group.pop(group, None)
-        else:
-            self._by_group[group] = mark_ms
+def _quoted(names: Iterable[str]) -> list[str]:
+    return [f'"{name}"' for name in names]
 
-    def lower(self, drafts: Iterable[TaskRecord]) -> None:
-        """These tasks are there now, too."""
-        for draft in drafts:
-            if draft.available_at_ms < self._by_group.get(draft.group, NO_MARK_MS):
-                self._by_group[draft.group] = draft.available_at_ms
+
+def _arrays(columns: Sequence[str]) -> str:
+    return ", ".join(f"%s::{POSTGRESQL_TYPES.get(name, 'bigint')}[]" for name in columns)
 
 
 class PostgreSQL(Dialect):
@@ -664,31 +657,69 @@ class PostgreSQL(Dialect):
     is_key_named = "key = ANY(%s::text[])"
     has_history_days = True
     names = "unnest(%s::text[]) AS names(name)"
-    types: ClassVar[Mapping[str, str]] = {
-        "data": "bytea",
-        "labels": "jsonb",
-        "priority": "smallint",
-        "claims": "integer",
-    } | dict.fromkeys(
-        ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *HISTOGRAMS), "text"
-    )
+    # The parts of the statement that writes a batch. Drafts are numbered first, all others may ask for the numbers.
+    drafts = f"""
+        drafts AS MATERIALIZED (
+            SELECT nextval('tasks_app_ids') AS id, place, {", ".join(_quoted(COLUMNS[1:]))}
+            FROM unnest({_arrays(COLUMNS[1:])}) WITH ORDINALITY AS draft({", ".join(_quoted(COLUMNS[1:]))}, place)
+        )
+    """
+    removed = f"removed AS (DELETE FROM tasks_app_task WHERE {is_listed})"
+    trail = f"""
+        trail AS (
+            INSERT INTO tasks_app_endedtask ({", ".join(_quoted(ENDED_COLUMNS))})
+            SELECT {", ".join(f"gone.{name}" for name in _quoted(ENDED_COLUMNS[:-1]))}, drafts.id
+            FROM unnest({_arrays(ENDED_COLUMNS)}) AS gone({", ".join(_quoted(ENDED_COLUMNS))})
+            LEFT JOIN drafts ON drafts.place = gone.successor + 1
+        )
+    """
+    trail_of_ends = f"""
+        trail AS (
+            INSERT INTO tasks_app_endedtask ({", ".join(_quoted(ENDED_COLUMNS))})
+            SELECT * FROM unnest({_arrays(ENDED_COLUMNS)})
+        )
+    """
+    kept = f"""
+        kept AS (
+            INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
+            SELECT key, digest, at_ms, answer, (
+                SELECT coalesce(string_agg(drafts.id::text, ',' ORDER BY place), '')
+                FROM drafts
+                WHERE place > first AND place <= last
+            )
+            FROM unnest({_arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
+        )
+    """
+    kept_alone = f"""
+        kept AS (
+            INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
+            SELECT key, digest, at_ms, answer, ''
+            FROM unnest({_arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
+        )
+    """
+    counted = f"""
+        counted AS (
+            INSERT INTO tasks_app_countdelta ({", ".join(_quoted(DELTA_COLUMNS))})
+            SELECT * FROM unnest({_arrays(DELTA_COLUMNS)})
+        )
+    """
+    stored = f"""
+        stored AS (
+            INSERT INTO tasks_app_payload (id, data) SELECT id, data FROM drafts WHERE payload = {OWN_ID}
+        )
+    """
+    let_go = f"let_go AS (DELETE FROM tasks_app_payload WHERE {is_listed})"
+    insertion = f"""
+        INSERT INTO tasks_app_task ({", ".join(_quoted(COLUMNS))})
+        SELECT id, {", ".join(DRAFTED.get(name, f'"{name}"') for name in COLUMNS[1:])}
+        FROM drafts
+        ORDER BY place
+        RETURNING id
+    """
 
     def __init__(self, using: str, *, waits: bool) -> None:
         super().__init__(using, waits=waits)
-        self._marks = Marks()
-
-    # What is written in place of a draft's value.
-    drafted: ClassVar[Mapping[str, str]] = {
-        "origin": "coalesce(nullif(origin, 0), id)",
-        "data": f"CASE WHEN payload = {OWN_ID} THEN '' ELSE data END",
-        "payload": f"CASE WHEN payload = {OWN_ID} THEN id ELSE payload END",
-    }
-    # Only where there are any: a batch that has none would pay for them too.
-    payload_changes = f""", stored AS (
-        INSERT INTO tasks_app_payload (id, data) SELECT id, data FROM drafts WHERE payload = {OWN_ID}
-    ), let_go AS (
-        DELETE FROM tasks_app_payload WHERE id = ANY(%s::bigint[])
-    )"""
+        self._pools = Pools()
 
     def list_of(self, ids: Iterable[int]) -> Any:
         return self.array("bigint", list(ids))
@@ -713,27 +744,30 @@ class PostgreSQL(Dialect):
         changed, demands = _changed_ids(operations), _demands(operations)
         depended = _depended_ids(operations) - changed
         skip = "" if self.waits else "SKIP LOCKED"
+        self._pools.begin(demands)
+        to_read = [group for group, demand in demands.items() if self._pools.must_read(group, demand.limit)]
+        keys = _keys(operations)
         # Each kind in one statement, in id order: two commits that share tasks would deadlock otherwise.
         # Depends are shared, so that a task which every commit depends on serialises nobody.
         statements = [
             *([self.tasks_of(changed, f"ORDER BY id FOR UPDATE {skip}")] if changed else []),
             *([self.tasks_of(depended, f"ORDER BY id FOR KEY SHARE {skip}")] if depended else []),
             *(self._lock_candidates(group, demand) for group, demand in demands.items()),
-            *([self.kept_answers(keys)] if (keys := _keys(operations)) else []),
+            *(self._read_pool(group) for group in to_read),
+            *([self.kept_answers(keys)] if keys else []),
             # The time comes last: a lease that ran out while this waited for locks has run out.
             self._time_and_numbers(len(operations)),
         ]
-        *locked, numbers = yield statements
-        kept = locked.pop() if keys else ()
+        found = iter((yield statements))
+        named = {task.id: task for rows in islice(found, bool(changed) + bool(depended)) for task in map(_record, rows)}
+        candidates = {group: _best_first(next(found), demand) for group, demand in demands.items()}
+        for group in to_read:
+            self._pools.note(group, next(found), (task.id for task in candidates[group]))
+        kept = next(found) if keys else ()
+        numbers = next(found)
         if not _is_log_intact(numbers):
             yield from self._jump_after_lost_log()
             [numbers] = yield [self._time_and_numbers(len(operations))]
-        names = locked[: len(locked) - len(demands)]
-        named = {task.id: task for rows in names for task in map(_record, rows)}
-        candidates = {}
-        for (group, demand), rows in zip(demands.items(), locked[len(names) :], strict=True):
-            candidates[group] = _best_first((row[:-1] for row in rows), demand)
-            self._marks.note(group, rows[0][-1] if len(rows) == demand.limit else None)
         missing = (changed | depended) - named.keys()
         seen = Seen(numbers[0][0], named, candidates, [number for *_, number in numbers], _kept_by_key(kept))
         yield from self._look_behind_locks(demands, seen)
@@ -752,18 +786,58 @@ class PostgreSQL(Dialect):
         )
 
     def _lock_candidates(self, group: str, demand: Demand) -> Statement:
+        known = None if demand.oldest else self._pools.take(group, demand.limit)
+        if known:
+            return self._lock_known(group, *known)
         # The ids are looked up by an index-only scan and locked by number: the planner
         # would join the whole table otherwise.
-        mark_ms = self._marks.of(group)
         return Statement(
             f"""
-            WITH candidates AS MATERIALIZED ({self._available})
-            SELECT {self.selected}, (SELECT min(available_at_ms) FROM candidates)
+            SELECT {self.selected}
             FROM tasks_app_task
-            WHERE id = ANY(ARRAY(SELECT id FROM candidates ORDER BY priority DESC, {_order(demand)} LIMIT %s))
+            WHERE id = ANY(ARRAY(
+                SELECT id FROM ({self._available}) AS candidates ORDER BY priority DESC, {_order(demand)} LIMIT %s
+            ))
             FOR UPDATE SKIP LOCKED
             """,
-            [group, group, group, group, mark_ms, demand.limit],
+            [group, group, group, group, self._pools.mark_of(group), demand.limit],
+        )
+
+    def _lock_known(self, group: str, priority: int, ids: Sequence[int]) -> Statement:
+        # None of them when something of a higher priority has become available.
+        return Statement(
+            f"""
+            SELECT {self.selected}
+            FROM tasks_app_task
+            WHERE id = ANY(%s::bigint[]) AND available_at_ms <= (SELECT {self.clock}) AND {IS_RUNNING} AND NOT EXISTS (
+                WITH RECURSIVE priorities(priority) AS (
+                    SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s
+                    UNION ALL
+                    SELECT (SELECT max(priority) FROM tasks_app_task
+                            WHERE "group" = %s AND priority < priorities.priority AND priority > %s)
+                    FROM priorities
+                    WHERE priorities.priority IS NOT NULL
+                )
+                SELECT FROM priorities, LATERAL (
+                    SELECT FROM tasks_app_task
+                    WHERE "group" = %s AND priority = priorities.priority AND available_at_ms <= (SELECT {self.clock})
+                    LIMIT 1
+                ) AS available
+            )
+            FOR UPDATE SKIP LOCKED
+            """,
+            [self.list_of(ids), group, group, priority, group, priority, group],
+        )
+
+    def _read_pool(self, group: str) -> Statement:
+        return Statement(
+            f"""
+            SELECT priority, array_agg(id), min(available_at_ms)
+            FROM ({self._available}) AS candidates
+            GROUP BY priority
+            ORDER BY priority DESC
+            """,
+            [group, group, group, group, self._pools.mark_of(group)],
         )
 
     def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
@@ -772,6 +846,8 @@ class PostgreSQL(Dialect):
         Only there, because it reads many rows. A claim would wait for another client's transaction otherwise.
         """
         short = {group for group, demand in demands.items() if len(seen.candidates[group]) < demand.limit}
+        for group in short:
+            self._pools.forget(group)
         more = sorted((yield from self.groups_with_more(short, seen)))
         seen.exhausted = short.difference(more)
         if not more:
@@ -849,61 +925,32 @@ class PostgreSQL(Dialect):
             ]
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
-        self._marks.lower(written.drafts)
-        has_payloads = bool(written.payloads_gone or any(draft.payload for draft in written.drafts))
+        self._pools.lower(written.drafts)
+        parts = list(self._parts(written))
         # One statement, so that the ids cost no trip of their own and the trail knows them.
-        [rows] = yield [
-            Statement(
-                f"""
-                WITH drafts AS MATERIALIZED (
-                    SELECT nextval('tasks_app_ids') AS id, place, {", ".join(_quoted(COLUMNS[1:]))}
-                    FROM unnest({self._arrays(COLUMNS[1:])})
-                    WITH ORDINALITY AS draft({", ".join(_quoted(COLUMNS[1:]))}, place)
-                ), removed AS (
-                    DELETE FROM tasks_app_task WHERE {self.is_listed}
-                ) {self._trail() if written.ended else ""}, kept AS (
-                    INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
-                    SELECT key, digest, at_ms, answer, (
-                        SELECT coalesce(string_agg(drafts.id::text, ',' ORDER BY place), '')
-                        FROM drafts
-                        WHERE place > first AND place <= last
-                    )
-                    FROM unnest({self._arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
-                ), counted AS (
-                    INSERT INTO tasks_app_countdelta ({", ".join(_quoted(DELTA_COLUMNS))})
-                    SELECT * FROM unnest({self._arrays(DELTA_COLUMNS)})
-                ) {self.payload_changes if has_payloads else ""}
-                INSERT INTO tasks_app_task ({", ".join(_quoted(COLUMNS))})
-                SELECT id, {", ".join(self.drafted.get(name, f'"{name}"') for name in COLUMNS[1:])}
-                FROM drafts
-                ORDER BY place
-                RETURNING id
-                """,
-                [
-                    *self._columns(COLUMNS[1:], [_row(draft)[1:] for draft in written.drafts]),
-                    self.list_of(written.removed),
-                    *(self._columns((*KEPT_COLUMNS, *ENDING_COLUMNS), written.ended) if written.ended else []),
-                    *self._columns(ANSWERED_COLUMNS, written.kept),
-                    *self._columns(DELTA_COLUMNS, written.deltas),
-                    *([self.list_of(written.payloads_gone)] if has_payloads else []),
-                ],
-            )
-        ]
+        sql = f"WITH {', '.join(sql for sql, _ in parts)} {self.insertion if written.drafts else 'SELECT WHERE false'}"
+        [rows] = yield [Statement(sql, [value for _, values in parts for value in values])]
         return [task_id for (task_id,) in rows]
 
-    def _trail(self) -> str:
-        """What keeps the trail. Left out where there is nothing to keep: it would cost 0.1 ms a batch."""
-        kept, ending = ", ".join(_quoted(KEPT_COLUMNS)), ", ".join(ENDING_COLUMNS[:-1])
-        return f"""
-            , trail AS (
-                INSERT INTO tasks_app_endedtask ({kept}, {ending}, successor)
-                SELECT {", ".join(f"gone.{name}" for name in _quoted((*KEPT_COLUMNS, *ENDING_COLUMNS[:-1])))},
-                    drafts.id
-                FROM unnest({self._arrays((*KEPT_COLUMNS, *ENDING_COLUMNS))})
-                    AS gone({", ".join(_quoted((*KEPT_COLUMNS, *ENDING_COLUMNS)))})
-                LEFT JOIN drafts ON drafts.place = gone.successor + 1
+    def _parts(self, written: Written) -> Iterator[tuple[str, Sequence[Any]]]:
+        """What the statement consists of, with the parameters: only what there is, as also an empty part costs time."""
+        if written.drafts:
+            yield self.drafts, self._columns(COLUMNS[1:], [_row(draft)[1:] for draft in written.drafts])
+        if written.removed:
+            yield self.removed, [self.list_of(written.removed)]
+        if written.ended:
+            yield (
+                self.trail if written.drafts else self.trail_of_ends,
+                self._columns(ENDED_COLUMNS, written.ended),
             )
-        """
+        if written.kept:
+            yield self.kept if written.drafts else self.kept_alone, self._columns(ANSWERED_COLUMNS, written.kept)
+        if written.deltas:
+            yield self.counted, self._columns(DELTA_COLUMNS, written.deltas)
+        if any(draft.payload for draft in written.drafts):
+            yield self.stored, []
+        if written.payloads_gone:
+            yield self.let_go, [self.list_of(written.payloads_gone)]
 
     def election(self) -> Statement:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.
@@ -924,7 +971,7 @@ class PostgreSQL(Dialect):
     def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
         sql = f"""
             INSERT INTO {table} ({", ".join(_quoted(columns))})
-            SELECT * FROM unnest({self._arrays(columns)})
+            SELECT * FROM unnest({_arrays(columns)})
             {_in_place(columns, key)}
         """
         return [Statement(sql, self._columns(columns, rows))] if rows else []
@@ -935,15 +982,13 @@ class PostgreSQL(Dialect):
     def _columns(self, columns: Sequence[str], rows: Sequence[Row]) -> list[Any]:
         values = zip(*rows, strict=True) if rows else [()] * len(columns)
         return [
-            self.array(self.types.get(name, "bigint"), column) for name, column in zip(columns, values, strict=True)
+            self.array(POSTGRESQL_TYPES.get(name, "bigint"), column)
+            for name, column in zip(columns, values, strict=True)
         ]
 
     def array(self, type_name: str, values: Sequence[Any]) -> Any:
         """A parameter that holds the values."""
         return list(values)
-
-    def _arrays(self, columns: Sequence[str]) -> str:
-        return ", ".join(f"%s::{self.types.get(name, 'bigint')}[]" for name in columns)
 
     def is_contention(self, error: Exception) -> bool:
         return _sqlstate(error) in (
@@ -958,10 +1003,6 @@ class PostgreSQL(Dialect):
 
 def _is_log_intact(numbers: Sequence[Row]) -> bool:
     return all(is_intact for _, is_intact, _ in numbers)
-
-
-def _quoted(names: Iterable[str]) -> list[str]:
-    return [f'"{name}"' for name in names]
 
 
 def _sqlstate(error: BaseException) -> str | None:
@@ -1078,7 +1119,7 @@ class SQLite(Dialect):
             *self._let_go(written.payloads_gone),
             *_insertions("tasks_app_payload", ("id", "data"), payloads),
             *_insertions("tasks_app_task", COLUMNS, tasks),
-            *_insertions("tasks_app_endedtask", (*KEPT_COLUMNS, *ENDING_COLUMNS), ended),
+            *_insertions("tasks_app_endedtask", ENDED_COLUMNS, ended),
             *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
             *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
         ]

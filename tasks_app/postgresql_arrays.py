@@ -10,48 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from psycopg.adapt import AdaptersMap, Dumper
-from psycopg.pq import Format
-
-# The types' numbers, of an element and of an array of them (PostgreSQL's catalogue, pg_type.dat).
-OIDS: Mapping[str, tuple[int, int]] = {
-    "bigint": (20, 1016),
-    "smallint": (21, 1005),
-    "integer": (23, 1007),
-    "text": (25, 1009),
-    "bytea": (17, 1001),
-    "jsonb": (3802, 3807),
-}
+# The types' numbers (PostgreSQL's catalogue, pg_type.dat).
+OIDS: Mapping[str, int] = {"bigint": 20, "smallint": 21, "integer": 23, "text": 25, "bytea": 17, "jsonb": 3802}
 FIXED = {"bigint": ("q", 8), "smallint": ("h", 2), "integer": ("i", 4)}
 
 
 class PackedArray(bytes):
-    """The bytes of an array parameter. The type is told by the subclass."""
-
-
-def _dumper(array_oid: int) -> type[Dumper]:
-    class PackedArrayDumper(Dumper):
-        format = Format.BINARY
-        oid = array_oid
-
-        def dump(self, packed: PackedArray) -> bytes:
-            return packed
-
-    return PackedArrayDumper
-
-
-CLASSES = {name: type(f"Packed_{name}", (PackedArray,), {}) for name in OIDS}
-
-
-def register(adapters: AdaptersMap) -> None:
-    """Let a connection take packed arrays."""
-    for name, cls in CLASSES.items():
-        adapters.register_dumper(cls, _dumper(OIDS[name][1]))
+    """The bytes of an array parameter."""
 
 
 def packed(type_name: str, values: Sequence[Any]) -> PackedArray:
     """The array of these values, None among them for NULL."""
-    element_oid = OIDS[type_name][0]
+    element_oid = OIDS[type_name]
     has_null = None in values
     header = (
         struct.pack("!iiIii", 1, has_null, element_oid, len(values), 1)
@@ -59,8 +29,7 @@ def packed(type_name: str, values: Sequence[Any]) -> PackedArray:
         else struct.pack("!iiI", 0, 0, element_oid)
     )
     body = _fixed(type_name, values) if type_name in FIXED and not has_null else _variable(type_name, values)
-    made: PackedArray = CLASSES[type_name](header + body)
-    return made
+    return PackedArray(header + body)
 
 
 def _fixed(type_name: str, values: Sequence[Any]) -> bytes:

@@ -29,7 +29,8 @@ from .database import (
 )
 from .errors import CommitUnknown, StoreBusy, StoreUnavailable
 from .operations import Operation, Supply
-from .postgresql_arrays import packed, register
+from .postgresql_arrays import packed
+from .postgresql_pipeline import Pipeline
 
 COMMIT = Statement("COMMIT")
 
@@ -104,7 +105,7 @@ class PostgreSQLConnection(WriterConnection):
     def __init__(self, using: str, *, is_durable: bool = True) -> None:
         super().__init__(using, is_durable=is_durable)
         self.dialect = PackingPostgreSQL(using, waits=False)
-        self._connection: psycopg.AsyncConnection[Row] | None = None
+        self._connection: Pipeline | None = None
 
     # Plans that are made while the table is empty would stay scans of the whole table; what is switched
     # off makes them look so dear that PostgreSQL would compile them each time.
@@ -126,15 +127,14 @@ class PostgreSQLConnection(WriterConnection):
         ids = await self._write(connection, plan)
         return Answered(plan.outcomes_with(ids), plan.supply())
 
-    async def _write(self, connection: psycopg.AsyncConnection[Row], plan: Plan) -> Sequence[int]:
+    async def _write(self, connection: Pipeline, plan: Plan) -> Sequence[int]:
         if not plan.written:
             async with self._failures():
-                # Not ROLLBACK: psycopg forgets its prepared statements with it.
-                await self._send(connection, [COMMIT])
+                await connection.run([COMMIT])
             return ()
         writing = self.dialect.write(plan.written)
         async with self._failures(CommitUnknown("the connection to the database was lost during COMMIT")):
-            *answers, _ = await self._send(connection, [*next(writing), COMMIT])
+            *answers, _ = await connection.run([*next(writing), COMMIT])
         return _end_of(writing, answers)
 
     def _opening(self) -> Sequence[Statement]:
@@ -150,7 +150,7 @@ class PostgreSQLConnection(WriterConnection):
         ]
         async with self._failures():
             result = await self._drive(connection, steps, opening)
-            await self._send(connection, [COMMIT])
+            await connection.run([COMMIT])
         return result
 
     async def _read(self, steps: Steps[T]) -> T:
@@ -170,30 +170,19 @@ class PostgreSQLConnection(WriterConnection):
             await self.close()
             raise
 
-    async def _drive(
-        self, connection: psycopg.AsyncConnection[Row], steps: Steps[T], opening: Sequence[Statement] = ()
-    ) -> T:
-        answers = (await self._send(connection, [*opening, *next(steps)]))[len(opening) :]
+    async def _drive(self, connection: Pipeline, steps: Steps[T], opening: Sequence[Statement] = ()) -> T:
+        answers = (await connection.run([*opening, *next(steps)]))[len(opening) :]
         try:
             while True:
-                answers = await self._send(connection, steps.send(answers))
+                answers = await connection.run(steps.send(answers))
         except StopIteration as stop:
             result: T = stop.value
             return result
 
-    async def _send(self, connection: psycopg.AsyncConnection[Row], statements: Sequence[Statement]) -> list[list[Row]]:
-        async with connection.pipeline():
-            cursors = [
-                await connection.cursor(binary=True).execute(statement.sql, statement.parameters, prepare=True)
-                for statement in statements
-            ]
-        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
-
-    async def _connected(self) -> psycopg.AsyncConnection[Row]:
-        if self._connection is None or self._connection.closed:
+    async def _connected(self) -> Pipeline:
+        if self._connection is None or self._connection.is_closed:
             async with self._failures():
-                self._connection = await psycopg.AsyncConnection.connect(**parameters_of(self.using), autocommit=True)
-            register(self._connection.adapters)
+                self._connection = await Pipeline.connect(parameters_of(self.using))
         return self._connection
 
     async def close(self) -> None:

@@ -31,9 +31,10 @@ MAY_IMPORT = {
     # The verbs, and below them the one place that knows the databases.
     "models": {"managers", "payloads", "operations", "errors"},
     "managers": {"database", "writer", "totals", "models", "validation", "operations", "errors"},
-    "database": {"rules", "kept_answers", "payloads", "retention", "tally", "operations", "errors"},
+    "database": {"rules", "kept_answers", "candidate_pools", "payloads", "retention", "tally", "operations", "errors"},
     "kept_answers": {"operations"},
     "payloads": set(),
+    "candidate_pools": {"operations"},
     "retention": set(),
     "history_days": {"database", "retention"},
     # The numbers, and what keeps them and all else small.
@@ -53,8 +54,9 @@ MAY_IMPORT = {
         "errors",
     },
     "neighbours": {"writer_connection", "instance", "ending", "operations"},
-    "writer_connection": {"database", "postgresql_arrays", "operations", "errors"},
+    "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "operations", "errors"},
     "postgresql_arrays": set(),
+    "postgresql_pipeline": {"postgresql_arrays"},
     "waiting_claims": {"asked", "operations"},
     "asked": {"operations"},
     "ending": set(),

@@ -9,9 +9,9 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from tasks_app import database
+from tasks_app import candidate_pools
 from tasks_app.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
-from tasks_app.models import Task
+from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import Change, Claim, Commit, NewTask, Order
 from tasks_app.writer import Bounds
 from tasks_app.writer_connection import PostgreSQLConnection
@@ -195,9 +195,9 @@ def test_its_connection_may_be_cut_off_at_any_time(play):
 
 def kill(way):
     assert isinstance(way, PostgreSQLConnection)
-    if way._connection is not None and not way._connection.closed:
+    if way._connection is not None and not way._connection.is_closed:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(%s)", [way._connection.info.backend_pid])
+            cursor.execute("SELECT pg_terminate_backend(%s)", [way._connection.server_pid])
 
 
 def claiming(limit=1):
@@ -216,7 +216,7 @@ def test_a_task_with_an_old_time_is_the_oldest_at_once(play):
 
 
 def test_a_task_that_somebody_else_adds_with_an_old_time_is_found_when_nothing_else_is_left(play, monkeypatch):
-    monkeypatch.setattr(database, "MARKS_KEPT_S", float("inf"))
+    monkeypatch.setattr(candidate_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
         await writer.perform(adding(b"1", b"2", b"3"))
@@ -226,5 +226,56 @@ def test_a_task_that_somebody_else_adds_with_an_old_time_is_found_when_nothing_e
         claimed = await writer.perform(claiming(limit=10))
         assert old.id in {task.origin for task in claimed}
         assert len(claimed) == 3
+
+    play(scenario)
+
+
+def test_claims_from_a_large_busy_group_take_each_task_once_and_any_of_the_oldest_thousand(play, monkeypatch):
+    monkeypatch.setattr(candidate_pools, "KEPT_S", float("inf"))
+
+    async def scenario(writer):
+        tasks = await writer.perform(adding(*[b""] * 3_000))
+        claims = [await writer.perform(Claim(groups=("mail",), owner=BOB, limit=100)) for _ in range(30)]
+        claimed = [task.origin for claim in claims for task in claim]
+        assert sorted(claimed) == [task.id for task in tasks]
+        places = [task_id - tasks[0].id for task_id in claimed]
+        assert all(place < number + 2_000 for number, place in enumerate(places))
+        assert places[:1_000] != sorted(places[:1_000])
+        assert await writer.perform(Claim(groups=("mail",), owner=BOB)) == []
+
+    play(scenario)
+
+
+def test_a_higher_priority_comes_first_also_in_a_busy_group(play, monkeypatch):
+    monkeypatch.setattr(candidate_pools, "KEPT_S", float("inf"))
+
+    async def scenario(writer):
+        await writer.perform(adding(*[b""] * 1_500))
+        for _ in range(3):
+            await writer.perform(Claim(groups=("mail",), owner=BOB))
+        add = sync_to_async(Task.objects.commit, thread_sensitive=False)
+        [urgent, _] = await add(
+            owner=ANN,
+            adds=[
+                NewTask(group="mail", priority=5),
+                NewTask(group="mail", priority=9, timespec_ms=-60_000),
+            ],
+        )
+        [claimed] = await writer.perform(Claim(groups=("mail",), owner=BOB))
+        assert claimed.origin == urgent.id
+        assert (await writer.perform(Claim(groups=("mail",), owner=BOB)))[0].priority == 0
+
+    play(scenario)
+
+
+def test_a_pause_holds_also_in_a_busy_group(play, monkeypatch):
+    monkeypatch.setattr(candidate_pools, "KEPT_S", float("inf"))
+
+    async def scenario(writer):
+        await writer.perform(adding(*[b""] * 1_500))
+        for _ in range(3):
+            await writer.perform(Claim(groups=("mail",), owner=BOB))
+        await sync_to_async(PausedGroup.objects.create)(group="mail", by="Ann")
+        assert await writer.perform(Claim(groups=("mail",), owner=BOB)) == []
 
     play(scenario)

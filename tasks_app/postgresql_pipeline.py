@@ -1,0 +1,155 @@
+"""A connection to PostgreSQL on which statements go together: each prepared once, one wait for all of them.
+
+psycopg's cursors cost more here than the statements do. What is below them, `pq`, is libpq as it is;
+the names that are used of it are few and all in this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+
+from .postgresql_arrays import PackedArray
+
+Row = tuple[Any, ...]
+
+FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+
+
+class Pipeline:
+    """Belongs to the loop that runs now. After an error, or a wait that was cancelled, it can only be closed."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
+        self._connection = connection  # Kept open; nothing else is done with it.
+        self._libpq = connection.pgconn
+        self._encoding = connection.info.encoding
+        self._transformer = Transformer(connection)
+        self._prepared: dict[str, bytes] = {}
+        self._numbers = count()
+        self._results: list[pq.abc.PGresult] = []
+        self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
+        self._loop = asyncio.get_running_loop()
+        self._socket = self._libpq.socket  # Lost with the connection, when the loop has to forget it.
+        self._libpq.nonblocking = 1
+        self._libpq.enter_pipeline_mode()
+        self._loop.add_reader(self._socket, self._read)
+
+    @classmethod
+    async def connect(cls, parameters: dict[str, Any]) -> Pipeline:
+        """Raises psycopg.OperationalError when the database can't be reached."""
+        return cls(await psycopg.AsyncConnection.connect(**parameters, autocommit=True))
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.closed
+
+    @property
+    def server_pid(self) -> int:
+        """Of the process that serves this connection."""
+        return self._libpq.backend_pid
+
+    async def close(self) -> None:
+        self._stop_watching()
+        await self._connection.close()
+
+    async def run(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[list[Row]]:
+        """The rows of each statement. Parameters: None, str, int, bool or packed arrays, one for each %s.
+
+        Raises psycopg.Error of the first statement that fails; those after it are not done.
+        """
+        sent = [self._send(sql, parameters) for sql, parameters in statements]
+        self._libpq.pipeline_sync()
+        self._results = []
+        self._end = self._loop.create_future()
+        self._flush()
+        await self._end
+        results = iter(self._results)
+        return [self._rows([next(results) for _ in range(number)][-1]) for number in sent]
+
+    def _send(self, sql: str, parameters: Sequence[Any]) -> int:
+        """Returns how many results will come of it."""
+        name = self._prepared.get(sql)
+        is_new = name is None
+        if name is None:
+            name = self._prepared[sql] = b"s%d" % next(self._numbers)
+            self._libpq.send_prepare(name, _numbered(sql))
+        values, formats = zip(*map(_sent, parameters), strict=True) if parameters else ((), ())
+        self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
+        return 1 + is_new
+
+    def _flush(self) -> None:
+        """Hand over to the system what it takes, and the rest when it takes more."""
+        try:
+            if self._libpq.flush():
+                self._loop.add_writer(self._socket, self._flush)
+            else:
+                self._loop.remove_writer(self._socket)
+        except psycopg.OperationalError as error:
+            self._break(error)
+
+    def _read(self) -> None:
+        try:
+            self._libpq.consume_input()
+            self._take_results()
+        except psycopg.OperationalError as error:
+            self._break(error)
+
+    def _take_results(self) -> None:
+        while self._end is not None and not self._libpq.is_busy():
+            result = self._libpq.get_result()
+            if result is None:  # So ends what came of a statement; and on a lost connection it goes on for ever.
+                if self._libpq.status == pq.ConnStatus.BAD:
+                    raise psycopg.OperationalError("the connection to the database was lost")
+                continue
+            if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                self._finish()
+            else:
+                self._results.append(result)
+
+    def _finish(self) -> None:
+        end, self._end = self._end, None
+        if end is None or end.done():
+            return
+        failed = next((result for result in self._results if result.status in FAILED), None)
+        if failed is None:
+            end.set_result(None)
+        else:
+            end.set_exception(error_from_result(failed, encoding=self._encoding))
+
+    def _break(self, error: psycopg.OperationalError) -> None:
+        self._stop_watching()
+        self._libpq.finish()
+        end, self._end = self._end, None
+        if end is not None and not end.done():
+            end.set_exception(error)
+
+    def _stop_watching(self) -> None:
+        if self._socket >= 0:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        self._socket = -1  # Somebody else's from now on.
+
+    def _rows(self, result: pq.abc.PGresult) -> list[Row]:
+        if not result.nfields:
+            return []
+        self._transformer.set_pgresult(result)
+        return self._transformer.load_rows(0, result.ntuples, tuple)
+
+
+def _numbered(sql: str) -> bytes:
+    """The statement with $1, $2, ... in place of %s."""
+    first, *others = sql.split("%s")
+    return (first + "".join(f"${number}{text}" for number, text in enumerate(others, start=1))).encode()
+
+
+def _sent(value: Any) -> tuple[bytes | None, pq.Format]:
+    if isinstance(value, PackedArray):
+        return value, pq.Format.BINARY
+    return None if value is None else str(value).encode(), pq.Format.TEXT
