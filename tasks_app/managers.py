@@ -234,11 +234,15 @@ class TaskManager(models.Manager["Task"]):
         return await self.aperform(Claim(groups=_names(groups), **_as_values(asked)))
 
     async def aperform(self, operation: Operation) -> list[Task]:
+        return [self.model.of(record) for record in await self.adecide(operation)]
+
+    async def adecide(self, operation: Operation) -> list[TaskRecord]:
+        """As `aperform`, but it returns records: rows make a model each, which costs more than all else here."""
+        validate(operation, limits())
         writer = running(self.writing_alias)
         if writer is None or not writer.is_on_this_loop:
-            return await sync_to_async(self.perform)(operation)
-        validate(operation, limits())
-        return [self.model.of(record) for record in await writer.perform(operation)]
+            return await sync_to_async(self._decide)(operation)
+        return await writer.perform(operation)
 
     async def afind(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         return await sync_to_async(self.find)(ids, scope)

@@ -14,7 +14,7 @@ from ..counts import Stats
 from ..history import Chain
 from ..instance import INSTANCE
 from ..models import EndedTask, PausedGroup, Task
-from ..operations import Ending, Refusal
+from ..operations import Ending, Refusal, TaskRecord
 from .scalars import DataType, Ids, Int64
 
 
@@ -36,7 +36,7 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
     data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
 
     @classmethod
-    def of(cls, task: Task) -> TaskAnswer:
+    def of(cls, task: Task | TaskRecord) -> TaskAnswer:
         data, data_base64 = _shown(bytes(task.data))
         return cls(
             id=task.id,
@@ -45,7 +45,7 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
             timespec=task.available_at_ms,
             ownerid=task.owner,
             error=task.error,
-            labels=task.labels,
+            labels=dict(task.labels),
             priority=task.priority,
             origin=task.origin,
             claims=task.claims,

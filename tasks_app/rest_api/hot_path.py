@@ -19,6 +19,8 @@ from django.http import HttpResponse, JsonResponse
 from rest_framework.response import Response
 
 from . import views
+from .on_the_loop import LoopView
+from .rendering import JSONRenderer
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -27,7 +29,14 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
-VIEWS: Mapping[str, Any] = {"/claim": views.ClaimTasks.as_view(), "/update": views.Update.as_view()}
+VIEWS: Mapping[str, type[LoopView]] = {"/claim": views.ClaimTasks, "/update": views.Update}
+
+# What every answer says.
+HEADERS = [
+    (b"Content-Type", JSONRenderer.media_type.encode()),
+    (b"Cache-Control", b"no-store"),
+    (b"X-Content-Type-Options", b"nosniff"),
+]
 
 
 class HotPath:
@@ -42,9 +51,11 @@ class HotPath:
             await self._others(scope, receive, send)
         elif (body := await _body(receive)) is not None:
             request = ASGIRequest(scope, BytesIO(body))
-            response = await _while_connected(_answer(view, request), receive, may_wait=b'"wait"' in body)
-            if response is not None:
-                await _send(response, send)
+            answer = await _while_connected(_answer(view, request), receive, may_wait=b'"wait"' in body)
+            if isinstance(answer, bytes):
+                await _send(200, HEADERS, answer, send)
+            elif answer is not None:
+                await _send(answer.status_code, _headers(answer), answer.content, send)
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -61,19 +72,26 @@ async def _body(receive: Receive) -> bytes | None:
             return b"".join(chunks)
 
 
-async def _answer(view: Any, request: ASGIRequest) -> HttpResponse:
+async def _answer(view_class: type[LoopView], request: ASGIRequest) -> bytes | HttpResponse:
+    view = view_class()
+    view.setup(request)
     try:
-        response: HttpResponse = await view(request)
+        answer = await view.answer(request)
+        if isinstance(answer, bytes):
+            return answer
+        response = view.finished(answer)
         return response.render() if isinstance(response, Response) else response
     except Exception:
         number = secrets.token_hex(8)
         log.exception("request %s failed: %s %s", number, request.method, request.path)
         return JsonResponse({"detail": "Something went wrong in the server.", "request_id": number}, status=500)
+    finally:
+        del view.request  # It knows the view: the collector would have to find this circle, and everybody would wait.
 
 
 async def _while_connected(
-    answering: Awaitable[HttpResponse], receive: Receive, *, may_wait: bool
-) -> HttpResponse | None:
+    answering: Awaitable[bytes | HttpResponse], receive: Receive, *, may_wait: bool
+) -> bytes | HttpResponse | None:
     """The answer, or None when the client has gone before it was there: who has gone takes no task."""
     if not may_wait:
         return await answering
@@ -87,10 +105,12 @@ async def _while_connected(
         answer.cancel()
 
 
-async def _send(response: HttpResponse, send: Send) -> None:
-    headers = [(name.encode("latin1"), value.encode("latin1")) for name, value in response.items()]
-    body = response.content
-    headers += [(b"Content-Length", str(len(body)).encode()), (b"X-Content-Type-Options", b"nosniff")]
-    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+def _headers(response: HttpResponse) -> list[tuple[bytes, bytes]]:
+    own = [(name.encode("latin1"), value.encode("latin1")) for name, value in response.items()]
+    return [*own, (b"X-Content-Type-Options", b"nosniff")]
+
+
+async def _send(status: int, headers: list[tuple[bytes, bytes]], body: bytes, send: Send) -> None:
+    length = (b"Content-Length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
-    response.close()

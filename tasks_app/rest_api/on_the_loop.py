@@ -18,25 +18,37 @@ from ..validation import refuse, text
 from .asked import AskedOperation
 from .authentication import learn_token
 from .base import View
+from .rendering import JSONRenderer
 
 KEY_LENGTH = 255
 
 
 class LoopView(View):
-    """As View, but its handlers are coroutines. DRF has none of its own."""
+    """As View, but its handlers are coroutines, which DRF has none of, and return the JSON that they answer."""
 
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
+        answer = await self.answer(request, *args, **kwargs)
+        if isinstance(answer, bytes):
+            answer = HttpResponse(answer, content_type=JSONRenderer.media_type)
+        return self.finished(answer)
+
+    async def answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> bytes | HttpResponse:
+        """The JSON of what was asked for; a response that is not `finished` yet when something else is to be said."""
         self.args, self.kwargs = args, kwargs
         self.request: Request = self.initialize_request(request, *args, **kwargs)
-        self.headers = self.default_response_headers
         try:
             # The look into the database happens beside the loop; what follows finds it done.
             await learn_token(self.request)
             self.initial(self.request, *args, **kwargs)
-            response = await self._handler()(self.request, *args, **kwargs)
+            answer: bytes | HttpResponse = await self._handler()(self.request, *args, **kwargs)
         except Exception as error:
-            response = self.handle_exception(error)
-        return self.finalize_response(self.request, response, *args, **kwargs)
+            return self.handle_exception(error)
+        return answer
+
+    def finished(self, response: HttpResponse) -> HttpResponse:
+        """With all that a response has beside its content."""
+        self.headers = self.default_response_headers
+        return self.finalize_response(self.request, response, *self.args, **self.kwargs)
 
     def _handler(self) -> Any:
         name = (self.request.method or "").lower()
