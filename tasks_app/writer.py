@@ -26,6 +26,7 @@ from .operations import Operation, TaskRecord
 from .waiting_claims import WaitingClaims
 from .writer_connection import WriterConnection, connection_to
 
+MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
 
 _running: dict[str, Writer] = {}
@@ -132,11 +133,20 @@ class Writer:
 
     async def _work(self) -> None:
         while self._queue or not self._is_stopping:
+            await self._let_more_arrive()
             if batch := self._next_batch():
                 await self._do(batch)
             else:
                 self._arrived.clear()
                 await self._arrived.wait()
+
+    async def _let_more_arrive(self) -> None:
+        """As long as each turn of a busy loop brings more: what has been sent already shares the transaction."""
+        for _ in range(MOST_TURNS):
+            there = len(self._queue)
+            await asyncio.sleep(0)
+            if len(self._queue) == there:
+                return
 
     def _next_batch(self) -> list[Asked]:
         batch: list[Asked] = []

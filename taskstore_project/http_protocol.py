@@ -49,9 +49,9 @@ class Request(WebRequest):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.flow = Flow()
-
-    # Django parses forms; here a large one would hold up everybody else.
-    _parsePOSTFormSubmission = False  # noqa: N815 - Twisted's name, as below.
+        # Django parses forms; here a large one would hold up everybody else, and to look whether it is one costs
+        # as much as a claim.
+        self._parsePOSTFormSubmission = False  # Twisted's name.
 
     def gotLength(self, length: int | None) -> None:  # noqa: N802
         if length is not None and length > settings.TASKSTORE_MAX_REQUEST_BYTES:

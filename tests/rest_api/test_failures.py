@@ -20,7 +20,7 @@ def failing(monkeypatch):
         def verb(*args, **kwargs):
             raise error
 
-        for name in ("perform", "find", "group", "groups"):
+        for name in ("_decide", "find", "group", "groups"):
             monkeypatch.setattr(TaskManager, name, verb)
 
     return fail_with
