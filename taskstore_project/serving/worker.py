@@ -24,7 +24,7 @@ def main() -> None:
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     django.setup()
     # Late, as they need the settings.
-    from taskstore_project.starting import allow
+    from taskstore_project.starting import allow, spare_the_collector
 
     allow(orders["url"], no_auth=orders["no_auth"])
     from tasks_app.writer import Writer
@@ -44,6 +44,7 @@ def main() -> None:
         server.end()
 
     server = Server(application, socket.socket(fileno=orders["socket"]), say_ready, Writer.start)
+    spare_the_collector()
     server.run()
     # Not by the usual way: it would wait for the threads that are still at it.
     sys.stdout.flush()

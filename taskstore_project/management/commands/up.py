@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks_app.writer import Writer
 from taskstore_project.server import Server
-from taskstore_project.starting import ServerCommand, say_ready
+from taskstore_project.starting import ServerCommand, say_ready, spare_the_collector
 
 
 class Command(ServerCommand):
@@ -19,5 +19,6 @@ class Command(ServerCommand):
         from taskstore_project.asgi import application
 
         server = Server(application, bound, ready_callable=lambda: say_ready(url), start_writer=Writer.start)
+        spare_the_collector()
         server.run()
         return not server.has_cut_off
