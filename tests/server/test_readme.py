@@ -139,7 +139,7 @@ def test_the_first_command_serves(store):
 def test_every_option_exists(terminal):
     helps = "".join(
         terminal.run(f"python3 manage.py {command} --help")
-        for command in ("up", "test", "token create", "token list", "token revoke", "demo wordcount")
+        for command in ("up", "serve", "test", "bench", "token create", "token list", "token revoke", "demo wordcount")
     )
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--help"}:
         assert option in helps
