@@ -108,14 +108,16 @@ class PostgreSQLConnection(WriterConnection):
         self._connection: Pipeline | None = None
 
     # Plans that are made while the table is empty would stay scans of the whole table; what is switched
-    # off makes them look so dear that PostgreSQL would compile them each time.
+    # off makes them look so dear that PostgreSQL would compile them each time. And for a few ids it would
+    # make a plan of their own each time, which takes longer than to carry it out.
     opening = (
         Statement("BEGIN"),
         Statement(
             """
             SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
                 set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-                set_config('jit', 'off', true), set_config('synchronous_commit', %s, true)
+                set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+                set_config('synchronous_commit', %s, true)
             """
         ),
     )
