@@ -658,7 +658,8 @@ class PostgreSQL(Dialect):
     is_key_named = "key = ANY(%s::text[])"
     has_history_days = True
     names = "unnest(%s::text[]) AS names(name)"
-    # The parts of the statement that writes a batch. Drafts are numbered first, all others may ask for the numbers.
+    # The parts of the statement that writes a batch. Drafts are numbered first, all others may ask for the numbers:
+    # by their place in an array, as a join would compare each with each, hash and merge joins being switched off.
     drafts = f"""
         drafts AS MATERIALIZED (
             SELECT nextval('tasks_app_ids') AS id, place, {", ".join(_quoted(COLUMNS[1:]))}
@@ -669,9 +670,9 @@ class PostgreSQL(Dialect):
     trail = f"""
         trail AS (
             INSERT INTO tasks_app_endedtask ({", ".join(_quoted(ENDED_COLUMNS))})
-            SELECT {", ".join(f"gone.{name}" for name in _quoted(ENDED_COLUMNS[:-1]))}, drafts.id
-            FROM unnest({_arrays(ENDED_COLUMNS)}) AS gone({", ".join(_quoted(ENDED_COLUMNS))})
-            LEFT JOIN drafts ON drafts.place = gone.successor + 1
+            SELECT {", ".join(_quoted(ENDED_COLUMNS[:-1]))}, ids[successor + 1]
+            FROM unnest({_arrays(ENDED_COLUMNS)}) AS gone({", ".join(_quoted(ENDED_COLUMNS))}),
+                (SELECT array_agg(id ORDER BY place) AS ids FROM drafts) AS numbered
         )
     """
     trail_of_ends = f"""
