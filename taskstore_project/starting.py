@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 CUT_OFF = 1  # The exit code when an answer took longer than the server could wait.
 
 
-class ServerCommand(ProjectCommand):
+class ServerCommand(ProjectCommand, ABC):
     """Gets everything ready, serves until it is told to end, and ends in good order."""
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -40,9 +41,9 @@ class ServerCommand(ProjectCommand):
         parser.add_argument("--port", type=port_number, default=8048, help="default: 8048; 0: any free one")
         parser.add_argument("--no-auth", action="store_true", help="programs on this machine need no token")
 
+    @abstractmethod
     def serve(self, bound: socket.socket, url: str, options: Mapping[str, Any]) -> bool:
         """Serve on a socket that listens already. Returns whether everything was answered at the end."""
-        raise NotImplementedError
 
     def handle(self, *, host: str, port: int, no_auth: bool, **options: Any) -> None:
         leave_quietly_when_told()

@@ -132,16 +132,13 @@ class Update(WithData, frozen=True, kw_only=True):
 
 
 class AskedOperation(Asked, frozen=True, kw_only=True):
-    """What an update and a claim have in common: they stand for an operation of the store."""
+    """What an update and a claim have in common; each makes an operation of the store of itself."""
 
     clientid: Int64
 
     key: Annotated[
         str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")
     ] = ""
-
-    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
-        raise NotImplementedError
 
 
 class UpdateRequest(AskedOperation, frozen=True, kw_only=True):

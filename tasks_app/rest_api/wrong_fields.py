@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 from ..managers import limits
 from ..operations import EVERY_GROUP
 from ..validation import INT64_MAX, INT64_MIN, Problem, is_utf8, validate
-from .asked import Asked, AskedOperation
+from .asked import Asked, ClaimRequest, UpdateRequest
 
 MOST_NAMED = 1_000  # So that the answer to a large body stays small.
 
@@ -33,7 +33,7 @@ def wrong_fields(tree: Any, asked: type[Asked]) -> dict[str, list[str]]:
 
 def _problems_of_values(value: Asked) -> Iterator[Problem]:
     yield from value.problems()
-    if isinstance(value, AskedOperation):
+    if isinstance(value, UpdateRequest | ClaimRequest):
         try:
             validate(value.operation(EVERY_GROUP, key=None), limits())
         except InvalidInput as invalid:
