@@ -155,8 +155,9 @@ class Uv:
         self.run("venv", "--allow-existing", "--python", base_python(), str(environment.folder))
 
     def install(self, environment: Environment, *what: str) -> None:
-        # Not `sync`: that would remove what another set brought in.
-        self.run("pip", "install", "--python", str(environment.python), *what)
+        # Not `sync`: that would remove what another set brought in. Compiled now, as pip does: where Python
+        # may not write bytecode (PYTHONDONTWRITEBYTECODE) every command would compile all that it imports.
+        self.run("pip", "install", "--compile-bytecode", "--python", str(environment.python), *what)
 
     def run(self, *arguments: str) -> None:
         run([self.command, "--quiet", *arguments])
