@@ -54,11 +54,13 @@ def story_of(chain: Chain, now_ms: int) -> Story:
 
 
 def _steps(links: list[Link], now_ms: int) -> Iterator[Step]:
-    first = links[0]
-    if first.id == first.origin:
-        yield _added(first)
     by_id = {link.id: link for link in links}
+    successors = {link.successor for link in links if isinstance(link, EndedTask)}
     for link in links:
+        if link.id == link.origin:
+            yield _added(link)
+        elif link.id not in successors:
+            yield _went_on(link)
         yield from _while_it_lay(link, now_ms)
         if isinstance(link, EndedTask):
             # Not simply the next link: where history was reduced for a while there are gaps.
@@ -76,6 +78,16 @@ def _added(first: Link) -> Step:
         id=first.id,
         error=first.error,
     )
+
+
+def _went_on(link: Link) -> Step:
+    """The making of an id whose predecessor is not known."""
+    if link.leased:
+        lease_ms = link.available_at_ms - link.made_at_ms
+        what, who, look = "Claimed or renewed by", _client(link.owner), "claimed"
+    else:
+        lease_ms, what, who, look = None, "Went on under another id", "", "quiet"
+    return Step(look=look, what=what, who=who, at_ms=link.made_at_ms, lease_ms=lease_ms, id=link.id, error=link.error)
 
 
 def _while_it_lay(link: Link, now_ms: int) -> Iterator[Step]:

@@ -212,7 +212,18 @@ def test_it_says_that_steps_are_not_known(viewer, settings, kept):
     settings.TASKSTORE_HISTORY = kept
     task = claimed_task("mail")
     EndedTask.objects.all().delete()
-    assert f"Some steps are not known: {HISTORY[kept]}." in page(viewer, task.id)
+    story = text(page(viewer, task.id))
+    assert f"Some steps are not known: {HISTORY[kept]}." in story
+    assert "Claimed or renewed by 2624" in story
+    assert "1 step " in story
+
+
+def test_it_tells_what_a_task_became_whose_past_is_not_known(viewer):
+    task = freed(claimed_task("mail"))
+    EndedTask.objects.all().delete()
+    story = text(page(viewer, task.id))
+    assert "Went on under another id" in story
+    assert str(task.id) in story
 
 
 def test_it_says_nothing_of_history_where_all_of_it_is_known(viewer, settings):
