@@ -19,10 +19,11 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 from tasks_app.live.routing import websocket_urlpatterns  # noqa: E402
 from tasks_app.rest_api.hot_path import HotPath  # noqa: E402
 
-application = ProtocolTypeRouter(
+pages_and_sockets = ProtocolTypeRouter(
     {
-        "http": HotPath(http),
+        "http": http,
         # No page of another site may open our socket with the visitor's cookie.
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
+application = HotPath(pages_and_sockets)

@@ -43,6 +43,12 @@ class View(APIView):
     renderer_classes = (JSONRenderer,)
     throttle_classes = ()
     content_negotiation_class = OnlyJSON
+    format_kwarg = None  # Nor does a path say what it wants.
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        # Not DRF's own: there are no versions, no throttles and no renderers to choose from.
+        self.perform_authentication(request)
+        self.check_permissions(request)
 
     def get_exception_handler(self) -> Callable[[Exception, dict[str, Any]], Response | None]:
         return answer_to

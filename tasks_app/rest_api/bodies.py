@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -38,18 +39,19 @@ def _converted(tree: Any, asked: type[AskedT]) -> AskedT | None:
 
 def body_of(request: Request) -> bytes:
     """The body as it was sent. Without Content-Length it is empty to DRF, which is why it is read here."""
-    encoding = request.META.get("HTTP_CONTENT_ENCODING", "identity")
+    meta = request._request.META  # Not through DRF's request: that takes a microsecond each time.
+    encoding = meta.get("HTTP_CONTENT_ENCODING", "identity")
     if encoding.lower() != "identity":
         raise InvalidInput({"Content-Encoding": ["absent: bodies are not compressed"]})
     most = settings.TASKSTORE_MAX_REQUEST_BYTES
     # What is announced is looked at first: what is never sent must not be waited for.
-    if _announced(request) > most or len(body := _received(request, most + 1)) > most:
+    if _announced(meta) > most or len(body := _received(request, most + 1)) > most:
         raise LimitExceeded({"body": [f"at most {most} bytes a request"]})
     return body
 
 
-def _announced(request: Request) -> int:
-    length = request.META.get("CONTENT_LENGTH") or "0"
+def _announced(meta: Mapping[str, Any]) -> int:
+    length = meta.get("CONTENT_LENGTH") or "0"
     return int(length) if length.isascii() and length.isdigit() else 0
 
 

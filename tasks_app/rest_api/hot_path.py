@@ -46,8 +46,8 @@ class HotPath:
         self._others = others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        view = VIEWS.get(scope["path"])
-        if view is None or scope["method"] != "POST":
+        view = VIEWS.get(scope.get("path", ""))
+        if view is None or scope.get("method") != "POST":  # A websocket has none.
             await self._others(scope, receive, send)
         elif (body := await _body(receive)) is not None:
             request = ASGIRequest(scope, BytesIO(body))
@@ -93,16 +93,22 @@ async def _while_connected(
     answering: Awaitable[bytes | HttpResponse], receive: Receive, *, may_wait: bool
 ) -> bytes | HttpResponse | None:
     """The answer, or None when the client has gone before it was there: who has gone takes no task."""
-    if not may_wait:
+    us = asyncio.current_task()
+    if not may_wait or us is None:
         return await answering
-    answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(receive())
+    # Not a task for each of the two: thousands may wait.
+    gone = asyncio.ensure_future(receive())
+    gone.add_done_callback(stop := lambda _: us.cancel())
     try:
-        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-        return answer.result() if answer.done() else None
+        return await answering
+    except asyncio.CancelledError:
+        # Cancelled by somebody else, as some servers do when the client has gone?
+        if not gone.done() or us.uncancel():
+            raise
+        return None
     finally:
-        # Also when this is cancelled itself, as some servers do when the client has gone.
+        gone.remove_done_callback(stop)
         gone.cancel()
-        answer.cancel()
 
 
 def _headers(response: HttpResponse) -> list[tuple[bytes, bytes]]:

@@ -51,18 +51,23 @@ def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
+    """Three runs side by side, as two cores have their hands full then; and those under load in a second round.
+
+    On one database everything is one run, with the terminal for itself.
+    """
+
     def run(database: str, *selection: str, part: str = "") -> Run:
-        once = [] if database == plan.databases[0] else ["--without=once"]
-        arguments = [*selection, *once, *(QUICK if plan.quick else []), *plan.pytest_arguments]
+        arguments = [*selection, *(QUICK if plan.quick else []), *plan.pytest_arguments]
         return Run(database=database, part=part, url=urls[database], arguments=arguments, folder=folder)
 
     if len(urls) == 1:
         return [run_here(run(database)) for database in urls]
-    # Two cores, two databases: side by side they take half the time. But under load one would
-    # disturb the other, so the tests that make it wait for their turn.
-    outcomes = run_side_by_side(*(run(database, "--without=stress") for database in urls))
+    outcomes = run_side_by_side(
+        run(plan.databases[0], "--only=once", "--without=stress", part="once"),
+        *(run(database, "--without=once", "--without=stress", part="each") for database in urls),
+    )
     if not plan.quick and not (stops_at_a_failure(plan) and any(not outcome.passed for outcome in outcomes)):
-        outcomes += [run_here(run(database, "--only=stress", part=" under load")) for database in urls]
+        outcomes += run_side_by_side(*(run(database, "--only=stress", part="under load") for database in urls))
     return outcomes
 
 

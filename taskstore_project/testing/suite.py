@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,21 @@ class Run:
     folder: Path
 
     @property
+    def name(self) -> str:
+        return f"{self.database} {self.part}".strip()
+
+    @property
+    def file_name(self) -> str:
+        return self.name.replace(" ", "-")
+
+    @property
     def output_file(self) -> Path:
-        return self.folder / f"{self.database}.output"
+        return self.folder / f"{self.file_name}.output"
 
     @contextmanager
     def started(self, **files: Any) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{self.database}", *self.arguments]
-        environment = {**clean_environment(self.folder / self.database), "DATABASE_URL": self.url}
+        command = [sys.executable, "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{self.file_name}", *self.arguments]
+        environment = {**clean_environment(self.folder / self.file_name), "DATABASE_URL": self.url}
         process = subprocess.Popen(command, cwd=PROJECT, env=environment, text=True, **files)
         try:
             yield process
@@ -64,8 +72,7 @@ class Outcome:
         """For the summary: `sqlite: passed in 12 s`, with pytest's own closing line where it was caught."""
         verdict = "passed" if self.passed else "no test ran" if self.ran_nothing else "FAILED"
         closing = self.output.strip().rpartition("\n")[2].strip("= ")
-        name = f"{self.run.database}{self.run.part}"
-        return f"{name}: {verdict} in {self.seconds:.0f} s" + (f" ({closing})" if closing else "")
+        return f"{self.run.name}: {verdict} in {self.seconds:.0f} s" + (f" ({closing})" if closing else "")
 
 
 def run_here(run: Run) -> Outcome:
@@ -77,12 +84,12 @@ def run_here(run: Run) -> Outcome:
     return Outcome(run=run, exit_code=exit_code, seconds=time.monotonic() - started)
 
 
-def run_side_by_side(first: Run, second: Run) -> list[Outcome]:
-    """Two runs at the same time, their output one after the other."""
+def run_side_by_side(*runs: Run) -> list[Outcome]:
+    """Several runs at the same time, their output one after the other."""
     started = time.monotonic()
     outcomes = []
-    with caught(first) as one, caught(second) as other:
-        for run, process in ((first, one), (second, other)):
+    with ExitStack() as stack:
+        for run, process in [(run, stack.enter_context(caught(run))) for run in runs]:
             print(f"\n== pytest on {run.database} {' '.join(run.arguments)}", flush=True)
             output = follow(process, run.output_file)
             seconds = time.monotonic() - started

@@ -9,7 +9,7 @@ from tasks_app.operations import State
 from .browsing import Person, operator
 from .store import add, claim, fail
 
-pytestmark = [pytest.mark.browser]
+pytestmark = [pytest.mark.browser, pytest.mark.once]
 
 GROUP = "/console/group?name=mail"
 

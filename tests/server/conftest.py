@@ -1,7 +1,8 @@
 """A store for each test, on the database that this run is for."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,8 +10,11 @@ import psycopg
 import pytest
 from django.db import connection
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
-from .harness import Store
+from .harness import Server, Store
+
+Copies = Callable[[Path], AbstractContextManager[Store]]
 
 IS_POSTGRESQL = connection.vendor == "postgresql"
 
@@ -18,10 +22,45 @@ IS_POSTGRESQL = connection.vendor == "postgresql"
 collect_ignore = [] if IS_POSTGRESQL else ["test_up_on_postgresql.py", "test_serve.py"]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with own_store(tmp_path) as store:
+@pytest.fixture(scope="session")
+def started_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store as the first server that was started on it leaves it: with all tables, empty."""
+    with new_store(tmp_path_factory.mktemp("started-once")) as store:
+        with store.up() as server:
+            assert server.end() == 0
         yield store
+
+
+@pytest.fixture(scope="session")
+def copies(started_once: Store) -> Copies:
+    """Makes stores on which a server has been started: half the time of the tests would go into making tables."""
+    return lambda folder: copy_of(started_once, folder)
+
+
+@pytest.fixture
+def store(tmp_path: Path, copies: Copies) -> Iterator[Store]:
+    with copies(tmp_path) as store:
+        yield store
+
+
+@pytest.fixture
+def empty_place(tmp_path: Path) -> Iterator[Store]:
+    """Where no server was ever started."""
+    with new_store(tmp_path) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def lasting_store(tmp_path_factory: pytest.TempPathFactory, copies: Copies) -> Iterator[Store]:
+    with copies(tmp_path_factory.mktemp("lasting")) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def lasting_server(lasting_store: Store) -> Iterator[Server]:
+    """For all tests of a module; none of them may end it, and each leaves an empty store behind."""
+    with lasting_store.up() as server:
+        yield server
 
 
 @pytest.fixture
@@ -39,14 +78,32 @@ def command(request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def own_store(parent: Path) -> Iterator[Store]:
+def new_store(parent: Path) -> Iterator[Store]:
     if not IS_POSTGRESQL:
         yield Store(parent)
         return
+    with database() as url:
+        yield Store(parent, url)
+
+
+@contextmanager
+def copy_of(original: Store, parent: Path) -> Iterator[Store]:
+    shutil.copytree(original.folder, parent / "data")
+    if not IS_POSTGRESQL:
+        yield Store(parent)
+        return
+    with database(template=str(conninfo_to_dict(original.database_url)["dbname"])) as url:
+        yield Store(parent, url)
+
+
+@contextmanager
+def database(template: str = "template1") -> Iterator[str]:
+    """The address of a PostgreSQL database that is there until this ends."""
     chosen = connection.settings_dict
     server = {"user": chosen["USER"], "password": chosen["PASSWORD"], "host": chosen["HOST"], "port": chosen["PORT"]}
     name = f"up_{uuid4().hex}"
+    making = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
     with psycopg.connect(dbname="postgres", autocommit=True, **server) as postgresql:
-        postgresql.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield Store(parent, f"postgresql:///{name}?" + "&".join(f"{key}={server[key]}" for key in server))
+        postgresql.execute(making)
+        yield f"postgresql:///{name}?" + "&".join(f"{key}={server[key]}" for key in server)
         postgresql.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

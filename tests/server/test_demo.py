@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import random
 import re
-import signal
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,40 +17,25 @@ from taskstore_project.demo.texts import ENOUGH, sample_text
 from taskstore_project.demo.wordcount import chunks, differences, pieces_of
 from taskstore_project.management.commands.demo import Command
 
-from .harness import Server, Store, wait_for
-
-WORDS = (
-    "the",
-    "quick",
-    "brown",
-    "fox",
-    "doesn't",
-    "don\N{RIGHT SINGLE QUOTATION MARK}t",
-    "lazy",
-    "dog",
-    "ÜBER",
-    "été",
-    "слово",
-)
+from .harness import Server, Store, empty
+from .texts import WORDS, write_text
 
 
 @pytest.fixture
-def server(store: Store) -> Iterator[Server]:
-    with store.up() as server:
-        yield server
+def store(lasting_store: Store) -> Store:
+    return lasting_store
+
+
+@pytest.fixture
+def server(lasting_server: Server) -> Server:
+    return lasting_server
 
 
 @pytest.fixture
 def rest(server: Server, store: Store) -> Iterator[worker.Store]:
     with worker.Store(server.url, store.token) as rest:
         yield rest
-
-
-def write_text(folder: Path, lines: int) -> Path:
-    chance = random.Random(1)
-    file = folder / "text"
-    file.write_text("\n".join(" ".join(chance.choices(WORDS, k=9)) + "." for _ in range(lines)))
-    return file
+    empty(server, store.token)
 
 
 def test_it_counts_the_words_of_files_and_leaves_nothing_behind(store, rest, tmp_path):
@@ -98,53 +80,6 @@ def test_a_megabyte_is_counted_while_workers_are_killed(store, rest):
     assert rest.groups() == []
 
 
-def test_an_interrupted_run_is_cleaned_up(store, rest, tmp_path):
-    demo = store.begin("demo", "wordcount", str(write_text(tmp_path, 20_000)), "--workers", "2")
-    wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
-    demo.send_signal(signal.SIGINT)
-    output, _ = demo.communicate(timeout=60)
-    assert demo.returncode == 130
-    assert "Traceback" not in output
-    assert rest.groups() == []
-
-
-def test_workers_end_with_a_demo_that_is_killed(store, rest, tmp_path):
-    demo = store.begin("demo", "wordcount", str(write_text(tmp_path, 20_000)), "--workers", "2")
-    wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
-    [run] = {group.rpartition("/words/")[0] for group in rest.groups() if "/words/" in group}
-    assert len(processes_of(run)) == 2
-    demo.kill()
-    demo.communicate()
-    wait_for(lambda: not processes_of(run), "the end of the workers")
-
-
-def processes_of(run: str) -> list[Path]:
-    return [process for process in Path("/proc").glob("[0-9]*/cmdline") if run.encode() in read_bytes(process)]
-
-
-def read_bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:  # The process has gone meanwhile.
-        return b""
-
-
-def test_without_a_server_it_says_what_to_do(store):
-    done = store.manage("demo", "wordcount")
-    assert done.returncode == 2
-    assert done.stderr == (
-        "taskstore: no server runs on this data folder: start one with `up`, or name one with --url and --token\n"
-    )
-
-
-def test_a_server_that_was_killed_is_told_from_one_that_runs(store):
-    with store.up():
-        pass
-    done = store.manage("demo", "wordcount")
-    assert done.returncode == 2
-    assert re.fullmatch(r"taskstore: no server answers at http://\S+ \(.*\): start one with `up`\n", done.stderr)
-
-
 def test_a_token_that_is_not_valid_is_told(store, server):
     done = store.manage("demo", "wordcount", "--url", server.url, "--token", "ts_wrong")
     assert done.returncode == 2
@@ -159,18 +94,6 @@ def test_a_token_that_may_not_do_this_is_told(store, server, limits):
     assert done.returncode == 2
     assert done.stderr.startswith("taskstore: POST /claim was answered 403: ")
     assert done.stderr.count("\n") == 1
-
-
-def test_it_ends_when_its_token_is_revoked_meanwhile(store, server, rest, tmp_path):
-    token = store.manage("token", "create", "demo", "--scope", "work").stdout.strip()
-    text = str(write_text(tmp_path, 100_000))  # More than they count while the server still trusts the token.
-    demo = store.begin("demo", "wordcount", text, "--workers", "2", "--url", server.url, "--token", token)
-    wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
-    store.manage("token", "revoke", "demo")
-    output, _ = demo.communicate(timeout=60)
-    assert demo.returncode == 2
-    assert "401" in output
-    assert "Traceback" not in output
 
 
 def test_the_token_of_this_machine_is_not_sent_elsewhere(store, server):

@@ -12,7 +12,7 @@ import websockets.sync.client as websockets
 from playwright.sync_api import Browser, Page, WebSocket, expect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from .conftest import own_store
+from .conftest import new_store
 from .harness import Server, Store
 
 pytestmark = pytest.mark.browser
@@ -67,7 +67,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory) -> Iterator[Place]:
-    with own_store(tmp_path_factory.mktemp("live")) as store:
+    with new_store(tmp_path_factory.mktemp("live")) as store:
         place = Place(store, store.start())
         try:
             place.server.wait_until_ready()

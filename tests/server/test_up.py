@@ -15,7 +15,8 @@ from .harness import END_SECONDS, accepts, wait_for
 ADD = {"clientid": 1, "adds": [{"group": "mail", "data": "1"}]}
 
 
-def test_it_makes_everything_at_the_first_start(store, command):
+def test_it_makes_everything_at_the_first_start(empty_place, command):
+    store = empty_place
     with store.up(command=command) as server:
         assert re.search(r"The first user is admin, with the password \S{19} ", server.said)
         assert server.ask("GET", "/healthz").status_code == 200

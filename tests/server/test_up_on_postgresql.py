@@ -19,7 +19,8 @@ def test_a_second_server_in_the_same_folder_leaves_the_first_ones_access_alone(s
         assert first.ask("GET", "/groups", token).status_code == 200
 
 
-def test_servers_that_start_together_make_one_database(store, tmp_path):
+def test_servers_that_start_together_make_one_database(empty_place, tmp_path):
+    store = empty_place
     others = [Store(tmp_path / name, store.database_url) for name in ("ann", "bob")]
     with ExitStack() as servers:
         with held_up(store):

@@ -1,0 +1,86 @@
+"""`manage.py demo wordcount` that is cut short, or whose server is away."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taskstore_project.demo import wordcount_worker as worker
+
+from .harness import Server, Store, wait_for
+from .texts import write_text
+
+
+@pytest.fixture
+def server(store: Store) -> Iterator[Server]:
+    with store.up() as server:
+        yield server
+
+
+@pytest.fixture
+def rest(server: Server, store: Store) -> Iterator[worker.Store]:
+    with worker.Store(server.url, store.token) as rest:
+        yield rest
+
+
+def test_an_interrupted_run_is_cleaned_up(store, rest, tmp_path):
+    demo = store.begin("demo", "wordcount", str(write_text(tmp_path, 20_000)), "--workers", "2")
+    wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
+    demo.send_signal(signal.SIGINT)
+    output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 130
+    assert "Traceback" not in output
+    assert rest.groups() == []
+
+
+def test_workers_end_with_a_demo_that_is_killed(store, rest, tmp_path):
+    demo = store.begin("demo", "wordcount", str(write_text(tmp_path, 20_000)), "--workers", "2")
+    wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
+    [run] = {group.rpartition("/words/")[0] for group in rest.groups() if "/words/" in group}
+    assert len(processes_of(run)) == 2
+    demo.kill()
+    demo.communicate()
+    wait_for(lambda: not processes_of(run), "the end of the workers")
+
+
+def test_it_ends_when_its_token_is_revoked_meanwhile(store, server, rest, tmp_path):
+    token = store.manage("token", "create", "demo", "--scope", "work").stdout.strip()
+    text = str(write_text(tmp_path, 100_000))  # More than they count while the server still trusts the token.
+    demo = store.begin("demo", "wordcount", text, "--workers", "2", "--url", server.url, "--token", token)
+    wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
+    store.manage("token", "revoke", "demo")
+    output, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 2
+    assert "401" in output
+    assert "Traceback" not in output
+
+
+def test_without_a_server_it_says_what_to_do(store):
+    done = store.manage("demo", "wordcount")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "taskstore: no server runs on this data folder: start one with `up`, or name one with --url and --token\n"
+    )
+
+
+def test_a_server_that_was_killed_is_told_from_one_that_runs(store):
+    with store.up():
+        pass
+    done = store.manage("demo", "wordcount")
+    assert done.returncode == 2
+    assert re.fullmatch(r"taskstore: no server answers at http://\S+ \(.*\): start one with `up`\n", done.stderr)
+
+
+def processes_of(run: str) -> list[Path]:
+    return [process for process in Path("/proc").glob("[0-9]*/cmdline") if run.encode() in read_bytes(process)]
+
+
+def read_bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # The process has gone meanwhile.
+        return b""
