@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,13 @@ STALLED_S = 60.0  # A client that reads nothing of its answer for so long is cut
 
 SERVICE_RESTART = 1012  # The websocket's close code: come back in a moment.
 MOST_SOCKET_BYTES = 64 * 1024  # Pages send a word or two over their socket.
+
+
+def end_on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    """Call it at SIGTERM and Ctrl-C; not beside the main thread, where Python tells nobody of signals."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
 
 
 class Server(daphne.server.Server):  # type: ignore[misc]
@@ -64,8 +72,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         self._port = self._adopted_port()
         reactor.callLater(1, self.application_checker)
         reactor.callLater(2, self.timeout_checker)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            twisted_loop.add_signal_handler(number, self.end)
+        end_on_signals(twisted_loop, self.end)
         twisted_loop.call_soon(self._begin_to_write)
         self.ready_callable()
         reactor.run(installSignalHandlers=False)

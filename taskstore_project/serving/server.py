@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +13,7 @@ import uvicorn
 
 from tasks_app.writer import Writer
 
-from ..server import MOST_SOCKET_BYTES, PATIENCE_S
+from ..server import MOST_SOCKET_BYTES, PATIENCE_S, end_on_signals
 from .http_protocol import Protocol
 
 
@@ -55,9 +54,7 @@ class Server(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         # Not uvicorn's own: that raises the signal again at the end, which looks as if it had killed the process.
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.end)
+        end_on_signals(asyncio.get_running_loop(), self.end)
         await self._serve(sockets)
 
     def end(self) -> None:
