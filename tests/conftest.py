@@ -1,4 +1,4 @@
-"""What every test has: the settings with a data folder of their own, the browser, the selection by marks."""
+"""What every test has: the settings with a data folder of their own, servers, the browser, the selection by marks."""
 
 import os
 import shutil
@@ -19,6 +19,9 @@ if OWN_DATA_FOLDER:
     os.environ["TASKSTORE_DATA"] = OWN_DATA_FOLDER
 os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
+
+# They need the settings.
+from .served import daphne, served, served_by_uvicorn, uvicorn  # noqa: E402, F401 - fixtures
 
 if connection.vendor == "sqlite":
     # A file as in production: in memory SQLite knows neither a write-ahead log nor waiting for a lock.

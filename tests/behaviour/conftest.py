@@ -8,7 +8,6 @@ from django.db import connection
 from tasks_app import database, guards
 from tasks_app.models import Task
 
-from .served import Served
 from .ways import WAYS, Manager, Store
 from .writing import writing
 
@@ -76,12 +75,6 @@ def tables_of_days() -> list[str]:
         return [name for (name,) in cursor.fetchall()]
 
 
-@pytest.fixture
-def served(transactional_db: None) -> Iterator[Served]:
-    with Served() as served:
-        yield served
-
-
 # The verbs through a writer whose batches have so many operations. Batches of one are what a server has here.
 BATCHES = (2, 100)
 
@@ -91,7 +84,7 @@ def store(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[St
     """The store by each of the ways in."""
     if request.param in WAYS:
         way = WAYS[request.param]
-        yield way(request.getfixturevalue("served") if way.needs_server else None)
+        yield way(request.getfixturevalue(way.needs) if way.needs else None)
         return
     with writing(request.param - 1):
         yield Manager(None)

@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 import httpx
 from asgiref.sync import async_to_sync
+from django.db import connection
 
 from tasks_app import history, tokens
 from tasks_app.errors import CommitRefused, InvalidInput, LimitExceeded
 from tasks_app.models import EndedTask, Scope, Task
 from tasks_app.operations import Change, Ending, GroupScope, NewTask, Order, Refusal
-
-from .served import Served
+from tests.served import Served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Store(Protocol):
 class Manager:
     """Python callers: `Task.objects`, in a process without a server."""
 
-    needs_server = False
+    needs = ""  # The fixture of the server, if it needs one.
 
     def __init__(self, served: Served | None, *patterns: str) -> None:
         self.served = served
@@ -128,7 +128,7 @@ class Manager:
 class ManagerInServer(Manager):
     """The same in a thread of a server, whose writer does it together with what others ask."""
 
-    needs_server = True
+    needs = "served"
 
 
 class AsyncManager(Manager):
@@ -165,9 +165,9 @@ def ended_step(ended: EndedTask) -> Step:
 
 
 class Rest:
-    """HTTP and JSON, with a token that may work."""
+    """HTTP and JSON over a socket, with a token that may work; from the server of `up`."""
 
-    needs_server = True
+    needs = "served"
 
     def __init__(self, served: Served, *patterns: str) -> None:
         self.served, self.patterns = served, patterns
@@ -219,6 +219,12 @@ class Rest:
 
     def ask(self, method: str, path: str, **asked: Any) -> httpx.Response:
         return self.served.request(method, path, headers=self.headers, **asked)
+
+
+class RestOfServe(Rest):
+    """The same from the server of `serve`, which is for PostgreSQL only."""
+
+    needs = "served_by_uvicorn"
 
 
 def content(answer: httpx.Response) -> Any:
@@ -291,4 +297,6 @@ def step_on_the_wire(step: dict[str, Any]) -> Step:
     )
 
 
-WAYS: dict[str, Any] = {"manager": Manager, "async": AsyncManager, "server": ManagerInServer, "rest": Rest}
+WAYS: dict[str, Any] = {"manager": Manager, "async": AsyncManager, "server": ManagerInServer, "rest-daphne": Rest}
+if connection.vendor == "postgresql":
+    WAYS["rest-uvicorn"] = RestOfServe

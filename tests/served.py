@@ -1,0 +1,112 @@
+"""Our servers in the tests' own process: what a test patches they see, and its database is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+import httpx
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from tasks_app.writer import Writer
+from taskstore_project.asgi import application
+from taskstore_project.listening import local_url
+from taskstore_project.server import Server as Daphne
+from taskstore_project.serving.server import Server as Uvicorn
+
+T = TypeVar("T")
+
+PATIENCE_S = 60
+
+
+class Served:
+    """A server that listens on a socket, in a thread, while it is entered; and one client of it.
+
+    For a whole session: Twisted's event loop starts only once in a process.
+    """
+
+    def __init__(self, kind: type[Daphne | Uvicorn]) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.url = local_url(listener)
+        self._begun: Future[asyncio.AbstractEventLoop] = Future()
+        self._server = kind(application, listener, ready_callable=lambda: None, start_writer=self._begin)
+        self._thread = threading.Thread(target=self._server.run, name="server")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._loop = self._begun.result(PATIENCE_S)
+        # It forgets idle connections before the server closes them.
+        self._client = httpx.Client(
+            base_url=self.url, timeout=PATIENCE_S, limits=httpx.Limits(keepalive_expiry=2), trust_env=False
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._server.end)
+        self._thread.join()
+
+    @contextmanager
+    def with_writer(self) -> Iterator[Self]:
+        """For a test: the writer of this process runs, and every verb goes through it."""
+        self.writer = self.run(self._start_writer())
+        try:
+            yield self
+        finally:
+            self.run(self._stop_writer())
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What comes of it on the server's loop."""
+        return self.start(coroutine).result(PATIENCE_S)
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def request(self, method: str, path: str, **asked: Any) -> httpx.Response:
+        return self._client.request(method, path, **asked)
+
+    def _begin(self) -> None:
+        # Here the server would start its writer; but that comes and goes with each test.
+        self._begun.set_result(asyncio.get_running_loop())
+
+    async def _start_writer(self) -> Writer:
+        return Writer.start()
+
+    async def _stop_writer(self) -> None:
+        await self.writer.stop()
+        # The thread in which the loop looks up tokens keeps its connection.
+        await sync_to_async(connections.close_all)()
+
+
+@pytest.fixture(scope="session")
+def daphne(django_db_setup: None) -> Iterator[Served]:
+    """The server of `up`."""
+    with Served(Daphne) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def uvicorn(django_db_setup: None) -> Iterator[Served]:
+    """The server of `serve`."""
+    with Served(Uvicorn) as server:
+        yield server
+
+
+@pytest.fixture
+def served(daphne: Served, transactional_db: None) -> Iterator[Served]:
+    with daphne.with_writer():
+        yield daphne
+
+
+@pytest.fixture
+def served_by_uvicorn(uvicorn: Served, transactional_db: None) -> Iterator[Served]:
+    with uvicorn.with_writer():
+        yield uvicorn
