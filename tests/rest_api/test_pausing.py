@@ -5,7 +5,7 @@ import pytest
 from tasks_app.models import AuditEntry, PausedGroup, Scope
 
 from .api import ANN, Api
-from .with_writer import Worker, until_waiting, with_writer
+from .workers import Worker, until_waiting, with_writer
 
 
 @pytest.fixture

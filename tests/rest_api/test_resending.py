@@ -7,7 +7,7 @@ import pytest
 from tasks_app.models import Scope, Task
 
 from .api import ANN, BOB, Api
-from .with_writer import Worker, until_waiting, with_writer
+from .workers import Worker, until_waiting, with_writer
 
 ADD = {"clientid": ANN, "adds": [{"group": "mail", "data": "1"}]}
 

@@ -9,7 +9,7 @@ import pytest
 from tasks_app.models import Scope
 
 from .api import Api
-from .with_writer import Worker, until_waiting, with_writer
+from .workers import Worker, until_waiting, with_writer
 
 # The writer has a connection of its own, which sees only what is committed.
 pytestmark = pytest.mark.django_db(transaction=True)
