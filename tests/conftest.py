@@ -49,14 +49,14 @@ CHROMIUM_OPTIONS = [
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("taskstore")
     group.addoption("--without", action="append", default=[], metavar="MARK", help="leave out tests with this mark")
-    group.addoption("--only", metavar="MARK", help="run only tests with this mark")
+    group.addoption("--only", action="append", default=[], metavar="MARK", help="run only tests with this mark")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     only, without = config.option.only, config.option.without
 
     def is_wanted(item: pytest.Item) -> bool:
-        return (not only or bool(item.get_closest_marker(only))) and not any(map(item.get_closest_marker, without))
+        return all(map(item.get_closest_marker, only)) and not any(map(item.get_closest_marker, without))
 
     config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
     items[:] = filter(is_wanted, items)

@@ -51,7 +51,7 @@ def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
-    """Three runs side by side, as two cores have their hands full then; and those under load in a second round.
+    """Three runs side by side, which keep two cores busy to the end; those under load after the others.
 
     On one database everything is one run, with the terminal for itself.
     """
@@ -60,14 +60,17 @@ def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
         arguments = [*selection, *(QUICK if plan.quick else []), *plan.pytest_arguments]
         return Run(database=database, part=part, url=urls[database], arguments=arguments, folder=folder)
 
+    def run_round(selection: str, part: str) -> list[Outcome]:
+        return run_side_by_side(
+            run(plan.databases[0], "--only=once", selection, part=f"{part} once".strip()),
+            *(run(database, "--without=once", selection, part=part) for database in urls),
+        )
+
     if len(urls) == 1:
         return [run_here(run(database)) for database in urls]
-    outcomes = run_side_by_side(
-        run(plan.databases[0], "--only=once", "--without=stress", part="once"),
-        *(run(database, "--without=once", "--without=stress", part="each") for database in urls),
-    )
+    outcomes = run_round("--without=stress", part="")
     if not plan.quick and not (stops_at_a_failure(plan) and any(not outcome.passed for outcome in outcomes)):
-        outcomes += run_side_by_side(*(run(database, "--only=stress", part="under load") for database in urls))
+        outcomes += run_round("--only=stress", part="under load")
     return outcomes
 
 

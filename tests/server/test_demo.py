@@ -46,6 +46,7 @@ def test_it_counts_the_words_of_files_and_leaves_nothing_behind(store, rest, tmp
     assert rest.groups() == []
 
 
+@pytest.mark.once
 def test_the_ten_most_frequent_words_are_shown(store, server, tmp_path):
     file = tmp_path / "text"
     file.write_text("\n".join(" ".join([word] * number) for number, word in enumerate("abcdefghijkl", start=1)))
@@ -54,6 +55,7 @@ def test_the_ten_most_frequent_words_are_shown(store, server, tmp_path):
     assert shown == [(str(number), word) for number, word in reversed(list(enumerate("abcdefghijkl", start=1))[2:])]
 
 
+@pytest.mark.once
 def test_its_output_stays_when_it_is_to_be_kept(store, rest, tmp_path):
     file = write_text(tmp_path, 30)
     store.manage("demo", "wordcount", str(file), "--keep", "--workers", "2")
@@ -73,6 +75,7 @@ def test_killed_workers_change_nothing(store, rest, tmp_path):
     assert rest.groups() == []
 
 
+@pytest.mark.once
 @pytest.mark.stress
 def test_a_megabyte_is_counted_while_workers_are_killed(store, rest):
     done = store.manage("demo", "wordcount", "--kill-workers", patience_s=900)
@@ -80,6 +83,7 @@ def test_a_megabyte_is_counted_while_workers_are_killed(store, rest):
     assert rest.groups() == []
 
 
+@pytest.mark.once
 def test_a_token_that_is_not_valid_is_told(store, server):
     done = store.manage("demo", "wordcount", "--url", server.url, "--token", "ts_wrong")
     assert done.returncode == 2
@@ -87,6 +91,7 @@ def test_a_token_that_is_not_valid_is_told(store, server):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("limits", [["--scope", "read"], ["--scope", "work", "--groups", "mail"]])
 def test_a_token_that_may_not_do_this_is_told(store, server, limits):
     token = store.manage("token", "create", "demo", *limits).stdout.strip()
@@ -96,6 +101,7 @@ def test_a_token_that_may_not_do_this_is_told(store, server, limits):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.once
 def test_the_token_of_this_machine_is_not_sent_elsewhere(store, server):
     done = store.manage("demo", "wordcount", "--url", server.url)
     assert done.returncode == 2

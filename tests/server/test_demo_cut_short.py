@@ -14,6 +14,8 @@ from taskstore_project.demo import wordcount_worker as worker
 from .harness import Server, Store, wait_for
 from .texts import write_text
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def server(store: Store) -> Iterator[Server]:

@@ -147,6 +147,7 @@ def test_rows_and_totals_change_in_place(page, place):
     assert row.evaluate("row => row.isConnected")
 
 
+@pytest.mark.once
 def test_new_groups_wait_until_they_are_asked_for(page, place):
     place.add("mail")
     open_overview(page, place)
@@ -161,6 +162,7 @@ def test_new_groups_wait_until_they_are_asked_for(page, place):
     expect(page.locator("[data-live-news]")).to_be_hidden()
 
 
+@pytest.mark.once
 def test_new_groups_that_nobody_searches_for_are_no_news(page, place):
     place.add("mail")
     open_overview(page, place, "/console/?filter=mail")
@@ -169,6 +171,7 @@ def test_new_groups_that_nobody_searches_for_are_no_news(page, place):
     expect(page.locator("[data-live-news]")).to_have_text("1 new group, show")
 
 
+@pytest.mark.once
 def test_a_filter_that_is_typed_begins_anew(page, place):
     place.add("mail")
     open_overview(page, place)
@@ -179,6 +182,7 @@ def test_a_filter_that_is_typed_begins_anew(page, place):
     expect(page.locator("[data-live-news]")).to_be_hidden()
 
 
+@pytest.mark.once
 def test_the_row_of_a_group_that_is_gone_stays_with_zeros(page, place):
     place.add("mail", 3)
     place.add("reports")
@@ -205,6 +209,7 @@ def test_the_tabs_of_a_group_follow_too(page, place):
     expect(tabs.locator('[data-live-count="total"]')).to_have_text("3")
 
 
+@pytest.mark.once
 def test_very_many_groups_are_counted(page, place):
     # Their counts are more than one message of the socket may carry.
     tasks = place.commit(adds=[{"group": f"mail/{number}/{'x' * 100}"} for number in range(2_000)])
@@ -216,6 +221,7 @@ def test_very_many_groups_are_counted(page, place):
     expect(total(page, "ready")).to_have_text("3")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["__proto__", '"><img src=x onerror=alert(1)>', "\N{PILE OF POO} a/b?c#d"])
 def test_a_group_may_have_any_name(page, place, name):
     place.add(name)
@@ -224,6 +230,7 @@ def test_a_group_may_have_any_name(page, place, name):
     expect(page.locator('tr [data-live-count="ready"]')).to_have_text("3")
 
 
+@pytest.mark.once
 def test_the_numbers_stand_still_when_they_are_told_to(page, place):
     place.add("mail")
     open_overview(page, place)
@@ -237,6 +244,7 @@ def test_the_numbers_stand_still_when_they_are_told_to(page, place):
     expect(page.locator("[data-live-status]")).to_contain_text("live")
 
 
+@pytest.mark.once
 def test_a_page_asks_for_everything_when_its_tab_comes_into_sight(page, place):
     sent: list[str] = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
@@ -246,6 +254,7 @@ def test_a_page_asks_for_everything_when_its_tab_comes_into_sight(page, place):
     assert sent == ['{"type": "full"}']
 
 
+@pytest.mark.once
 def test_a_change_flashes_only_for_those_who_do_not_mind(page, place):
     place.add("mail")
     open_overview(page, place)
@@ -277,6 +286,7 @@ def test_a_page_comes_back_by_itself_when_the_server_does(page, place):
     assert len([socket for socket in sockets if not socket.is_closed()]) == 1
 
 
+@pytest.mark.once
 def test_a_page_whose_reader_was_signed_out_says_so(page, place):
     place.add("mail")
     open_overview(page, place)
@@ -298,6 +308,7 @@ def read_to_the_end(socket: websockets.ClientConnection) -> None:
         socket.recv(timeout=5)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "garbage",
     ["hello", b"\0", "[" * 60_000, "x" * 2**20, b"\xff" * 2**20],
@@ -313,12 +324,14 @@ def test_garbage_closes_its_socket_and_no_other(place, cookies, garbage):
             pass
 
 
+@pytest.mark.once
 def test_the_socket_is_for_those_who_are_signed_in(place):
     with pytest.raises(InvalidStatus) as refusal:
         socket_of(place, [])
     assert refusal.value.response.status_code == 403
 
 
+@pytest.mark.once
 def test_the_socket_is_not_for_pages_of_other_sites(place, cookies):
     with pytest.raises(InvalidStatus) as refusal:
         socket_of(place, cookies, origin="https://evil.example")

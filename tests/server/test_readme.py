@@ -106,6 +106,7 @@ def test_the_worker_has_about_twenty_lines():
     assert len([line for line in source.splitlines() if line.strip()]) <= 22
 
 
+@pytest.mark.once
 def test_the_demo_counts(terminal):
     [demo] = blocks("sh", "demo ")
     said = terminal.run(f"{demo.strip()} README.md")
