@@ -1,11 +1,22 @@
 """Clients of the API."""
 
 import pytest
+from django.db import connection
+
+from tests.behaviour.conftest import transactional_db
 
 from .api import Api
+
+__all__ = ["transactional_db"]
 
 
 @pytest.fixture
 def api(db):
     """A worker that may touch every group."""
     return Api()
+
+
+@pytest.fixture(params=["served", "served_by_uvicorn"] if connection.vendor == "postgresql" else ["served"])
+def server(request):
+    """Each of our servers, with its writer."""
+    return request.getfixturevalue(request.param)

@@ -5,7 +5,7 @@ import pytest
 from tasks_app.models import AuditEntry, PausedGroup, Scope
 
 from .api import ANN, Api
-from .workers import Worker, until_waiting, with_writer
+from .workers import Worker, on_a_loop, until_waiting
 
 
 @pytest.fixture
@@ -101,11 +101,10 @@ def test_a_name_that_no_group_can_have_is_refused(operator, name):
     assert (status, list(answer["errors"])) == (400, ["name"])
 
 
-@pytest.mark.django_db(transaction=True)
-def test_resume_wakes_claims_that_wait_at_once(transactional_db):
-    operator = Worker(Api(Scope.OPERATE).secret)
+def test_resume_wakes_claims_that_wait_at_once(server):
+    operator = Worker(server.url, Api(Scope.OPERATE).secret)
 
-    @with_writer
+    @on_a_loop
     async def story():
         task = await operator.add()
         await operator.post("/groups/mail/pause", {})

@@ -7,7 +7,7 @@ import pytest
 from tasks_app.models import Scope, Task
 
 from .api import ANN, BOB, Api
-from .workers import Worker, until_waiting, with_writer
+from .workers import Worker, on_a_loop, until_waiting
 
 ADD = {"clientid": ANN, "adds": [{"group": "mail", "data": "1"}]}
 
@@ -134,11 +134,10 @@ def test_without_tokens_each_client_has_keys_of_its_own(db, client, settings):
     assert ids[0] == ids[2] != ids[1]
 
 
-@pytest.mark.django_db(transaction=True)
-def test_requests_that_come_together_have_one_effect(transactional_db):
-    worker = Worker(Api().secret)
+def test_requests_that_come_together_have_one_effect(server):
+    worker = Worker(server.url, Api().secret)
 
-    @with_writer
+    @on_a_loop
     async def story():
         answers = await asyncio.gather(*(worker.post("/update", ADD, idempotency_key="a") for _ in range(10)))
         assert answers == [answers[0]] * 10
@@ -148,11 +147,10 @@ def test_requests_that_come_together_have_one_effect(transactional_db):
     assert len(Task.objects.group("mail")) == 1
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_waiting_claim_can_be_sent_again_when_its_connection_broke(transactional_db):
-    worker = Worker(Api(Scope.WORK).secret)
+def test_a_waiting_claim_can_be_sent_again_when_its_connection_broke(server):
+    worker = Worker(server.url, Api(Scope.WORK).secret)
 
-    @with_writer
+    @on_a_loop
     async def story():
         broken = worker.begin_claim(key="a")
         await until_waiting(1)
@@ -168,11 +166,10 @@ def test_a_waiting_claim_can_be_sent_again_when_its_connection_broke(transaction
     story()
 
 
-@pytest.mark.django_db(transaction=True)
-def test_two_waiting_claims_with_one_key_take_one_task(transactional_db):
-    worker = Worker(Api(Scope.WORK).secret)
+def test_two_waiting_claims_with_one_key_take_one_task(server):
+    worker = Worker(server.url, Api(Scope.WORK).secret)
 
-    @with_writer
+    @on_a_loop
     async def story():
         claims = [worker.begin_claim(key="a") for _ in range(2)]
         await until_waiting(2)

@@ -9,20 +9,17 @@ import pytest
 from tasks_app.models import Scope
 
 from .api import Api
-from .workers import Worker, until_waiting, with_writer
-
-# The writer has a connection of its own, which sees only what is committed.
-pytestmark = pytest.mark.django_db(transaction=True)
+from .workers import Worker, on_a_loop, until_waiting
 
 NOTHING: tuple[int, dict[str, Any]] = (200, {"tasks": [], "error": None})
 
 
 @pytest.fixture
-def worker(transactional_db):
-    return Worker(Api().secret)
+def worker(server):
+    return Worker(server.url, Api().secret)
 
 
-@with_writer
+@on_a_loop
 async def test_it_takes_a_task_that_is_added_meanwhile(worker):
     claim = worker.begin_claim()
     await until_waiting(1)
@@ -34,21 +31,21 @@ async def test_it_takes_a_task_that_is_added_meanwhile(worker):
     assert [task["origin"] for task in answer["tasks"]] == [added["id"]]
 
 
-@with_writer
+@on_a_loop
 async def test_it_does_not_wait_while_there_is_something(worker):
     await worker.add()
     _, answer = await worker.claim(wait=60_000)
     assert len(answer["tasks"]) == 1
 
 
-@with_writer
+@on_a_loop
 async def test_it_finds_nothing_when_its_time_is_over(worker):
     started_s = time.monotonic()
     assert await worker.claim(wait=200) == NOTHING
     assert 0.2 <= time.monotonic() - started_s < 5
 
 
-@with_writer
+@on_a_loop
 async def test_it_takes_a_task_whose_lease_runs_out(worker):
     await worker.add()
     [leased] = (await worker.claim(duration=150))[1]["tasks"]
@@ -57,7 +54,7 @@ async def test_it_takes_a_task_whose_lease_runs_out(worker):
     assert answer["tasks"][0]["claims"] == 2
 
 
-@with_writer
+@on_a_loop
 async def test_it_takes_a_scheduled_task_at_its_time(worker):
     claim = worker.begin_claim()
     await until_waiting(1)
@@ -66,7 +63,7 @@ async def test_it_takes_a_scheduled_task_at_its_time(worker):
     assert answer["tasks"][0]["origin"] == scheduled["id"]
 
 
-@with_writer
+@on_a_loop
 async def test_each_task_goes_to_one_of_those_who_wait(worker):
     claims = [worker.begin_claim() for _ in range(5)]
     await until_waiting(5)
@@ -75,7 +72,7 @@ async def test_each_task_goes_to_one_of_those_who_wait(worker):
     assert {task["origin"] for _, answer in answers for task in answer["tasks"]} == added
 
 
-@with_writer
+@on_a_loop
 async def test_the_longest_waiting_comes_first(worker):
     claims = []
     for count in range(1, 4):
@@ -86,7 +83,7 @@ async def test_the_longest_waiting_comes_first(worker):
         assert (await first)[1]["tasks"][0]["origin"] == task["id"]
 
 
-@with_writer
+@on_a_loop
 async def test_it_waits_for_any_of_its_groups(worker):
     for group in ("mail", "reports"):
         claim = worker.begin_claim(groups=["mail", "reports"])
@@ -96,7 +93,7 @@ async def test_it_waits_for_any_of_its_groups(worker):
         assert (await claim)[1]["tasks"][0]["group"] == group
 
 
-@with_writer
+@on_a_loop
 async def test_it_is_refused_when_what_it_depends_on_goes(worker):
     configuration = await worker.add("reports")
     claim = worker.begin_claim(depends=[configuration["id"]])
@@ -106,13 +103,13 @@ async def test_it_is_refused_when_what_it_depends_on_goes(worker):
     assert (status, answer["error"]["depends"]) == (200, [configuration["id"]])
 
 
-@with_writer
+@on_a_loop
 async def test_missing_depends_are_refused_at_once(worker):
     _, answer = await worker.claim(depends=[0], wait=60_000)
     assert answer["error"]["depends"] == [0]
 
 
-@with_writer
+@on_a_loop
 async def test_who_has_gone_takes_no_task(worker):
     gone = worker.begin_claim()
     await until_waiting(1)
@@ -125,11 +122,11 @@ async def test_who_has_gone_takes_no_task(worker):
 
 
 @pytest.fixture
-def worker_of_mail(transactional_db):
-    return Worker(Api(Scope.WORK, ("mail",)).secret)
+def worker_of_mail(server):
+    return Worker(server.url, Api(Scope.WORK, ("mail",)).secret)
 
 
-@with_writer
+@on_a_loop
 async def test_it_is_forbidden_to_wait_for_a_foreign_group(worker_of_mail):
     status, _ = await worker_of_mail.claim(groups=["mail", "reports"], wait=60_000)
     assert status == 403

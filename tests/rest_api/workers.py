@@ -1,35 +1,36 @@
-"""Workers that ask a server at the same time: the API on an event loop with a writer, without sockets."""
+"""Workers that ask a server at the same time."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import httpx
-from asgiref.sync import async_to_sync
-from django.core.asgi import get_asgi_application
 
-from tasks_app.rest_api.hot_path import HotPath
-from tasks_app.writer import Writer, running
+from tasks_app.writer import running
 
 PATIENCE_S = 30
 LONG_MS = 60_000  # A claim that waits as long as this and ends in the test was woken.
+
+# Nobody needs it here, but each client would make one, which takes longer than to answer it.
+TLS = ssl.create_default_context()
 
 Answer = tuple[int, Any]
 
 
 class Worker:
-    """A client with a token."""
+    """A client with a token. Each of its requests has a connection of its own."""
 
-    def __init__(self, secret: str) -> None:
-        self._headers = {"authorization": f"Bearer {secret}", "host": "localhost"}
+    def __init__(self, url: str, secret: str) -> None:
+        self._url = url
+        self._headers = {"authorization": f"Bearer {secret}"}
 
     async def post(self, path: str, body: Any, **headers: str) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        transport = httpx.ASGITransport(app=HotPath(get_asgi_application()))  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        async with httpx.AsyncClient(base_url=self._url, verify=TLS, trust_env=False) as http:
             response = await http.post(path, json=body, headers=self._headers | named, timeout=PATIENCE_S)
         return response.status_code, response.json()
 
@@ -47,23 +48,14 @@ class Worker:
         return asyncio.create_task(self.claim(group, **{"wait": LONG_MS, **body}))
 
 
-def with_writer(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test on an event loop that has a writer, as a server has."""
+def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test on an event loop of its own."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **fixtures: Any) -> None:
-        async_to_sync(_between_start_and_stop)(test, *arguments, **fixtures)
+        asyncio.run(asyncio.wait_for(test(*arguments, **fixtures), PATIENCE_S))
 
     return run
-
-
-async def _between_start_and_stop(test: Callable[..., Coroutine[Any, Any, None]], *arguments: Any, **fixtures: Any):
-    writer = Writer.start()
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            await test(*arguments, **fixtures)
-    finally:
-        await writer.stop()
 
 
 async def until_waiting(count: int) -> None:
