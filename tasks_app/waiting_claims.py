@@ -8,10 +8,8 @@ database, at least once a second, finds something.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from .asked import Asked
 from .operations import Claim, Supply
@@ -25,8 +23,8 @@ class WaitingClaims:
         self._by_group: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
         self._by_depended: dict[int, set[Asked]] = defaultdict(set)
         self._tried: set[Asked] = set()
-        self._due_s: dict[str, float] = {}
         self._must_look = asyncio.Event()
+        self._next_look: asyncio.TimerHandle | None = None
         self._has_ended = False
 
     def takes(self, asked: Asked) -> bool:
@@ -48,7 +46,7 @@ class WaitingClaims:
         """Wake as many as there is for, the longest waiting first."""
         for group, in_ms in supply.next_in_ms.items():
             if group in self._by_group:
-                self._due_s[group] = min(time.monotonic() + in_ms / 1000, self._due_s.get(group, float("inf")))
+                self._look_within(max(in_ms, 1) / 1000)
         for group, count in supply.available.items():
             for asked in list(self._by_group.get(group, ()))[:count]:
                 self._wake(asked)
@@ -58,10 +56,10 @@ class WaitingClaims:
 
     async def time_to_look(self) -> None:
         """Return when a look at the database may find something for somebody."""
-        next_s = min(self._due_s.values(), default=float("inf")) - time.monotonic()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._must_look.wait(), max(0.001, min(LOOK_EVERY_S, next_s)))
+        self._look_within(LOOK_EVERY_S)
+        await self._must_look.wait()
         self._must_look.clear()
+        self._forget_next_look()
 
     def look_into(self, groups: Iterable[str] | None) -> None:
         """Something has happened in these groups (None: in any) that no commit of this process tells."""
@@ -69,8 +67,7 @@ class WaitingClaims:
             self._must_look.set()
 
     def groups(self) -> list[str]:
-        """The groups that somebody waits for. What is known of their times is forgotten: a look follows."""
-        self._due_s.clear()
+        """The groups that somebody waits for."""
         return list(self._by_group)
 
     def depends(self) -> set[int]:
@@ -87,6 +84,17 @@ class WaitingClaims:
 
     def _all(self) -> set[Asked]:
         return {asked for waiters in self._by_group.values() for asked in waiters}
+
+    def _look_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._next_look or loop.time() + seconds < self._next_look.when():
+            self._forget_next_look()
+            self._next_look = loop.call_later(seconds, self._must_look.set)
+
+    def _forget_next_look(self) -> None:
+        if self._next_look:
+            self._next_look.cancel()
+            self._next_look = None
 
     def _put(self, asked: Asked, group: str) -> None:
         if group not in self._by_group:
@@ -107,7 +115,6 @@ class WaitingClaims:
                 waiters.pop(asked, None)
                 if not waiters:
                     del self._by_group[group]
-                    self._due_s.pop(group, None)
         for task_id in asked.operation.depends:
             dependants = self._by_depended.get(task_id)
             if dependants is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from tasks_app import database
+from tasks_app import database, waiting_claims
 from tasks_app.errors import CommitRefused
 from tasks_app.models import PausedGroup
 from tasks_app.operations import Change, Claim, Commit, NewTask
@@ -60,6 +60,19 @@ def test_the_time_of_a_scheduled_task_wakes_it(play):
     async def scenario(writer):
         await writer.perform(adding(timespec_ms=-300))
         assert len(await writer.perform(claiming())) == 1
+
+    play(scenario)
+
+
+def test_a_time_that_comes_to_be_known_while_it_waits_wakes_it(play, monkeypatch):
+    monkeypatch.setattr(waiting_claims, "LOOK_EVERY_S", 60.0)
+
+    async def scenario(writer):
+        waits = await parked(writer, claiming())
+        # Behind the first look, which knows of nothing: looks take turns.
+        await writer._connection.supply_of(["mail"], ())
+        await writer.perform(adding(timespec_ms=-50))
+        assert len(await asyncio.wait_for(waits, timeout=5)) == 1
 
     play(scenario)
 
