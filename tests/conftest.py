@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from django.db import connection
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from pytest_django import DjangoDbBlocker
 
 from taskstore_project.testing.chromium import chromium as find_chromium
 
@@ -65,6 +66,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_unconfigure() -> None:
     if OWN_DATA_FOLDER:
         shutil.rmtree(OWN_DATA_FOLDER, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The test database. At the end nobody is left in it, who would keep it from being dropped."""
+    yield
+    # The thread of an event loop that has ended keeps its connection until the collector comes by.
+    if connection.vendor == "postgresql":
+        with django_db_blocker.unblock(), connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
 
 
 @pytest.fixture(scope="module")
