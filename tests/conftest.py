@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import django
 import hypothesis
@@ -27,6 +28,9 @@ from .served import daphne, served, served_by_uvicorn, uvicorn  # noqa: E402, F4
 if connection.vendor == "sqlite":
     # A file as in production: in memory SQLite knows neither a write-ahead log nor waiting for a lock.
     connection.settings_dict["TEST"]["NAME"] = connection.settings_dict["NAME"].with_name("test.sqlite3")
+elif not OWN_DATA_FOLDER:
+    # `manage.py test` runs several parts of the suite on one server.
+    connection.settings_dict["TEST"]["NAME"] = f"test_{Path(os.environ['TASKSTORE_DATA']).name}"
 
 # Time limits of single examples say more about the machine than about the code.
 hypothesis.settings.register_profile("full", deadline=None, print_blob=True)

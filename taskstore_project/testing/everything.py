@@ -51,7 +51,7 @@ def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
-    """Three runs side by side, which keep two cores busy to the end; those under load after the others.
+    """Several runs side by side, which keep two cores busy to the end; those under load after the others.
 
     On one database everything is one run, with the terminal for itself.
     """
@@ -60,17 +60,22 @@ def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
         arguments = [*selection, *(QUICK if plan.quick else []), *plan.pytest_arguments]
         return Run(database=database, part=part, url=urls[database], arguments=arguments, folder=folder)
 
-    def run_round(selection: str, part: str) -> list[Outcome]:
-        return run_side_by_side(
-            run(plan.databases[0], "--only=once", selection, part=f"{part} once".strip()),
-            *(run(database, "--without=once", selection, part=part) for database in urls),
-        )
-
     if len(urls) == 1:
         return [run_here(run(database)) for database in urls]
-    outcomes = run_round("--without=stress", part="")
+    first, second = plan.databases
+    own = ["--without=once", "--without=stress"]
+    outcomes = run_side_by_side(
+        run(first, "--only=once", "--without=stress", part="once"),
+        run(first, *own),
+        # The slower database takes twice as long otherwise.
+        run(second, "--without=servers", *own),
+        run(second, "--only=servers", *own, part="with servers"),
+    )
     if not plan.quick and not (stops_at_a_failure(plan) and any(not outcome.passed for outcome in outcomes)):
-        outcomes += run_round("--only=stress", part="under load")
+        outcomes += run_side_by_side(
+            run(first, "--only=once", "--only=stress", part="under load once"),
+            *(run(database, "--without=once", "--only=stress", part="under load") for database in urls),
+        )
     return outcomes
 
 

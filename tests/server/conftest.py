@@ -22,6 +22,10 @@ IS_POSTGRESQL = connection.vendor == "postgresql"
 collect_ignore = [] if IS_POSTGRESQL else ["test_up_on_postgresql.py", "test_serve.py"]
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker("servers")
+
+
 @pytest.fixture(scope="session")
 def started_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store as the first server that was started on it leaves it: with all tables, empty."""
