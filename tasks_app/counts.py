@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from . import totals
-from .models import PausedGroup
 from .operations import EVERY_GROUP, GroupScope
+from .pauses import paused_groups
 from .totals import Numbers
 
 
@@ -54,7 +54,7 @@ def group_stats(scope: GroupScope = EVERY_GROUP) -> dict[str, Stats]:
     """Every group that holds a task in numbers, by its name, sorted."""
     counts, flow = group_counts(scope), totals.flow(scope)
     oldest = totals.longest_ready_ms(group for group, counted in counts.items() if counted.ready)
-    paused = set(PausedGroup.objects.values_list("group", flat=True))
+    paused = paused_groups()
     return {
         group: _stats(counted, oldest.get(group), flow.get(group, (0.0, 0.0)), group in paused)
         for group, counted in counts.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,7 +19,7 @@ PAGE = 50
 PREVIEW_BYTES = 400
 PREVIEW_CHARACTERS = 300
 
-COLUMNS = ("id", "available_at_ms", "owner", "priority", "claims", "leased_since_ms")
+COLUMNS = ("id", "group", "available_at_ms", "owner", "priority", "claims", "leased_since_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Row:
     """A task as a list shows it: data and error cut."""
 
     id: int
+    group: str
     state: State  # Ready, claimed, expired or scheduled.
     available_at_ms: int
     owner: int
@@ -102,6 +104,12 @@ def page_of(
     return _page(rows[:PAGE], at_ms, has_before=after is not None, has_after=len(rows) > PAGE)
 
 
+def rows_of(ids: Sequence[int], at_ms: int, *, with_data: bool = False) -> list[Row]:
+    """The tasks with these ids, in their order; those that are gone are left out."""
+    found = {task.id: task for task in _previewed(Task.objects.get_queryset().filter(id__in=ids), with_data)}
+    return [_row(found[task_id], at_ms) for task_id in ids if task_id in found]
+
+
 def facts_of(group: str) -> Facts:
     """Look at the first task of each state."""
     at_ms = Task.objects.now_ms()
@@ -120,9 +128,15 @@ def facts_of(group: str) -> Facts:
 
 
 def _selected(group: str, state: State | None, at_ms: int, with_data: bool) -> TaskQuerySet:
-    tasks = Task.objects.get_queryset().in_group(group).only(*COLUMNS)
+    tasks = Task.objects.get_queryset().in_group(group)
     if state is not None:
         tasks = tasks.in_state(state, at_ms)
+    return _previewed(tasks, with_data)
+
+
+def _previewed(tasks: TaskQuerySet, with_data: bool) -> TaskQuerySet:
+    """With the beginnings of data and error, in place of all of them."""
+    tasks = tasks.only(*COLUMNS)
     if with_data:
         shared = Payload.objects.filter(id=OuterRef("payload")).values("data")
         data = Case(When(payload=0, then="data"), default=Subquery(shared), output_field=BinaryField())
@@ -168,6 +182,7 @@ def _row(task: Task, at_ms: int) -> Row:
     data = getattr(task, "data_start", None)
     return Row(
         id=task.id,
+        group=task.group,
         state=task.state(at_ms),
         available_at_ms=task.available_at_ms,
         owner=task.owner,

@@ -238,6 +238,10 @@ class PausedGroup(models.Model):
     def __str__(self) -> str:
         return str(self.group)
 
+    @property
+    def at_ms(self) -> int:
+        return round(self.at.timestamp() * 1000)
+
 
 class Client(models.Model):
     """What a worker said of itself with its last heartbeat."""

@@ -41,6 +41,11 @@ def pause_of(group: str) -> PausedGroup | None:
     return PausedGroup.objects.filter(group=group).first()
 
 
+def paused_groups() -> set[str]:
+    """The names of the groups that are paused, with and without tasks."""
+    return set(PausedGroup.objects.values_list("group", flat=True))
+
+
 def _check(group: str, reason: str) -> None:
     refuse([*group_name("name", group), *text("reason", reason, REASON_LENGTH)])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect, render, resolve_url
+from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_POST, require_safe
 
 from .. import bulk
@@ -17,7 +17,7 @@ from ..models import Task
 from ..operations import State
 from ..policy import Action
 from . import links, reading
-from .pages import is_partial, page, user_of
+from .pages import go_to, is_partial, page, user_of
 from .reading import Confirmed, Verb
 
 DONE = {Verb.REQUEUE: "Requeued", Verb.MOVE: "Moved", Verb.PURGE: "Purged"}
@@ -112,7 +112,7 @@ def _do(request: HttpRequest, verb: Verb, change: Callable[[Confirmed, str], Res
     except InvalidInput as refused:
         return _confirmation(request, verb, agreed.selection, refused)
     messages.success(request, _told(verb, agreed, result))
-    return _to(request, back)
+    return go_to(request, back)
 
 
 def _confirmation(
@@ -148,11 +148,3 @@ def _page_before(asked: QueryDict, selection: Selection) -> str:
     if task := asked.get("task"):
         return resolve_url("console:task", reading.whole_number("task", task, least=1))
     return links.group_page(selection.group, reading.state_of(asked))
-
-
-def _to(request: HttpRequest, url: str) -> HttpResponse:
-    if not is_partial(request):
-        return redirect(url)
-    response = HttpResponse(status=204)
-    response["HX-Redirect"] = url
-    return response

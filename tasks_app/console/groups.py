@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from ..counts import Counts, counts_of
+from ..failures import failures
 from ..listing import facts_of, page_of
 from ..operations import State
 from ..pauses import pause_of
@@ -34,6 +35,7 @@ def group(request: HttpRequest) -> HttpResponse:
             "tabs": tabs_of(counts),
             "facts": facts_of(name),
             "pause": pause_of(name),
+            "failures": failures(name) if state is State.FAILED else None,
             "command": command_to_add(request, name),
             "page": page_of(name, state, after=after, before=before, with_data=sees_payloads),
             "sees_payloads": sees_payloads,

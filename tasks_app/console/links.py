@@ -6,6 +6,7 @@ from django.shortcuts import resolve_url
 from django.utils.http import urlencode
 
 from ..operations import State
+from ..search.grammar import quoted
 
 
 def group_page(name: str, state: State | None = None, **place: object) -> str:
@@ -21,6 +22,25 @@ def confirm_page(verb: str, name: str, *, state: str | None = None, task: int | 
 
 def add_page(name: str) -> str:
     return f"{resolve_url('console:add')}?{_query(name=name)}"
+
+
+def search_page(q: str) -> str:
+    return f"{resolve_url('console:search')}?{_query(q=q)}"
+
+
+def held_page(owner: int) -> str:
+    """The tasks that a client holds."""
+    return search_page(f"owner:{owner} state:claimed")
+
+
+def signature_page(signature: str, group: str | None = None, age: str | None = None) -> str:
+    """The failed tasks with this signature, in this group (None: in all), that failed within `age`."""
+    terms = [f"group:{quoted(group)}" if group else "", f"error:{quoted(signature)}", f"age:<{age}" if age else ""]
+    return search_page(" ".join(filter(None, terms)))
+
+
+def pause_page(name: str) -> str:
+    return f"{resolve_url('console:pause')}?{_query(name=name)}"
 
 
 def facts_part(name: str) -> str:

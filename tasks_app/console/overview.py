@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse
@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from ..counts import Counts, group_counts
 from ..operations import State
+from ..pauses import paused_groups
 from ..policy import Action
 from . import reading
 from .commands import command_to_add
@@ -28,6 +29,7 @@ class Row:
     name: str
     counts: Counts
     shares: Sequence[Share]
+    is_paused: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "console/overview.html",
         {
             "tiles": tiles_of(counts.values()),
-            "rows": [Row(name=name, counts=counts[name], shares=shares_of(counts[name])) for name in shown],
+            "rows": _rows(shown, counts),
             "groups": len(counts),
             "found": len(found),
             "filter": searched,
@@ -85,6 +87,13 @@ def tiles_of(counts: Iterable[Counts]) -> list[Tile]:
     total = sum(group.total for group in numbers)
     states = (State.READY, State.CLAIMED, State.SCHEDULED, State.EXPIRED, State.FAILED)
     return [_tile(state, [getattr(group, state) for group in numbers], total) for state in states]
+
+
+def _rows(names: Iterable[str], counts: Mapping[str, Counts]) -> list[Row]:
+    paused = paused_groups()
+    return [
+        Row(name=name, counts=counts[name], shares=shares_of(counts[name]), is_paused=name in paused) for name in names
+    ]
 
 
 def _tile(state: State, tasks_by_group: Sequence[int], total: int) -> Tile:

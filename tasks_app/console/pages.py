@@ -63,6 +63,15 @@ def is_partial(request: HttpRequest) -> bool:
     return request.headers.get("HX-Request-Type") == "partial"
 
 
+def go_to(request: HttpRequest, url: str) -> HttpResponse:
+    """Lead there, also from a part of a page: what is asked for by a script would land inside of it."""
+    if not is_partial(request):
+        return redirect(url)
+    response = HttpResponse(status=204)
+    response["HX-Redirect"] = url
+    return response
+
+
 def problem(request: HttpRequest, error: Exception) -> HttpResponse:
     """The page, or the content of a dialog, that says what went wrong and what to do."""
     status, title, text = _told(error)
@@ -89,9 +98,5 @@ def _told(error: Exception) -> tuple[int, str, str]:
 
 
 def _to_login(request: HttpRequest) -> HttpResponse:
-    if is_partial(request):
-        # The part would land inside the page; the whole page has to go.
-        response = HttpResponse(status=204)
-        response["HX-Redirect"] = resolve_url("console:login")
-        return response
-    return redirect_to_login(request.get_full_path(), resolve_url("console:login"))
+    login = resolve_url("console:login")
+    return go_to(request, login) if is_partial(request) else redirect_to_login(request.get_full_path(), login)

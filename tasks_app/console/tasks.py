@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from .. import retention
@@ -15,14 +15,6 @@ from . import payload, reading
 from .pages import page, user_of
 from .payload import Shown
 from .timeline import story_of
-
-
-@require_safe
-@page(Action.SEE)
-def find(request: HttpRequest) -> HttpResponse:
-    """Lead to the task with the id that somebody typed, as pages print it: with or without gaps."""
-    typed = "".join(request.GET.get("id", "").split())
-    return redirect("console:task", reading.whole_number("id", typed, least=1))
 
 
 @require_safe

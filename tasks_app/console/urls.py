@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from . import adding, changes, groups, overview, signing_in, tasks
+from . import adding, changes, failed, groups, overview, pausing, searching, signing_in, tasks, workers
 
 app_name = "console"
 
@@ -16,11 +16,16 @@ urlpatterns = [
     path("", overview.overview, name="overview"),
     path("group", groups.group, name="group"),
     path("group/facts", groups.facts, name="facts"),
-    path("task", tasks.find, name="find"),
+    path("failed", failed.failed, name="failed"),
+    path("workers", workers.workers, name="workers"),
+    path("search", searching.search, name="search"),
+    path("search/suggestions", searching.suggestions, name="suggestions"),
     path("task/<int:task_id>", tasks.task, name="task"),
     path("task/<int:task_id>/data", tasks.data, name="data"),
     # What a person does to it
     path("add", adding.add, name="add"),
+    path("pause", pausing.pause, name="pause"),
+    path("resume", pausing.resume, name="resume"),
     path("confirm", changes.confirm, name="confirm"),
     path("requeue", changes.requeue, name="requeue"),
     path("move", changes.move, name="move"),

@@ -62,6 +62,16 @@ def _shown(data: bytes) -> tuple[str | None, str | UnsetType]:
         return None, base64.b64encode(data).decode()
 
 
+class SearchAnswer(Struct, frozen=True, kw_only=True):
+    """Tasks that meet every term of a search."""
+
+    tasks: tuple[TaskAnswer, ...]
+    after: Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+    complete: Annotated[bool, Meta(description="false: the time limit came before the page was full; go on.")]
+    looked_at: Annotated[int, Meta(description="How many tasks were looked at, about.")]
+    at: Annotated[int, Meta(description="The time of the search; milliseconds since the Epoch.")]
+
+
 class Refused(Struct, frozen=True, kw_only=True):
     """Why nothing was changed: every reason, not the first."""
 
@@ -229,8 +239,7 @@ class PauseAnswer(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, paused: PausedGroup) -> PauseAnswer:
-        at_ms = round(paused.at.timestamp() * 1000)
-        return cls(group=paused.group, paused=Pause(by=paused.by, at=at_ms, reason=paused.reason))
+        return cls(group=paused.group, paused=Pause(by=paused.by, at=paused.at_ms, reason=paused.reason))
 
 
 class Pause(Struct, frozen=True, kw_only=True):

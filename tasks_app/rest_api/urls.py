@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import clients, health, pausing, schema, views
+from . import clients, health, pausing, schema, searching, views
 
 
 class GroupName:
@@ -34,6 +34,7 @@ urlpatterns = [
     path("tasks", views.TasksByBody.as_view(), name="tasks_by_body"),
     path("tasks/<str:ids>", views.TasksByPath.as_view(), name="tasks_by_path"),
     path("history/<str:id>", views.History.as_view(), name="history"),
+    path("search", searching.Search.as_view(), name="search"),
     # What workers do
     path("update", views.Update.as_view(), name="update"),
     path("claim", views.ClaimTasks.as_view(), name="claim"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
@@ -20,6 +21,15 @@ register.filter("size", words.size)
 register.filter("duration", words.duration)
 
 
+SCREENS = (("console:overview", "Overview"), ("console:failed", "Failed"), ("console:workers", "Workers"))
+
+
+@register.simple_tag
+def screens() -> Sequence[tuple[str, str]]:
+    """The screens that every page leads to: their addresses' names and the words for them."""
+    return SCREENS
+
+
 @register.filter
 def count(counts: Any, state: State) -> int:
     """The number of tasks in this state."""
@@ -34,6 +44,9 @@ def preview(row: Row) -> str:
 
 register.simple_tag(links.group_page, name="group_url")
 register.simple_tag(links.add_page, name="add_url")
+register.simple_tag(links.held_page, name="held_url")
+register.simple_tag(links.signature_page, name="signature_url")
+register.simple_tag(links.pause_page, name="pause_url")
 register.simple_tag(links.facts_part, name="facts_url")
 
 

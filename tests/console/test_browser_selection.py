@@ -292,7 +292,7 @@ def test_it_adds_filters_and_finds_without_scripts(without_scripts):
     person.button("Add task").click()
     expect(person.page.get_by_text("Added task")).to_be_visible()
     [task] = Task.objects.get_queryset().in_group("mail")
-    person.page.get_by_label("Find a task by its id").fill(str(task.id))
+    person.page.get_by_label("Search tasks").fill(str(task.id))
     person.page.keyboard.press("Enter")
     expect(person.page).to_have_url(f"{person.address}/console/task/{task.id}")
     person.go("/console/")

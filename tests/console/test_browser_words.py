@@ -80,14 +80,14 @@ def test_it_says_times_in_the_zone_that_was_chosen(browser, live_server):
         expect(exact).to_have_attribute("data-exact", words.exact(task.available_at_ms))
 
 
-def test_it_goes_to_the_task_id_by_a_key_that_can_be_turned_off(person):
+def test_it_goes_to_the_search_by_a_key_that_can_be_turned_off(person):
     add()
     person.go("/console/")
-    find = person.page.get_by_label("Find a task by its id")
+    find = person.page.get_by_label("Search tasks")
     person.page.keyboard.press("/")
     expect(find).to_be_focused()
     person.page.get_by_role("button", name="Account of olaf").click()
-    person.page.get_by_label("goes to the task id").uncheck()
+    person.page.get_by_label("goes to the search").uncheck()
     person.page.reload()
     person.page.keyboard.press("/")
     expect(find).not_to_be_focused()
@@ -105,7 +105,7 @@ def test_it_takes_no_key_from_somebody_who_types(person):
 def test_it_finds_a_task_by_an_id_with_gaps(person):
     [task] = add()
     person.go("/console/")
-    person.page.get_by_label("Find a task by its id").fill(f" {task.id} ")
+    person.page.get_by_label("Search tasks").fill(f" {task.id} ")
     person.page.keyboard.press("Enter")
     expect(person.page).to_have_url(f"{person.address}/console/task/{task.id}")
 
@@ -174,3 +174,17 @@ def test_it_asks_again_for_the_facts_of_a_group_also_when_the_server_was_busy(pe
     person.page.unroute("**/console/group/facts*")
     claim()
     expect(person.page.locator("#facts dd").first).to_have_text("—", timeout=8_000)
+
+
+def test_the_search_box_suggests_what_could_come_next(person):
+    add("mail"), add("my mail")
+    person.go("/console/")
+    box = person.page.get_by_label("Search tasks")
+    box.press_sequentially("state:ready group:m")
+    expect(person.page.locator("#suggestions option")).to_have_count(2)
+    values = person.page.locator("#suggestions option").evaluate_all("options => options.map((each) => each.value)")
+    assert values == ["state:ready group:mail", 'state:ready group:"my mail"']
+    box.fill(values[1])
+    person.page.keyboard.press("Enter")
+    expect(person.page.locator(".tasks tbody tr")).to_have_count(1)
+    expect(box).to_have_value(values[1])

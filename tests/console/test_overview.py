@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tasks_app import pauses
 from tasks_app.console import overview
 
 from .store import add, one_of_each_state
@@ -101,3 +102,12 @@ def test_it_asks_the_database_as_often_for_many_groups_as_for_few(viewer, django
         add(f"group {name}")
     with django_assert_max_num_queries(8):
         page(viewer)
+
+
+def test_it_says_which_groups_are_paused(viewer):
+    add(), add("reports")
+    pauses.pause("reports", by="Ann")
+    html = viewer.get("/console/").content.decode()
+
+    rows = dict(re.findall(r'<tr data-live-group="(\w+)">(.*?)</tr>', html, re.DOTALL))
+    assert {name: 'data-state="paused"' in row for name, row in rows.items()} == {"mail": False, "reports": True}

@@ -21,10 +21,15 @@ CALLS = {
     "overview": ("GET", EVERYBODY, {}),
     "group": ("GET", EVERYBODY, {"name": "mail"}),
     "facts": ("GET", EVERYBODY, {"name": "mail"}),
-    "find": ("GET", EVERYBODY, {"id": "1"}),
+    "failed": ("GET", EVERYBODY, {}),
+    "workers": ("GET", EVERYBODY, {}),
+    "search": ("GET", EVERYBODY, {"q": "group:mail"}),
+    "suggestions": ("GET", EVERYBODY, {"q": "group:"}),
     "task": ("GET", EVERYBODY, {}),
     "data": ("GET", PAYLOADS, {}),
     "add": ("POST", OPERATORS, {"group": "mail", "delay": "0", "unit": "seconds", "priority": "0"}),
+    "pause": ("POST", OPERATORS, {"name": "mail"}),
+    "resume": ("POST", OPERATORS, {"name": "mail"}),
     "confirm": ("GET", OPERATORS, {"verb": "purge", "name": "mail", "all": "1"}),
     "requeue": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1"}),
     "move": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", "to": "reports"}),
@@ -86,7 +91,7 @@ def test_it_shuts_out_people_without_a_role_and_people_who_left(name, task):
     assert call(signed_in(gone), name, task).status_code == 302
 
 
-@pytest.mark.parametrize("name", CHANGES - {"add"})  # Whose GET is the form.
+@pytest.mark.parametrize("name", CHANGES - {"add", "pause"})  # Whose GET is the form.
 @pytest.mark.parametrize("method", ["get", "head", "put", "delete"])
 def test_it_changes_by_post_only(roles, name, method, task):
     answer = getattr(signed_in(roles["superuser"]), method)(path_of(name, task))
@@ -117,7 +122,7 @@ def test_it_tells_a_script_in_a_part_of_a_page_that_it_may_not(viewer, task):
     assert "<html" not in answer.content.decode()
 
 
-@pytest.mark.parametrize("name", set(CALLS) - {"find", "move", "purge", "requeue", "add"})
+@pytest.mark.parametrize("name", set(CALLS) - {"move", "purge", "requeue", "add", "pause", "resume"})
 def test_it_keeps_pages_with_data_out_of_every_cache(roles, name, task):
     assert "no-store" in call(signed_in(roles["superuser"]), name, task).headers["Cache-Control"]
 

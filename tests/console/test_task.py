@@ -32,19 +32,6 @@ def test_it_is_found_by_every_id_it_ever_had(viewer):
     assert f"found as {first.id}, its first id" in text(page(viewer, first.id))
 
 
-@pytest.mark.parametrize("typed", ["{}", " {} ", "{:,}"])
-def test_it_is_found_by_an_id_as_pages_print_it(viewer, typed):
-    answer = viewer.get("/console/task", {"id": typed.format(48201883).replace(",", "\u202f")})
-    assert answer.headers["Location"] == "/console/task/48201883"
-
-
-@pytest.mark.parametrize("typed", ["", "abc", "0", "-1", "1.5", str(2**63), "9" * 5_000, "٣"])
-def test_it_says_what_an_id_is(viewer, typed):
-    answer = viewer.get("/console/task", {"id": typed})
-    assert answer.status_code == 400
-    assert "<code>id</code> must be a whole number" in answer.content.decode()
-
-
 def test_it_says_that_an_id_was_never_given_out(viewer):
     [task] = add()
     answer = viewer.get(f"/console/task/{task.id + 1}")

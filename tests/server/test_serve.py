@@ -4,8 +4,8 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from statistics import median
 from contextlib import suppress
+from statistics import median
 
 import httpx
 import pytest

@@ -1,0 +1,18 @@
+"""What failed, by signature and time."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from ..failures import failures
+from ..policy import Action
+from .commands import command_to_fail
+from .pages import page
+
+
+@require_safe
+@page(Action.SEE)
+def failed(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/failed.html", {"failures": failures(), "command": command_to_fail(request)})

@@ -1,0 +1,67 @@
+"""Finding tasks from the box on top of every page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_safe
+
+from ..errors import InvalidInput
+from ..listing import Place, rows_of
+from ..policy import Action, may
+from ..search import grammar
+from ..search.finding import LIMIT_S, Found, find
+from ..search.grammar import Key, Term
+from ..search.suggestions import suggest
+from .pages import page, user_of
+
+
+@require_safe
+@page(Action.SEE)
+def search(request: HttpRequest) -> HttpResponse:
+    """The tasks that were searched for; an id alone leads to its task."""
+    text, after = request.GET.get("q", ""), request.GET.get("after")
+    try:
+        terms = _terms(user_of(request), text)
+        place = Place.read(after, "after") if after else None
+    except InvalidInput as refused:
+        return _page(request, text, problems=[each for texts in refused.fields.values() for each in texts])
+    if task_id := grammar.lone_id(terms):
+        return redirect("console:task", task_id)
+    return _page(request, text, find(terms, after=place) if terms else None)
+
+
+@require_safe
+@page(Action.SEE)
+def suggestions(request: HttpRequest) -> HttpResponse:
+    """What could come next in the box, as its whole text."""
+    return render(request, "console/_suggestions.html", {"suggestions": suggest(request.GET.get("q", ""))})
+
+
+def _terms(user: User, text: str) -> list[Term]:
+    terms = grammar.parse(text)
+    if any(term.key is Key.DATA for term in terms) and not may(user, Action.SEE_PAYLOADS):
+        raise InvalidInput({"q": ["data: your role does not let you see the data of tasks, nor search in it"]})
+    return terms
+
+
+def _page(request: HttpRequest, text: str, found: Found | None = None, problems: Sequence[str] = ()) -> HttpResponse:
+    sees_payloads = may(user_of(request), Action.SEE_PAYLOADS)
+    return render(
+        request,
+        "console/search.html",
+        {
+            "searched": text,
+            "found": found,
+            "rows": rows_of(found.ids, found.at_ms, with_data=sees_payloads) if found else [],
+            "problems": problems,
+            "sees_payloads": sees_payloads,
+            "hints": [(key, hint) for key, hint in grammar.HINTS.items() if sees_payloads or key is not Key.DATA],
+            "limit_s": LIMIT_S,
+            "is_first": "after" not in request.GET,
+        },
+        status=400 if problems else 200,
+    )

@@ -1,0 +1,63 @@
+"""Who works: the clients that say that they live, and what they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from ..clients import Seen, seen
+from ..holdings import NOTHING, Holding, holdings
+from ..models import Task
+from ..policy import Action
+from .commands import command_to_be_heard
+from .pages import page
+
+LATE_MS, LOST_MS = 30_000, 120_000  # After the last heartbeat.
+SHOWN = 500
+
+
+class Pulse(StrEnum):
+    """What the age of the last heartbeat says."""
+
+    LIVE = "live"
+    LATE = "late"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A client with what it holds."""
+
+    seen: Seen
+    pulse: Pulse
+    held: Holding
+    next_pulse_ms: int | None  # When it is late, or lost, if nothing is heard of it; None: it is lost.
+
+
+@require_safe
+@page(Action.SEE)
+def workers(request: HttpRequest) -> HttpResponse:
+    now_ms, held = Task.objects.now_ms(), holdings()
+    found = [_worker(each, held.get(each.client.id, NOTHING)) for each in seen()]
+    return render(
+        request,
+        "console/workers.html",
+        {
+            "workers": sorted(found, key=lambda worker: list(Pulse).index(worker.pulse), reverse=True)[:SHOWN],
+            "number": len(found),
+            "by_pulse": [(pulse, sum(worker.pulse is pulse for worker in found)) for pulse in Pulse],
+            "now_ms": now_ms,
+            "command": command_to_be_heard(request),
+        },
+    )
+
+
+def _worker(seen: Seen, held: Holding) -> Worker:
+    pulse = Pulse.LIVE if seen.age_ms < LATE_MS else Pulse.LATE if seen.age_ms < LOST_MS else Pulse.LOST
+    age_of_next = {Pulse.LIVE: LATE_MS, Pulse.LATE: LOST_MS}.get(pulse)
+    next_pulse_ms = seen.client.seen_at_ms + age_of_next if age_of_next else None
+    return Worker(seen=seen, pulse=pulse, held=held, next_pulse_ms=next_pulse_ms)

@@ -1,0 +1,146 @@
+"""Terms in the words of the database. `found` is the table whose rows they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from .. import history
+from ..managers import BEYOND_EVERY_NAME
+from ..operations import GroupScope, State
+from ..payloads import whole_data
+from .grammar import Bound, Key, Term
+
+DATA = whole_data("found")
+
+
+class Condition(NamedTuple):
+    sql: str
+    parameters: tuple[Any, ...] = ()
+
+
+EVERYTHING = Condition("TRUE")
+
+IN_STATE = {
+    State.READY: "available_at_ms <= {now_ms} AND leased_since_ms = 0",
+    State.CLAIMED: "available_at_ms > {now_ms} AND leased_since_ms > 0",
+    State.EXPIRED: "available_at_ms <= {now_ms} AND leased_since_ms > 0",
+    State.SCHEDULED: "available_at_ms > {now_ms} AND leased_since_ms = 0",
+    State.FAILED: "error <> ''",
+}
+
+
+def condition_of(term: Term, now_ms: int, vendor: str) -> Condition:
+    """What the term asks of a row; what `data.PATH` asks is asked in paths.py again."""
+    condition = BY_KEY[term.key](term, now_ms, vendor)
+    return Condition(f"NOT ({condition.sql})", condition.parameters) if term.is_excluded else condition
+
+
+def within(scope: GroupScope) -> Condition:
+    """The groups that the scope allows."""
+    if scope.patterns is None:
+        return EVERYTHING
+    return either(_named(pattern) for pattern in scope.patterns)
+
+
+def every(conditions: Iterable[Condition]) -> Condition:
+    """All of them are met."""
+    return _joined(" AND ", conditions, "TRUE")
+
+
+def either(conditions: Iterable[Condition]) -> Condition:
+    """At least one is met."""
+    return _joined(" OR ", conditions, "FALSE")
+
+
+def _joined(word: str, conditions: Iterable[Condition], without: str) -> Condition:
+    given = list(conditions)
+    sql = word.join(f"({condition.sql})" for condition in given) or without
+    return Condition(f"({sql})", tuple(value for condition in given for value in condition.parameters))
+
+
+def _id(term: Term, now_ms: int, vendor: str) -> Condition:
+    """The living task of the chain that the id belongs to."""
+    chain = history.chain_of(int(term.value))  # type: ignore[arg-type]
+    return Condition("id = %s", (chain.living.id if chain and chain.living else 0,))
+
+
+def _group(term: Term, now_ms: int, vendor: str) -> Condition:
+    return _named(str(term.value))
+
+
+def _named(pattern: str) -> Condition:
+    """A range, not LIKE: on SQLite that takes capitals for small letters."""
+    if not pattern.endswith("*"):
+        return Condition('"group" = %s', (pattern,))
+    return Condition('"group" >= %s AND "group" < %s', (pattern[:-1], pattern[:-1] + BEYOND_EVERY_NAME))
+
+
+def _state(term: Term, now_ms: int, vendor: str) -> Condition:
+    return Condition(IN_STATE[State(str(term.value))].format(now_ms=now_ms))
+
+
+def _owner(term: Term, now_ms: int, vendor: str) -> Condition:
+    if isinstance(term.value, int):
+        return Condition("owner = %s", (term.value,))
+    return Condition("owner IN (SELECT id FROM tasks_app_client WHERE name = %s)", (term.value,))
+
+
+def _error(term: Term, now_ms: int, vendor: str) -> Condition:
+    like = "ILIKE" if vendor == "postgresql" else "LIKE"
+    return Condition(rf"error <> '' AND error {like} %s ESCAPE '\'", (_pattern(str(term.value)),))
+
+
+def _pattern(text: str) -> str:
+    escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    return f"%{escaped.replace('*', '%')}%"
+
+
+def _label(term: Term, now_ms: int, vendor: str) -> Condition:
+    if vendor == "postgresql":
+        return Condition("COALESCE(labels ->> %s = %s, FALSE)", (term.name, term.value))
+    # Its own ->> does not find a name with quotation marks.
+    return Condition("EXISTS (SELECT 1 FROM json_each(labels) WHERE key = %s AND value = %s)", (term.name, term.value))
+
+
+def _data(term: Term, now_ms: int, vendor: str) -> Condition:
+    if term.name and (term.is_excluded or not is_written_one_way(str(term.value))):
+        return Condition("FALSE" if term.is_excluded else "TRUE")
+    text = str(term.value).encode()
+    if vendor == "postgresql":
+        return Condition(f"position(CAST(%s AS bytea) IN {DATA}) > 0", (text,))
+    return Condition(f"instr({DATA}, %s) > 0", (text,))
+
+
+def is_written_one_way(value: str) -> bool:
+    """Whether JSON has the value as it is, so that the database can look for it first."""
+    return value.isascii() and value.replace("_", "").replace("-", "").isalnum()
+
+
+def _age(term: Term, now_ms: int, vendor: str) -> Condition:
+    age = _bound(term)
+    return Condition(f"made_at_ms {'>' if age.is_upper else '<'} %s", (now_ms - age.ms,))
+
+
+def _available(term: Term, now_ms: int, vendor: str) -> Condition:
+    time = _bound(term)
+    at_ms = time.ms + (now_ms if time.is_relative else 0)
+    return Condition(f"available_at_ms {'<' if time.is_upper else '>'} %s", (at_ms,))
+
+
+def _bound(term: Term) -> Bound:
+    assert isinstance(term.value, Bound)  # noqa: S101 - its key has no other value.
+    return term.value
+
+
+BY_KEY: dict[Key, Callable[[Term, int, str], Condition]] = {
+    Key.ID: _id,
+    Key.GROUP: _group,
+    Key.STATE: _state,
+    Key.OWNER: _owner,
+    Key.ERROR: _error,
+    Key.LABEL: _label,
+    Key.DATA: _data,
+    Key.AGE: _age,
+    Key.AVAILABLE: _available,
+}

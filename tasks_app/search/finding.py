@@ -1,0 +1,134 @@
+"""Walking through the tasks, window by window, until a page of those is found that meet every term, or time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connections
+
+from ..listing import PAGE, Place
+from ..models import Task
+from ..operations import EVERY_GROUP, GroupScope
+from ..time_limits import TookTooLong, at_most
+from . import paths
+from .conditions import DATA, Condition, condition_of, every, within
+from .grammar import Key, Term
+from .ways import way_to
+
+LIMIT_S = 2.0
+FIRST_WINDOW, LARGEST_WINDOW = 100, 100_000  # Tasks that one statement looks at.
+QUICK_S = 0.1  # A window that takes less is followed by a larger one.
+CANDIDATES = 1_000  # Whose data is read at once to be looked into.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Ids of tasks that meet every term, in the order of the way."""
+
+    ids: list[int]
+    after: Place | None  # Where to go on; None: there are no more, or nothing was looked at in time.
+    is_cut_short: bool  # The time was up before the page was full.
+    looked_at: int  # Tasks, at most.
+    at_ms: int
+
+
+def find(
+    terms: Sequence[Term],
+    *,
+    scope: GroupScope = EVERY_GROUP,
+    after: Place | None = None,
+    limit: int = PAGE,
+    seconds: float = LIMIT_S,
+) -> Found:
+    """Up to `limit` tasks beyond `after`. All tasks meet no term at all."""
+    walk = Walk(terms=terms, scope=scope, place=after, limit=limit)
+    end, looked_at, window = time.monotonic() + seconds, 0, FIRST_WINDOW
+    while not walk.is_over and (began := time.monotonic()) < end:
+        try:
+            with at_most(end - began, using=walk.using):
+                walk.look_at(window)
+        except TookTooLong:
+            break
+        looked_at += window
+        if time.monotonic() - began < QUICK_S:
+            window = min(4 * window, LARGEST_WINDOW)
+    return Found(
+        ids=[place.id for place in walk.found[:limit]],
+        after=walk.place_to_go_on,
+        is_cut_short=not walk.is_over,
+        looked_at=looked_at,
+        at_ms=walk.now_ms,
+    )
+
+
+@dataclass(kw_only=True)
+class Walk:
+    """What was found on the way so far, and up to where."""
+
+    terms: Sequence[Term]
+    scope: GroupScope
+    place: Place | None  # Looked at up to here; None: not begun.
+    limit: int
+    found: list[Place] = field(default_factory=list)
+    is_at_end: bool = False
+
+    def __post_init__(self) -> None:
+        self.using = Task.objects.db
+        self.now_ms = Task.objects.now_ms()
+        vendor = connections[self.using].vendor
+        self._way = way_to(self.terms, self.now_ms, vendor)
+        self._asked = every([*(condition_of(term, self.now_ms, vendor) for term in self.terms), within(self.scope)])
+        self._paths = [term for term in self.terms if term.key is Key.DATA and term.name]
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_at_end or len(self.found) > self.limit
+
+    @property
+    def place_to_go_on(self) -> Place | None:
+        if len(self.found) > self.limit:
+            return self.found[self.limit - 1]
+        return None if self.is_at_end else self.place
+
+    def look_at(self, window: int) -> None:
+        """Look at the next tasks of the way, at most so many."""
+        last = self._last_of(window)
+        most = CANDIDATES if self._paths else self.limit + 1 - len(self.found)
+        candidates = self._candidates(window, last, most)
+        self.found += [place for place, data in candidates if all(paths.matches(term, data) for term in self._paths)]
+        if len(candidates) == most:
+            self.place = candidates[-1][0]
+        else:
+            self.place, self.is_at_end = last or self.place, last is None
+
+    def _last_of(self, window: int) -> Place | None:
+        """The last task of the window; None when the way ends before."""
+        ahead = every([self._way.condition, self._way.beyond(self.place)])
+        rows = self._rows(
+            f"SELECT available_at_ms, id FROM tasks_app_task WHERE {ahead.sql}"  # noqa: S608 - all words are ours
+            f" ORDER BY {self._way.order} LIMIT 1 OFFSET {window - 1}",
+            ahead,
+        )
+        return Place(available_at_ms=rows[0][0], id=rows[0][1]) if rows else None
+
+    def _candidates(self, window: int, last: Place | None, most: int) -> list[tuple[Place, bytes | None]]:
+        """What the database takes for a match, up to `last`; with the data, if that is to be looked into."""
+        ahead = every([self._way.condition, self._way.beyond(self.place), self._way.up_to(last)])
+        data = f"CASE WHEN length({DATA}) <= {paths.LARGEST} THEN {DATA} END" if self._paths else "NULL"
+        # With a limit inside, neither database mixes the conditions: the way stays the way.
+        rows = self._rows(
+            f"SELECT available_at_ms, id, {data} FROM"  # noqa: S608 - all words are ours
+            f" (SELECT * FROM tasks_app_task WHERE {ahead.sql} ORDER BY {self._way.order} LIMIT {window}) AS found"
+            f" WHERE {self._asked.sql} ORDER BY {self._way.order} LIMIT {most}",
+            ahead,
+            self._asked,
+        )
+        return [(Place(available_at_ms=at_ms, id=task_id), data and bytes(data)) for at_ms, task_id, data in rows]
+
+    def _rows(self, sql: str, *conditions: Condition) -> list[tuple[Any, ...]]:
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql, [value for condition in conditions for value in condition.parameters])
+            return list(cursor.fetchall())

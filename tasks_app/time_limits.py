@@ -1,0 +1,53 @@
+"""Reading that may take long, for at most so long: a person waits for it, and workers need the database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from django.db import OperationalError, connections, transaction
+from psycopg.errors import QueryCanceled
+
+STEPS_BETWEEN_LOOKS = 10_000  # Of SQLite's machine: about a tenth of a millisecond.
+
+
+class TookTooLong(Exception):
+    """The time was up before the database had answered."""
+
+
+def at_most(seconds: float, *, using: str) -> AbstractContextManager[None]:
+    """Around statements that read. Raises TookTooLong from the one during which the time is up."""
+    limit = {"postgresql": _on_postgresql, "sqlite": _on_sqlite}[connections[using].vendor]
+    return limit(seconds, using)
+
+
+@contextmanager
+def _on_postgresql(seconds: float, using: str) -> Iterator[None]:
+    try:
+        # For this transaction: pgbouncer gives the session to others after it.
+        with transaction.atomic(using=using), connections[using].cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(max(1, round(seconds * 1_000)))])
+            yield
+            cursor.execute("SET LOCAL statement_timeout TO DEFAULT")  # A caller's own transaction goes on.
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            raise TookTooLong from error
+        raise
+
+
+@contextmanager
+def _on_sqlite(seconds: float, using: str) -> Iterator[None]:
+    connections[using].ensure_connection()
+    database: Any = connections[using].connection
+    end = time.monotonic() + seconds
+    database.set_progress_handler(lambda: time.monotonic() > end, STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    except OperationalError as error:
+        if str(error) == "interrupted":
+            raise TookTooLong from error
+        raise
+    finally:
+        database.set_progress_handler(None, 0)

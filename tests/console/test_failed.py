@@ -1,0 +1,60 @@
+"""The page of what failed, and the same on the page of a group."""
+
+import re
+from html import unescape
+
+import pytest
+
+from .store import add
+
+pytestmark = pytest.mark.django_db
+
+
+def page(client, path="/console/failed"):
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def links(html):
+    return [
+        unescape(link)
+        for link in re.findall(r'href="(/console/search\?q=error[^"]*|/console/search\?q=group[^"]*)"', html)
+    ]
+
+
+def test_it_has_a_row_for_each_signature(viewer):
+    for number in range(3):
+        add(error=f"timed out after {number} s")
+    add("reports", error="refused")
+    html = page(viewer)
+    assert re.findall(r'<code class="error">([^<]*)<', html) == ["timed out after * s", "refused"]
+    assert '<a href="/console/group?name=reports&amp;state=failed">' in html
+
+
+def test_every_number_leads_to_its_tasks(viewer):
+    for number in range(3):
+        add(error=f'no "{number}" here')
+    found = links(page(viewer))
+    assert len(found) == 5
+    for link in found:
+        assert page(viewer, link).count('class="task-id"><a') == 3
+
+
+def test_on_the_page_of_a_group_it_is_about_that_group(viewer):
+    add(error="timed out"), add("reports", error="refused")
+    html = page(viewer, "/console/group?name=mail&state=failed")
+    assert re.findall(r'<th role="rowheader"[^>]*><a [^>]*><code class="error">([^<]*)<', html) == ["timed out"]
+    assert all("group%3A%22mail%22" in link for link in links(html))
+    assert "By error" not in page(viewer, "/console/group?name=mail")
+
+
+def test_it_says_when_nothing_failed(viewer):
+    add()
+    assert "Nothing has failed" in page(viewer)
+
+
+def test_it_names_some_groups_and_counts_the_others(viewer):
+    for number in range(5):
+        add(f"g{number}", error="refused")
+    assert re.search(r"g2</bdi></a> and 2 more groups", page(viewer))

@@ -1,0 +1,68 @@
+"""Pausing and resuming a group from its page."""
+
+import pytest
+
+from tasks_app import pauses
+from tasks_app.models import AuditEntry, Task
+
+from .store import ANN, add
+
+pytestmark = pytest.mark.django_db
+
+
+def pause(client, **fields):
+    return client.post("/console/pause", {"name": "mail", "reason": "the mail server is down", **fields})
+
+
+def test_claims_find_nothing_until_it_is_resumed(operator):
+    add()
+    assert pause(operator).headers["Location"] == "/console/group?name=mail"
+    assert Task.objects.claim("mail", owner=ANN) == []
+    assert operator.post("/console/resume", {"name": "mail"}).status_code == 302
+    assert len(Task.objects.claim("mail", owner=ANN)) == 1
+
+
+def test_it_says_who_paused_it_and_why(operator):
+    add()
+    pause(operator)
+    html = operator.get("/console/group?name=mail").content.decode()
+    assert "Paused by olaf" in html
+    assert "the mail server is down" in html
+
+
+def test_it_asks_with_what_waits_and_what_is_held(operator):
+    add(count=3)
+    Task.objects.claim("mail", owner=ANN)
+    html = operator.get("/console/pause?name=mail").content.decode()
+    assert "<strong>2</strong> ready tasks wait" in html
+    assert "Workers finish the <strong>1</strong> that they hold" in html
+
+
+@pytest.mark.parametrize(("is_paused", "offered"), [(False, "Pause…"), (True, "Resume")])
+def test_a_page_offers_what_can_be_done(operator, viewer, is_paused, offered):
+    add()
+    if is_paused:
+        pauses.pause("mail", by="Ann")
+    assert f">{offered}<" in operator.get("/console/group?name=mail").content.decode()
+    seen_by_viewer = viewer.get("/console/group?name=mail").content.decode()
+    assert not any(f">{word}<" in seen_by_viewer for word in ("Pause…", "Resume"))
+
+
+def test_too_long_a_reason_is_named_and_kept(operator):
+    answer = pause(operator, reason="x" * 1_001)
+    assert answer.status_code == 422
+    assert "at most 1000 characters, not 1001" in answer.content.decode()
+    assert "x" * 1_001 in answer.content.decode()
+    assert pauses.pause_of("mail") is None
+
+
+def test_both_are_in_the_audit(operator):
+    pause(operator)
+    operator.post("/console/resume", {"name": "mail"})
+    entries = AuditEntry.objects.order_by("id").values_list("actor", "action", "group", "reason")
+    assert list(entries) == [("olaf", "pause", "mail", "the mail server is down"), ("olaf", "resume", "mail", "")]
+
+
+def test_a_script_is_led_to_the_group(operator):
+    answer = operator.post("/console/pause", {"name": "mail"}, headers={"HX-Request-Type": "partial"})
+    assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/console/group?name=mail")

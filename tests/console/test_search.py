@@ -1,0 +1,116 @@
+"""The search box and what it leads to."""
+
+import re
+
+import pytest
+
+from tasks_app import clients
+from tasks_app.models import Client
+
+from .store import BOB, add, claim, fail
+
+pytestmark = pytest.mark.django_db
+
+
+def search(client, q, status=200, **asked):
+    answer = client.get("/console/search", {"q": q, **asked})
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def ids(html):
+    return [int(number) for number in re.findall(r'class="task-id"><a href="/console/task/(\d+)"', html)]
+
+
+def suggestions(client, q):
+    answer = client.get("/console/search/suggestions", {"q": q})
+    assert answer.status_code == 200
+    return re.findall(r'<option value="([^"]*)">', answer.content.decode())
+
+
+@pytest.mark.parametrize("typed", ["{}", " {} ", "id:{}"])
+def test_an_id_alone_leads_to_its_task(viewer, typed):
+    [task] = add()
+    answer = viewer.get("/console/search", {"q": typed.format(task.id)})
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/console/task/{task.id}")
+
+
+@pytest.mark.parametrize("gap", [" ", "\N{NARROW NO-BREAK SPACE}"])
+def test_an_id_may_have_gaps_as_pages_print_it(viewer, gap):
+    assert viewer.get("/console/search", {"q": f"48{gap}201{gap}883"}).headers["Location"] == "/console/task/48201883"
+
+
+def test_it_lists_what_it_finds_with_the_group(viewer):
+    add(count=2)
+    failed = fail(claim()[0], error="timed out")
+    html = search(viewer, "group:mail error:timed")
+    assert ids(html) == [failed.id]
+    assert '<a href="/console/group?name=mail"><bdi class="group-name">mail</bdi></a>' in html
+    assert 'value="group:mail error:timed"' in html
+
+
+def test_it_leads_to_the_next_page_and_back_to_the_first(viewer):
+    tasks = add(count=60)
+    html = search(viewer, "state:ready")
+    [next_page] = re.findall(r'href="(\?[^"]*)" rel="next"', html)
+    rest = viewer.get("/console/search" + next_page.replace("&amp;", "&")).content.decode()
+    assert ids(html) + ids(rest) == [task.id for task in tasks[::-1]]
+    assert 'href="?q=state%3Aready">First</a>' in rest
+
+
+def test_every_mistake_is_told_and_the_text_stays(viewer):
+    html = search(viewer, "state:redy timeout", status=400)
+    assert "state:redy: one of ready, claimed, expired, scheduled, failed" in html
+    assert "timeout: say where to look" in html
+    assert 'value="state:redy timeout"' in html
+    assert 'aria-invalid="true"' in html
+
+
+def test_data_is_searched_and_shown_for_those_alone_who_may_see_it(viewer, operator):
+    [task] = add(data=b"hello kim")
+    html = search(operator, "data:kim")
+    assert ids(html) == [task.id]
+    assert "hello kim" in html
+    assert "your role does not let you see the data of tasks" in search(viewer, "data:kim", status=400)
+    assert "hello kim" not in search(viewer, "group:mail")
+
+
+def test_it_says_when_nothing_is_like_that(viewer):
+    assert "No task is like that" in search(viewer, "group:nothing")
+
+
+def test_without_terms_it_tells_what_can_be_searched_for(viewer, operator):
+    assert "<code>group:</code>" in search(viewer, "")
+    assert "<code>data:</code>" not in search(viewer, "")
+    assert "<code>data:</code>" in search(operator, "")
+
+
+def test_a_wrong_place_is_named(viewer):
+    assert "a place in the list" in search(viewer, "group:mail", status=400, after="x")
+
+
+@pytest.mark.parametrize(
+    ("typed", "suggested"),
+    [
+        ("st", ["state:"]),
+        ("-st", ["-state:"]),
+        ("a", ["age:&gt;", "age:&lt;", "available:&lt;", "available:&gt;"]),
+        ("state:f", ["state:failed"]),
+        ("group:mail st", ["group:mail state:"]),
+        ("group:m", ["group:mail", "group:&quot;my mail&quot;"]),
+        ("owner:ki", ["owner:Kim"]),
+        ("error:x", []),
+        ("x" * 1_001, []),
+    ],
+)
+def test_it_suggests_what_could_come_next(viewer, typed, suggested):
+    add("mail"), add("my mail"), add("reports")
+    clients.hear(Client(id=BOB, name="Kim", groups=[], info="{}"))
+    assert suggestions(viewer, typed) == suggested
+
+
+def test_it_suggests_keys_at_first_and_not_too_much(viewer):
+    for number in range(20):
+        add(f"group-{number}")
+    assert "group:" in suggestions(viewer, "")
+    assert len(suggestions(viewer, "group:")) == 12

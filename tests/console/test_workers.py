@@ -1,0 +1,63 @@
+"""The page of the workers."""
+
+import re
+
+import pytest
+
+from tasks_app import clients
+from tasks_app.models import Client
+
+from .store import add, claim
+
+pytestmark = pytest.mark.django_db
+
+
+def hear(clock, age_ms, client_id=7, **said):
+    now_ms = clock.now_ms
+    clock.set(now_ms - age_ms)
+    clients.hear(Client(id=client_id, groups=said.pop("groups", []), info="{}", **said))
+    clock.set(now_ms)
+
+
+def text(client):
+    answer = client.get("/console/workers")
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.content.decode()))
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "pulse"),
+    [(0, "live"), (29_000, "live"), (31_000, "late"), (119_000, "late"), (121_000, "lost"), (86_000_000, "lost")],
+)
+def test_its_pulse_is_the_age_of_the_last_heartbeat(viewer, clock, age_ms, pulse):
+    hear(clock, age_ms, name="Kim")
+    assert re.search(rf"Kim 7 +{pulse} ", text(viewer))
+
+
+def test_it_says_when_a_live_one_will_be_late(viewer, clock):
+    hear(clock, 12_000)
+    assert "live 12 s ago late in 18 s" in text(viewer)
+
+
+def test_it_shows_what_a_worker_says_of_itself_and_holds(viewer, clock):
+    add(count=3)
+    claim(count=2, owner=7)
+    clock.advance(65_000 - 60_000)
+    hear(clock, 0, name="Kim", host="ann.example.org", pid=4711, groups=["mail", "reports"], version="1.2")
+    html = viewer.get("/console/workers").content.decode()
+    assert '<a href="/console/search?q=owner%3A7+state%3Aclaimed">2<' in html
+    assert "Kim 7 live now late in 30 s mail , reports 2 held 5 s ago ann.example.org pid 4711 1.2" in text(viewer)
+
+
+def test_lost_ones_come_first_and_are_counted(viewer, clock):
+    hear(clock, 200_000, 1, name="Lena")
+    hear(clock, 0, 2, name="Kim")
+    hear(clock, 0, 3, name="Bo")
+    shown = text(viewer)
+    assert "2 live 0 late 1 lost" in shown
+    assert shown.index("Lena") < shown.index("Kim")
+
+
+def test_it_says_when_nobody_was_heard(viewer):
+    assert "No worker has been heard" in text(viewer)
+    assert "-X PUT http://testserver/clients/1" in text(viewer)

@@ -1,0 +1,229 @@
+"""Which tasks a search finds, and in what order."""
+
+import pytest
+
+from tasks_app import clients, database
+from tasks_app.listing import Place
+from tasks_app.models import Client, Task
+from tasks_app.operations import Change, GroupScope, NewTask
+from tasks_app.search import finding
+from tasks_app.search.finding import find
+from tasks_app.search.grammar import parse
+from tests.console.store import ANN, BOB, add, claim, fail, one_of_each_state
+
+pytestmark = pytest.mark.django_db
+
+
+def search(text, **asked):
+    return find(parse(text), **asked)
+
+
+def ids(text, **asked):
+    found = search(text, **asked)
+    assert not found.is_cut_short
+    return found.ids
+
+
+@pytest.fixture
+def moment(monkeypatch):
+    """Stops the database's clock; sets it, when it is called."""
+
+    def set_to(now_ms):
+        for dialect in database.DIALECTS.values():
+            monkeypatch.setattr(dialect, "clock", f"CAST({now_ms} AS bigint)")
+
+    set_to(1_000_000_000_000)
+    return set_to
+
+
+@pytest.mark.parametrize("state", ["ready", "claimed", "expired", "scheduled", "failed"])
+def test_it_finds_by_state(state):
+    tasks = one_of_each_state()
+    expected = {tasks[state].id} | ({tasks["failed"].id} if state == "ready" else set())
+    assert set(ids(f"state:{state}")) == expected
+    assert set(ids(f"-state:{state}")) == {task.id for task in tasks.values()} - expected
+
+
+def test_it_finds_by_group_and_by_the_beginning_of_its_name():
+    [mail], [reports], [returns], [other] = add("mail"), add("re/ports"), add("re/turns"), add("RE/turns")
+    assert ids("group:mail") == [mail.id]
+    assert set(ids("group:re/*")) == {reports.id, returns.id}
+    assert set(ids("-group:re/*")) == {mail.id, other.id}
+    assert ids("group:re/* -group:re/ports") == [returns.id]
+    assert ids("group:mail group:re/ports") == []
+
+
+def test_it_finds_a_task_by_each_id_that_it_had():
+    [first] = add()
+    [second] = claim()
+    assert ids(f"id:{first.id}") == ids(f"{second.id} state:claimed") == [second.id]
+    Task.objects.commit(owner=BOB, deletes=[second.id])
+    assert ids(f"id:{first.id}") == []
+    assert ids("id:999999") == []
+
+
+def test_it_finds_what_a_worker_holds_by_its_id_or_its_name():
+    add(count=2)
+    [held] = claim(owner=77)
+    clients.hear(Client(id=77, name="Kim's worker", groups=[], info="{}"))
+    assert ids("owner:77") == ids("""owner:"Kim's worker" state:claimed""") == [held.id]
+    assert ids("owner:nobody") == []
+
+
+@pytest.mark.parametrize(
+    ("searched", "is_found"),
+    [
+        ("error:timed", True),
+        ('error:"TIMED OUT after"', True),
+        ('error:"timed * after * ms"', True),
+        ('error:"after*out"', False),
+        ("error:100%", True),
+        ("error:100_", False),
+        ("error:%", True),
+        ("error:_", False),
+        (r'error:"\\"', True),
+        ("-error:timed", False),
+        ("-error:refused", True),
+    ],
+)
+def test_it_finds_by_a_part_of_the_error(searched, is_found):
+    add()
+    failed = fail(claim()[0], error="Timed out after 300 ms \\ at 100% of load")
+    assert (failed.id in ids(searched)) is is_found
+
+
+def test_it_finds_by_label():
+    [gold], [plain] = add(labels={"tier": "gold", 'a "b"': "c"}), add()
+    assert ids("label.tier:gold") == ids('label."a \\"b\\"":c') == [gold.id]
+    assert ids("label.tier:silver") == ids("label.tie:gold") == []
+    assert ids("-label.tier:gold") == [plain.id]
+
+
+@pytest.mark.parametrize(
+    ("searched", "is_found"),
+    [
+        ("data:kim", True),
+        ("data:KIM", False),
+        ("data:k%", False),
+        ('data:"é"', True),
+        ("-data:kim", False),
+        ("data.user.name:kim", True),
+        ("data.user.id:42", True),
+        ("data.user.id:4", False),
+        ("data.user.id:420", False),
+        ("data.user.text:42", True),
+        ("data.tags:b", True),
+        ("data.tags.1:b", True),
+        ("data.tags.2:b", False),
+        ("data.tags.x:b", False),
+        ("data.on:true", True),
+        ("data.none:null", True),
+        ("data.big:123456789012345678901234567890", True),
+        ("data.word:é", True),
+        ("data.missing:42", False),
+        ("-data.user.id:42", False),
+        ("-data.user.id:43", True),
+    ],
+)
+@pytest.mark.parametrize("padding", [0, 100_000])
+def test_it_finds_by_data(searched, is_found, padding):
+    data = (
+        '{"user": {"name": "kim", "id": 42, "text": "42"}, "tags": ["a", "b"], "on": true, "none": null,'
+        ' "big": 123456789012345678901234567890, "word": "é"}' + " " * padding
+    )
+    [task] = add(data=data.encode())
+    looks_into_it = "data." in searched
+    if padding and looks_into_it:  # Too large to be looked into: nothing is at any path.
+        is_found = searched.startswith("-")
+    assert (task.id in ids(searched)) is is_found
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\x00", b"[1, 2", b"42", b'"42"', b"[" * 50_000])
+def test_data_that_is_no_json_object_has_nothing_at_a_path(data):
+    [task] = add(data=data)
+    assert ids("data.user:42") == []
+    assert ids("-data.user:42") == [task.id]
+
+
+def test_it_finds_by_the_time_since_a_task_is_what_it_is(moment):
+    [old] = add()
+    moment(1_000_000_000_000 + 3_600_001)
+    [new] = add("reports")
+    assert ids("age:>1h") == [old.id]
+    assert ids("age:<1h") == [new.id]
+    [claimed] = claim()
+    assert set(ids("age:<1h")) == {new.id, claimed.id}
+
+
+def test_it_finds_by_available_time(moment):
+    [ready], [later] = add(), add(timespec_ms=-7_200_000)
+    assert ids("available:<now+1h") == [ready.id]
+    assert ids("available:>now+1h") == ids("available:>2001-09-09T03:00") == [later.id]
+    assert ids("-available:>now+1h") == [ready.id]
+
+
+def test_every_term_has_to_be_met():
+    tasks = one_of_each_state()
+    assert ids('group:mail state:failed error:"no such" data:hello') == [tasks["failed"].id]
+    assert ids("group:mail state:failed error:timeout") == []
+
+
+def test_without_terms_it_finds_everything():
+    tasks = one_of_each_state()
+    assert set(ids("")) == {task.id for task in tasks.values()}
+
+
+def test_a_scope_bounds_what_is_found():
+    add("pay"), add("payroll"), add("mail")
+    found = ids("-state:failed", scope=GroupScope(("pay", "ma*")))
+    assert {task.group for task in Task.objects.find(found) if task} == {"pay", "mail"}
+    assert ids("", scope=GroupScope(())) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "group:mail", "state:failed", "group:mail error:recipient", "data:hello", "data.to:kim", "-data.to:bob"],
+)
+@pytest.mark.parametrize("window", [1, 3, 100])
+def test_pages_show_each_match_once(text, window, monkeypatch):
+    monkeypatch.setattr(finding, "FIRST_WINDOW", window)
+    monkeypatch.setattr(finding, "CANDIDATES", 2)
+    for number in range(7):
+        add(data=b'{"to": "kim", "text": "hello"}', timespec_ms=-(number % 3) * 1_000)
+    for task in claim(count=3, duration_ms=0):
+        fail(task)
+    expected, pages, after = ids(text, limit=100), [], None
+    while True:
+        found = search(text, after=after, limit=2)
+        assert len(found.ids) <= 2
+        pages += found.ids
+        if (after := found.after) is None:
+            break
+    assert pages == expected
+    assert len(set(pages)) == len(pages) > 0
+
+
+def test_within_a_group_the_longest_available_come_first_else_the_newest():
+    [later], [sooner] = add(timespec_ms=-2_000), add(timespec_ms=-1_000)
+    assert ids("group:mail") == [sooner.id, later.id]
+    assert ids("data:hello") == [sooner.id, later.id]
+    [newest] = add(timespec_ms=-3_000)
+    assert ids("group:mail") == [sooner.id, later.id, newest.id]
+    assert ids("data:hello") == [newest.id, sooner.id, later.id]
+
+
+def test_it_says_how_far_it_looked_when_the_time_is_up(monkeypatch):
+    monkeypatch.setattr(finding, "FIRST_WINDOW", 2)
+    tasks = add(count=6)
+    found = search("data:nowhere", seconds=0.000_001)
+    assert found.is_cut_short
+    assert found.ids == []
+    # Either its first window was finished or it was not; it goes on from there.
+    assert found.after in (None, Place(available_at_ms=tasks[4].available_at_ms, id=tasks[4].id))
+
+
+def test_payloads_of_their_own_row_are_searched():
+    [task] = add(data=b"x" * 200_000 + b"needle")
+    Task.objects.commit(owner=ANN, updates=[Change(id=task.id, keep_data=True, group="reports")])
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"hay")])
+    assert len(ids("data:needle")) == 1

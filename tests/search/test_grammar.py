@@ -1,0 +1,120 @@
+"""The text of a search and its terms."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks_app.errors import InvalidInput
+from tasks_app.operations import State
+from tasks_app.search.grammar import MOST_TERMS, Bound, Key, Term, lone_id, parse, quoted
+
+pytestmark = pytest.mark.once
+
+HOUR_MS = 3_600_000
+
+
+def problems(text):
+    with pytest.raises(InvalidInput) as refused:
+        parse(text)
+    assert set(refused.value.fields) == {"q"}
+    return refused.value.fields["q"]
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("17", Term(key=Key.ID, value=17)),
+        ("id:17", Term(key=Key.ID, value=17)),
+        ("-17", Term(key=Key.ID, value=17, is_excluded=True)),
+        ("group:mail", Term(key=Key.GROUP, value="mail")),
+        ("group:pay/*", Term(key=Key.GROUP, value="pay/*")),
+        ('group:"a b"', Term(key=Key.GROUP, value="a b")),
+        ("state:failed", Term(key=Key.STATE, value=State.FAILED)),
+        ("state:Ready", Term(key=Key.STATE, value=State.READY)),
+        ("owner:-5", Term(key=Key.OWNER, value=-5)),
+        ("owner:ann", Term(key=Key.OWNER, value="ann")),
+        (r'error:"say \"no\" \\ never"', Term(key=Key.ERROR, value=r'say "no" \ never')),
+        ("error:a:b", Term(key=Key.ERROR, value="a:b")),
+        ("label.tier:gold", Term(key=Key.LABEL, name="tier", value="gold")),
+        ('label."a: b":c', Term(key=Key.LABEL, name="a: b", value="c")),
+        ("data:hello", Term(key=Key.DATA, value="hello")),
+        ("data.user.id:42", Term(key=Key.DATA, name="user.id", value="42")),
+        ("-data:hello", Term(key=Key.DATA, value="hello", is_excluded=True)),
+        ("age:>1h", Term(key=Key.AGE, value=Bound(ms=HOUR_MS, is_upper=False))),
+        ("age:<90min", Term(key=Key.AGE, value=Bound(ms=HOUR_MS * 3 // 2, is_upper=True))),
+        ("available:<now", Term(key=Key.AVAILABLE, value=Bound(ms=0, is_upper=True, is_relative=True))),
+        ("available:>now+1h", Term(key=Key.AVAILABLE, value=Bound(ms=HOUR_MS, is_upper=False, is_relative=True))),
+        ("available:<now-1h", Term(key=Key.AVAILABLE, value=Bound(ms=-HOUR_MS, is_upper=True, is_relative=True))),
+        ("available:<1970-01-01T01:00", Term(key=Key.AVAILABLE, value=Bound(ms=HOUR_MS, is_upper=True))),
+        ("available:>1970-01-02", Term(key=Key.AVAILABLE, value=Bound(ms=24 * HOUR_MS, is_upper=False))),
+        ("available:>1970-01-01T02:00+01:00", Term(key=Key.AVAILABLE, value=Bound(ms=HOUR_MS, is_upper=False))),
+    ],
+)
+def test_a_term(text, term):
+    assert parse(text) == [term]
+
+
+def test_terms_stand_side_by_side():
+    keys = [term.key for term in parse('  group:mail \n state:failed\terror:"timed out" ')]
+    assert keys == [Key.GROUP, Key.STATE, Key.ERROR]
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_blank_text_has_no_terms(text):
+    assert parse(text) == []
+
+
+@pytest.mark.parametrize(("text", "number"), [("48 201 883", 48_201_883), ("7", 7), ("7 group:a", None), ("-7", None)])
+def test_an_id_alone_leads_to_a_task(text, number):
+    assert lone_id(parse(text)) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("timeout", "say where to look: error:timeout, data:timeout or group:timeout"),
+        ("colour:red", "there are id, group, state, owner, error, label, data, age, available"),
+        ("group.x:red", "there are id, group"),
+        ("state:redy", "one of ready, claimed, expired, scheduled, failed"),
+        ("error:", "part of the error"),
+        ('group:""', "a name"),
+        ("label:x", "label.NAME:VALUE"),
+        ("data.:x", "data.PATH:VALUE"),
+        ("id:x", "a whole number from 1 to 9223372036854775807"),
+        ("0", "a whole number from 1"),
+        ("99999999999999999999", "a whole number from 1"),
+        ("age:1h", ">1h or <10min"),
+        ("age:>1 year", ">1h or <10min"),
+        ("age:>", ">1h or <10min"),
+        ("available:now", "<now, >now+1h"),
+        ("available:<tomorrow", "<now, >now+1h"),
+        ("available:<now*1h", "<now, >now+1h"),
+        ('error:"timed out', "a quotation mark is not closed"),
+        ("x" * 1_001, "at most 1000 characters, not 1001"),
+        (" ".join(["state:ready"] * (MOST_TERMS + 1)), "at most 20 terms, not 21"),
+        ("error:\0", "without the NUL character"),
+        ("error:\ud800", "without lone surrogates"),
+        ("group:" + "x" * 300, "at most 255 characters"),
+    ],
+)
+def test_what_makes_no_sense_is_named_with_what_would(text, told):
+    assert any(told in problem for problem in problems(text))
+
+
+def test_every_mistake_is_named():
+    assert len(problems("state:redy timeout age:1h group:mail")) == 3
+
+
+@given(st.text(min_size=1).filter(lambda text: "\0" not in text))
+def test_whatever_is_quoted_is_meant_as_it_is(value):
+    text = f"error:{quoted(value)}"
+    if len(text) <= 1_000 and text.encode(errors="replace").decode() == text:
+        assert parse(text) == [Term(key=Key.ERROR, value=value)]
+
+
+@given(st.text(alphabet='abc:.-*"\\<>0123456789 \n', max_size=60) | st.text(max_size=200))
+def test_any_text_is_read_or_refused(text):
+    with suppress(InvalidInput):
+        assert all(isinstance(term, Term) for term in parse(text))
