@@ -11,6 +11,7 @@ from .operations import EVERY_GROUP, GroupScope
 
 KEPT_MS = int(timedelta(days=1) / timedelta(milliseconds=1))  # After the last heartbeat.
 MOST_LISTED = 10_000
+LATE_MS, LOST_MS = 30_000, 120_000  # After the last heartbeat.
 
 HEARD = ("name", "host", "pid", "groups", "version", "info", "seen_at_ms")
 
@@ -44,6 +45,11 @@ def seen(scope: GroupScope = EVERY_GROUP) -> list[Seen]:
     now_ms = Task.objects.now_ms()
     heard = Client.objects.filter(seen_at_ms__gte=now_ms - KEPT_MS).order_by("-seen_at_ms", "id")
     return list(_within(scope, heard[:MOST_LISTED], now_ms))
+
+
+def attending(group: str) -> int:
+    """How many of the clients that are not lost have named the group."""
+    return sum(group in each.client.groups for each in seen() if each.age_ms < LOST_MS)
 
 
 def _within(scope: GroupScope, heard: Iterable[Client], now_ms: int) -> Iterator[Seen]:

@@ -50,6 +50,11 @@ def counts_of(group: str) -> Counts:
     return _counts(numbers) if numbers else Counts()
 
 
+def flow_of(group: str) -> tuple[float, float]:
+    """How many tasks entered and left the group within the last minute."""
+    return totals.flow(GroupScope((group,))).get(group, (0.0, 0.0))
+
+
 def group_stats(scope: GroupScope = EVERY_GROUP) -> dict[str, Stats]:
     """Every group that holds a task in numbers, by its name, sorted."""
     counts, flow = group_counts(scope), totals.flow(scope)

@@ -14,10 +14,10 @@ pytestmark = pytest.mark.once
 STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
-    "audit", "bulk", "clients", "counts", "failures", "history", "holdings", "instance", "listing",
-    "pauses", "people", "policy", "retention", "search", "tokens", "validation",
+    "attention", "audit", "bulk", "clients", "counts", "failures", "history", "holdings", "instance", "leases",
+    "listing", "pauses", "people", "policy", "rates", "retention", "search", "task_form", "tokens", "validation",
 }  # fmt: skip
-OF_THEIR_OWN = {"counts", "failures", "pauses", "retention", "search", "validation"}  # Have rows of their own.
+OF_THEIR_OWN = {"counts", "failures", "pauses", "rates", "retention", "search", "validation"}  # Have rows of their own.
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "live", "rest_api"}
 
@@ -75,6 +75,8 @@ MAY_IMPORT = {
     "search": VERBS | {"payloads", "time_limits"},
     "failures": VERBS | {"time_limits"},
     "time_limits": set(),
+    "console": VERBS | {"time_limits"},
+    "rates": VERBS | {"tally"},
     # Claims that wait are woken.
     "pauses": VERBS | {"writer"},
 }

@@ -1,7 +1,16 @@
 // Single keys, as long as nobody is typing; they can be turned off in the account menu.
+//
+//   data-key="/"   a field or button that the key goes to, or presses
+//   data-go="o"    a link that `g` and then the key follows
+//   tbody tr       rows: `j` and `k` go to the next and the one before, `x` selects
 
 const STORED_AS = "taskstore.keys";
-const TYPING = "input, select, textarea, [contenteditable]";
+const TYPING = "input:not([type=checkbox]), select, textarea, [contenteditable]";
+const ROWS = "main tbody tr:has(a)";
+const PATIENCE_MS = 1500; // Between `g` and the next key.
+
+const help = document.getElementById("keys-help");
+let wentAt = -Infinity;
 
 for (const box of document.querySelectorAll("[data-keys]")) {
   box.checked = areOn();
@@ -10,11 +19,60 @@ for (const box of document.querySelectorAll("[data-keys]")) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPING) || !areOn()) return;
-  const field = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
-  if (!field || document.querySelector("dialog[open]")) return;
-  event.preventDefault();
-  field.focus();
+  if (document.querySelector("dialog[open]")) return;
+  if (take(event.key)) event.preventDefault();
 });
+
+help.addEventListener("click", (event) => {
+  if (event.target.closest("[data-close]")) help.close();
+});
+
+// Says whether the key means something here.
+function take(key) {
+  if (performance.now() - wentAt < PATIENCE_MS) {
+    wentAt = -Infinity;
+    return press(document.querySelector(`[data-go="${CSS.escape(key)}"]`));
+  }
+  switch (key) {
+    case "g":
+      wentAt = performance.now();
+      return true;
+    case "j":
+      return goTo(1);
+    case "k":
+      return goTo(-1);
+    case "x":
+      return press(rowInFocus()?.querySelector("input[type=checkbox]"));
+    case "p":
+      return press(document.querySelector(".live-switch"));
+    case "?":
+      help.showModal();
+      return true;
+    default:
+      return focus(document.querySelector(`[data-key="${CSS.escape(key)}"]`));
+  }
+}
+
+function goTo(step) {
+  const rows = [...document.querySelectorAll(ROWS)].filter((row) => row.checkVisibility());
+  const place = rows.indexOf(rowInFocus());
+  const next = place < 0 ? rows.at(step > 0 ? 0 : -1) : rows[place + step];
+  return focus(next?.querySelector("a"));
+}
+
+function rowInFocus() {
+  return document.activeElement.closest("tr");
+}
+
+function press(element) {
+  element?.click();
+  return Boolean(element);
+}
+
+function focus(element) {
+  element?.focus();
+  return Boolean(element);
+}
 
 function areOn() {
   return localStorage.getItem(STORED_AS) !== "off";

@@ -13,6 +13,7 @@ from django.contrib.admin.actions import delete_selected
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
 from django.db import transaction
 from django.db.models import BigIntegerField, QuerySet, Value
 from django.db.models.functions import Left
@@ -27,8 +28,8 @@ from ..managers import TaskQuerySet
 from ..models import Task
 from ..operations import Ending, NewTask, Operator, Refusal, State
 from ..policy import Action, may
+from ..task_form import BASE64, NOBODY, TaskForm, is_editable, written
 from .keyed import KeyedAdmin, read_id
-from .task_form import BASE64, NOBODY, TaskForm, is_editable, written
 
 # What a person can do nothing about but try again, or look at the task as it is now.
 REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
@@ -37,7 +38,23 @@ ERROR_SHOWN = 80  # Characters, in the list.
 FACTS = ("id", "state", "held_by", "available", "claims", "origin", "created", "made")
 DATA = ("content", "encoding", "data_type")
 REST = ("available_at", "priority", "labels", "error")
+WIDGETS = {
+    **dict.fromkeys(("group", "data_type", "reason"), AdminTextInputWidget()),
+    "content": AdminTextareaWidget(),
+    **dict.fromkeys(("labels", "error"), AdminTextareaWidget({"rows": 3})),
+    "available_at": AdminSplitDateTime(),
+}
 ENDS_LEASE = "A worker holds this task. Saving ends its lease: what the worker commits then is refused."
+
+
+class AdminTaskForm(TaskForm):
+    """The same with the admin's own widgets."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, widget in WIDGETS.items():
+            if name in self.fields:
+                self.fields[name].widget = widget
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -56,7 +73,7 @@ class StateFilter(admin.SimpleListFilter):
 
 @admin.register(Task)
 class TaskAdmin(KeyedAdmin):
-    form = TaskForm
+    form = AdminTaskForm
     list_display = ("id", "group_link", "state", "available", "held_by", "priority", "claims", "error_start")
     list_filter = (StateFilter,)
     search_fields = ("id",)  # Shows the box; get_search_results looks.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ..counts import Counts, counts_of
+from ..clients import attending
+from ..counts import Counts, counts_of, flow_of
 from ..failures import failures
 from ..listing import facts_of, page_of
 from ..operations import State
 from ..pauses import pause_of
 from ..policy import Action, may
+from ..rates import Span
 from . import reading
 from .commands import command_to_add
 from .pages import page, user_of
+from .words import drain
 
 
 @require_safe
@@ -33,10 +38,12 @@ def group(request: HttpRequest) -> HttpResponse:
             "counts": counts,
             "matching": getattr(counts, state) if state else counts.total,
             "tabs": tabs_of(counts),
-            "facts": facts_of(name),
+            **_facts(name, counts),
             "pause": pause_of(name),
             "failures": failures(name) if state is State.FAILED else None,
             "command": command_to_add(request, name),
+            "span": reading.span_of(request.GET),
+            "spans": list(Span),
             "page": page_of(name, state, after=after, before=before, with_data=sees_payloads),
             "sees_payloads": sees_payloads,
             "may_operate": may(user, Action.OPERATE, name),
@@ -49,7 +56,18 @@ def group(request: HttpRequest) -> HttpResponse:
 def facts(request: HttpRequest) -> HttpResponse:
     """The facts alone, which an open page asks for again and again."""
     name = reading.group_of(request.GET)
-    return render(request, "console/_facts.html", {"name": name, "facts": facts_of(name)})
+    return render(request, "console/_facts.html", {"name": name, **_facts(name, counts_of(name))})
+
+
+def _facts(name: str, counts: Counts) -> dict[str, Any]:
+    entered, left = flow_of(name)
+    return {
+        "facts": facts_of(name),
+        "in_per_minute": entered,
+        "out_per_minute": left,
+        "drained": drain(counts.ready + counts.expired, entered, left),
+        "workers": attending(name),
+    }
 
 
 def tabs_of(counts: Counts) -> list[tuple[State | None, int]]:

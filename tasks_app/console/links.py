@@ -39,6 +39,11 @@ def signature_page(signature: str, group: str | None = None, age: str | None = N
     return search_page(" ".join(filter(None, terms)))
 
 
+def rates_part(span: str, name: str = "") -> str:
+    """What the charts show of a group, or of all groups (empty)."""
+    return f"{resolve_url('console:rates')}?{_query(span=span, name=name or None)}"
+
+
 def pause_page(name: str) -> str:
     return f"{resolve_url('console:pause')}?{_query(name=name)}"
 

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ..counts import Counts, group_counts
+from ..attention import Kind, notices
+from ..clients import LOST_MS, seen
+from ..counts import Counts, Stats, group_stats
+from ..models import Task
 from ..operations import State
-from ..pauses import paused_groups
 from ..policy import Action
+from ..rates import Span, backlogs
 from . import reading
 from .commands import command_to_add
 from .pages import page
 from .reading import Order
 from .shares import Share, part, shares_of
+from .sparks import points_of
 
+NOTICES = 8
+SPARK_MINUTES = 30
+COLUMNS = {
+    Order.NAME: "Group",
+    Order.READY: "Ready",
+    Order.OLDEST: "Oldest ready",
+    Order.CLAIMED: "Claimed",
+    Order.EXPIRED: "Expired",
+    Order.SCHEDULED: "Scheduled",
+    Order.FAILED: "Failed",
+    Order.IN: "In/min",
+    Order.OUT: "Out/min",
+}
 ROWS = 200  # On one page: more than that nobody reads, and browsers get slow.
 
 
@@ -27,9 +46,10 @@ class Row:
     """A group of the table."""
 
     name: str
-    counts: Counts
+    stats: Stats
     shares: Sequence[Share]
-    is_paused: bool
+    oldest_ready_at_ms: int | None
+    spark: str  # Points of a line; empty: nothing happened.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,28 +64,40 @@ class Tile:
 
 @require_safe
 @page(Action.SEE)
+def attention(request: HttpRequest) -> HttpResponse:
+    """What needs attention alone, which an open page asks for again and again."""
+    return render(request, "console/_attention.html", _attention(group_stats()))
+
+
+@require_safe
+@page(Action.SEE)
 def overview(request: HttpRequest) -> HttpResponse:
     order, is_downwards = reading.order_of(request.GET)
     searched, number = reading.filter_of(request.GET), reading.page_of(request.GET)
-    counts = group_counts()
-    found = sorted_groups(matching(counts, searched), counts, order, is_downwards)
+    stats, now_ms = group_stats(), Task.objects.now_ms()
+    found = sorted_groups(matching(stats, searched), stats, order, is_downwards)
     shown = found[(number - 1) * ROWS : number * ROWS]
+    sparks = backlogs(shown, SPARK_MINUTES)
     return render(
         request,
         "console/overview.html",
         {
-            "tiles": tiles_of(counts.values()),
-            "rows": _rows(shown, counts),
-            "groups": len(counts),
+            **_attention(stats),
+            "workers": _workers(),
+            "tiles": tiles_of(numbers.counts for numbers in stats.values()),
+            "rows": [_row(name, stats[name], now_ms, sparks.get(name, [])) for name in shown],
+            "groups": len(stats),
             "found": len(found),
             "filter": searched,
             "order": order,
-            "orders": list(Order),
+            "columns": COLUMNS.items(),
+            "states": list(State),
             "is_downwards": is_downwards,
             "page": number,
             "next_page": number + 1 if len(found) > number * ROWS else None,
-            "states": tuple(Order)[1:],
             "command": command_to_add(request, "mail"),
+            "span": reading.span_of(request.GET),
+            "spans": list(Span),
         },
     )
 
@@ -75,11 +107,23 @@ def matching(names: Iterable[str], searched: str) -> list[str]:
     return [name for name in names if searched.casefold() in name.casefold()]
 
 
-def sorted_groups(names: list[str], counts: dict[str, Counts], order: Order, is_downwards: bool) -> list[str]:
+def sorted_groups(names: list[str], stats: Mapping[str, Stats], order: Order, is_downwards: bool) -> list[str]:
     """The names by the order; equal ones by name, upwards."""
     if order is Order.NAME:
         return sorted(names, reverse=is_downwards)
-    return sorted(sorted(names), key=lambda name: getattr(counts[name], order), reverse=is_downwards)
+    return sorted(sorted(names), key=lambda name: _rank(stats[name], order), reverse=is_downwards)
+
+
+def _rank(stats: Stats, order: Order) -> float:
+    match order:
+        case Order.OLDEST:
+            return stats.oldest_ready_ms or 0
+        case Order.IN:
+            return stats.in_per_minute
+        case Order.OUT:
+            return stats.out_per_minute
+        case state:
+            return int(getattr(stats.counts, state))
 
 
 def tiles_of(counts: Iterable[Counts]) -> list[Tile]:
@@ -89,11 +133,34 @@ def tiles_of(counts: Iterable[Counts]) -> list[Tile]:
     return [_tile(state, [getattr(group, state) for group in numbers], total) for state in states]
 
 
-def _rows(names: Iterable[str], counts: Mapping[str, Counts]) -> list[Row]:
-    paused = paused_groups()
-    return [
-        Row(name=name, counts=counts[name], shares=shares_of(counts[name]), is_paused=name in paused) for name in names
-    ]
+def _workers() -> dict[str, int]:
+    """How many workers are heard, and how many were within a day and are no longer."""
+    ages_ms = [each.age_ms for each in seen()]
+    lost = sum(age_ms >= LOST_MS for age_ms in ages_ms)
+    return {"heard": len(ages_ms) - lost, "lost": lost}
+
+
+def _attention(stats: Mapping[str, Stats]) -> dict[str, Any]:
+    """The worst notices, and in a word what trouble there is."""
+    found = notices(stats)
+    numbers = Counter(notice.kind for notice in found)
+    return {
+        "notices": found[:NOTICES],
+        "more": max(0, len(found) - NOTICES),
+        "trouble": ", ".join(f"{numbers[kind]} {kind}" for kind in Kind if numbers[kind]),
+        "now_ms": Task.objects.now_ms(),
+    }
+
+
+def _row(name: str, stats: Stats, now_ms: int, backlog: Sequence[int]) -> Row:
+    age_ms = stats.oldest_ready_ms
+    return Row(
+        name=name,
+        stats=stats,
+        shares=shares_of(stats.counts),
+        oldest_ready_at_ms=None if age_ms is None else now_ms - age_ms,
+        spark=points_of(backlog),
+    )
 
 
 def _tile(state: State, tasks_by_group: Sequence[int], total: int) -> Tile:

@@ -13,6 +13,7 @@ from ..bulk import Selection
 from ..errors import InvalidInput
 from ..listing import END, Place
 from ..operations import State
+from ..rates import Span
 from ..validation import INT64_MAX, group_name, is_utf8
 from .payload import Form
 
@@ -35,10 +36,13 @@ class Order(StrEnum):
 
     NAME = "name"
     READY = "ready"
+    OLDEST = "oldest"
     CLAIMED = "claimed"
     EXPIRED = "expired"
     SCHEDULED = "scheduled"
     FAILED = "failed"
+    IN = "in"
+    OUT = "out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,11 @@ def order_of(asked: QueryDict) -> tuple[Order, bool]:
 def form_of(asked: QueryDict) -> Form | None:
     """How to look at data; None: as it suits the data."""
     return _one_of(Form, "as", text) if (text := asked.get("as")) else None
+
+
+def span_of(asked: QueryDict) -> Span:
+    """How far back to look; an hour, if nothing is said."""
+    return _one_of(Span, "span", asked.get("span") or Span.HOUR)
 
 
 def filter_of(asked: QueryDict) -> str:

@@ -2,7 +2,21 @@
 
 from django.urls import path
 
-from . import adding, changes, failed, groups, overview, pausing, searching, signing_in, tasks, workers
+from . import (
+    adding,
+    changes,
+    charts,
+    editing,
+    failed,
+    giving_back,
+    groups,
+    overview,
+    pausing,
+    searching,
+    signing_in,
+    tasks,
+    workers,
+)
 
 app_name = "console"
 
@@ -14,18 +28,22 @@ urlpatterns = [
     path("theme", signing_in.theme, name="theme"),
     # What there is
     path("", overview.overview, name="overview"),
+    path("attention", overview.attention, name="attention"),
     path("group", groups.group, name="group"),
     path("group/facts", groups.facts, name="facts"),
     path("failed", failed.failed, name="failed"),
     path("workers", workers.workers, name="workers"),
     path("search", searching.search, name="search"),
     path("search/suggestions", searching.suggestions, name="suggestions"),
+    path("rates", charts.rates, name="rates"),
     path("task/<int:task_id>", tasks.task, name="task"),
     path("task/<int:task_id>/data", tasks.data, name="data"),
     # What a person does to it
     path("add", adding.add, name="add"),
     path("pause", pausing.pause, name="pause"),
     path("resume", pausing.resume, name="resume"),
+    path("task/<int:task_id>/give-back", giving_back.give_back, name="give_back"),
+    path("task/<int:task_id>/edit", editing.edit, name="edit"),
     path("confirm", changes.confirm, name="confirm"),
     path("requeue", changes.requeue, name="requeue"),
     path("move", changes.move, name="move"),

@@ -46,6 +46,21 @@ def duration(value_ms: int) -> str:
     return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
 
 
+def rate(per_minute: float) -> str:
+    """0, 0.4, 7.5, 1 204"""
+    return f"{per_minute:.1f}".removesuffix(".0") if per_minute < 9.95 else number(round(per_minute))
+
+
+def drain(waiting: int, in_per_minute: float, out_per_minute: float) -> str:
+    """When nothing will wait any more, if all goes on like this: in 3 min, growing, or — when nothing moves."""
+    if not waiting or not (in_per_minute or out_per_minute):
+        return "—"
+    net = out_per_minute - in_per_minute
+    if net < 0:
+        return "growing"
+    return f"in {duration(round(waiting / net * 60) * 1_000)}" if net else "steady"
+
+
 def relative(at_ms: int, now_ms: int) -> str:
     """How far off a time is: now, 38 s ago, in 2 h."""
     distance_s = abs(at_ms - now_ms) // 1_000

@@ -9,14 +9,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ..clients import Seen, seen
+from ..clients import LATE_MS, LOST_MS, Seen, seen
 from ..holdings import NOTHING, Holding, holdings
 from ..models import Task
 from ..policy import Action
 from .commands import command_to_be_heard
 from .pages import page
 
-LATE_MS, LOST_MS = 30_000, 120_000  # After the last heartbeat.
 SHOWN = 500
 
 

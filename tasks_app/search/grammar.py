@@ -47,7 +47,7 @@ HINTS = {
     Key.ERROR: "part of the error; * stands for anything",
     Key.LABEL: "label.NAME:VALUE",
     Key.DATA: "data:TEXT, or data.PATH:VALUE in JSON",
-    Key.AGE: ">1h or <10min: since the task was made what it is",
+    Key.AGE: ">1h or <10min: since the task has its id, which each change renews",
     Key.AVAILABLE: "<now, >now+1h or <2026-01-31T12:00",
 }
 

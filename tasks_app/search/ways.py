@@ -40,15 +40,15 @@ class Way:
 
 
 def way_to(terms: Sequence[Term], now_ms: int, vendor: str) -> Way:
-    """The shortest one to what meets the terms: an id, failed tasks, a group, or everything."""
+    """The shortest one to what meets the terms: an id, failed tasks, a group, its future, or everything."""
     asked = [term for term in terms if not term.is_excluded]
     to_ids = [condition_of(term, now_ms, vendor) for term in asked if term.key is Key.ID]
     to_groups = [condition_of(term, now_ms, vendor) for term in asked if _is_one_group(term)]
     to_failed = [Condition("error <> ''")] if any(map(_is_failed, asked)) else []
-    return Way(
-        condition=every([*to_ids, *to_groups, *to_failed]),
-        is_by_time=bool(to_groups) and not (to_ids or to_failed),
-    )
+    is_by_time = bool(to_groups) and not (to_ids or to_failed)
+    lies_ahead = is_by_time and any(term.value in (State.CLAIMED, State.SCHEDULED) for term in asked)
+    to_future = [Condition("available_at_ms > %s", (now_ms,))] if lies_ahead else []
+    return Way(condition=every([*to_ids, *to_groups, *to_failed, *to_future]), is_by_time=is_by_time)
 
 
 def _is_one_group(term: Term) -> bool:

@@ -10,6 +10,7 @@ from django import template
 
 from .. import policy
 from ..console import links, payload, words
+from ..counts import Stats
 from ..listing import Row
 from ..operations import State
 
@@ -17,23 +18,40 @@ register = template.Library()
 
 register.filter("number", words.number)
 register.filter("thousands", words.thousands)
+register.filter("rate", words.rate)
 register.filter("size", words.size)
 register.filter("duration", words.duration)
 
 
-SCREENS = (("console:overview", "Overview"), ("console:failed", "Failed"), ("console:workers", "Workers"))
+SCREENS = (
+    ("console:overview", "Overview", "o"),
+    ("console:failed", "Failed", "f"),
+    ("console:workers", "Workers", "w"),
+)
 
 
 @register.simple_tag
-def screens() -> Sequence[tuple[str, str]]:
-    """The screens that every page leads to: their addresses' names and the words for them."""
+def screens() -> Sequence[tuple[str, str, str]]:
+    """The screens that every page leads to: their addresses' names, the words for them, and the keys after `g`."""
     return SCREENS
+
+
+@register.filter
+def pairs(text: str) -> list[tuple[str, str]]:
+    """Names and the words for them: `entered:in left:out`."""
+    return [(name, word) for name, _, word in (each.partition(":") for each in text.split())]
 
 
 @register.filter
 def count(counts: Any, state: State) -> int:
     """The number of tasks in this state."""
     return int(getattr(counts, state))
+
+
+@register.filter
+def drain(stats: Stats) -> str:
+    """When a group will be empty of available tasks."""
+    return words.drain(stats.counts.ready + stats.counts.expired, stats.in_per_minute, stats.out_per_minute)
 
 
 @register.filter
@@ -46,6 +64,7 @@ register.simple_tag(links.group_page, name="group_url")
 register.simple_tag(links.add_page, name="add_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")
+register.simple_tag(links.rates_part, name="rates_url")
 register.simple_tag(links.pause_page, name="pause_url")
 register.simple_tag(links.facts_part, name="facts_url")
 

@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tasks_app.admin.task_form import EDITABLE_BYTES
 from tasks_app.errors import StoreBusy
 from tasks_app.models import AuditEntry, Task
 from tasks_app.operations import Change, State
+from tasks_app.task_form import EDITABLE_BYTES
 
 from .pages import ANN, BOB, TASKS, add, change_page, claim, fields_of, messages_of, text_of, trail_of
 

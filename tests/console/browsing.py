@@ -38,7 +38,7 @@ class Person:
 
     @property
     def dialog(self) -> Locator:
-        return self.page.locator("dialog")
+        return self.page.locator("#dialog")
 
     def ask(self, verb: str) -> None:
         """Press a button of the selection, and wait for the question."""

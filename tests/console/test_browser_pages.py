@@ -53,6 +53,8 @@ def pages(person) -> dict[str, str]:
         "add": "/console/add?name=mail",
         "question": "/console/confirm?verb=move&name=mail&all=1",
         "pause": "/console/pause?name=mail",
+        "edit": f"/console/task/{tasks['claimed'].id}/edit",
+        "give back": f"/console/task/{tasks['claimed'].id}/give-back",
         "failed tasks": "/console/failed",
         "workers": "/console/workers",
         "search": "/console/search",

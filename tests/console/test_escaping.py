@@ -1,13 +1,17 @@
 """What people and programs write stays text, on every page."""
 
+from datetime import timedelta
 from urllib.parse import quote
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from tasks_app import bulk
-from tasks_app.models import Task
+from tasks_app import bulk, clients, pauses
+from tasks_app.models import Client as Worker
+from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import Change
+from tasks_app.search.grammar import quoted
 
 from .conftest import make_user, signed_in
 from .store import ANN, add, claim
@@ -45,9 +49,13 @@ def task(hostile) -> Task:
     Task.objects.commit(owner=ANN, updates=[change])
     bulk.requeue(bulk.Selection(group=task.group), expected=1, by=hostile("operator"), reason=hostile("reason"))
     [task] = claim(hostile("group"), owner=ANN)
-    return Task.objects.commit(
-        owner=ANN, updates=[Change(id=task.id, keep_data=True, error=hostile("error"), release=True)]
-    )[0]
+    change = Change(id=task.id, keep_data=True, error=hostile("error"), release=True)
+    [task] = Task.objects.commit(owner=ANN, updates=[change])
+    said = {field: hostile(field) for field in ("name", "host", "version")}
+    clients.hear(Worker(id=ANN, groups=[task.group], info="{}", **said))
+    pauses.pause(task.group, by=hostile("operator"), reason=hostile("reason"))
+    PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
+    return task
 
 
 def addresses(task):
@@ -59,6 +67,16 @@ def addresses(task):
         ("/console/group", {**group, "state": "failed"}),
         ("/console/group", {**group, "state": "expired"}),
         ("/console/group/facts", group),
+        ("/console/attention", {}),
+        ("/console/failed", {}),
+        ("/console/workers", {}),
+        ("/console/search", {"q": f"id:{task.id} data:{quoted(HOSTILE[0])} state:failed"}),
+        ("/console/search", {"q": f"group:{quoted(task.group)}"}),
+        ("/console/search/suggestions", {"q": "group:"}),
+        ("/console/search/suggestions", {"q": "owner:"}),
+        ("/console/pause", group),
+        (f"/console/task/{task.id}/edit", {}),
+        (f"/console/task/{task.id}/give-back", {}),
         (f"/console/task/{task.id}", {}),
         (f"/console/task/{task.id}", {"as": "hex"}),
         ("/console/add", group),
@@ -75,7 +93,20 @@ def test_it_shows_hostile_text_as_text(client, hostile, task):
     for path, query in addresses(task):
         answer = client.get(path, query)
         assert answer.status_code == 200, path
-        parts = ("group", "data", "error", "name", "value", "type", "user", "operator", "reason", "key")
+        parts = (
+            "group",
+            "data",
+            "error",
+            "name",
+            "value",
+            "type",
+            "user",
+            "operator",
+            "reason",
+            "key",
+            "host",
+            "version",
+        )
         assert_inert(answer, hostile, *parts)
 
 
@@ -85,7 +116,11 @@ def test_it_shows_what_was_asked_for_as_text(client, hostile):
         ("/console/", {"sort": hostile("asked")}),
         ("/console/group", {"name": hostile("asked")}),
         ("/console/group", {"name": "mail", "state": hostile("asked")}),
-        ("/console/task", {"id": hostile("asked")}),
+        ("/console/search", {"q": hostile("asked")}),
+        ("/console/search", {"q": f"error:{quoted(hostile('asked'))}"}),
+        ("/console/search", {"q": "state:ready", "after": hostile("asked")}),
+        ("/console/rates", {"span": hostile("asked")}),
+        ("/console/pause", {"name": hostile("asked")}),
         ("/console/confirm", {"verb": hostile("asked"), "name": "mail"}),
         (f"/console/{quote(hostile('asked'), safe='')}", {}),
     ]:
@@ -97,6 +132,12 @@ def test_it_shows_what_was_typed_as_text(client, hostile, task):
     answer = client.post("/console/move", form)
     assert answer.status_code == 422
     assert_inert(answer, hostile, "to", "why", "group")
+    edited = {"group": hostile("to"), "content": hostile("why"), "encoding": "text", "priority": "0", "labels": "{}"}
+    review = client.post(
+        f"/console/task/{task.id}/edit", {**edited, "error": hostile("error"), "reason": hostile("why")}
+    )
+    assert "Save these changes?" in review.content.decode()
+    assert_inert(review, hostile, "to", "why", "group", "error", "data", "name", "value")
     answer = client.post("/console/move", {**form, "create": "1"}, follow=True)
     assert "Moved 1 task" in answer.content.decode()
     assert_inert(answer, hostile, "to", "why", "group")

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from tasks_app import listing, pauses
+from tasks_app import clients, listing, pauses
+from tasks_app.models import Client
 
 from .store import ANN, BOB, add, claim, fail, one_of_each_state
 
@@ -144,7 +145,7 @@ def test_it_names_what_makes_no_sense(viewer, query, field):
 
 def test_it_asks_the_database_as_often_for_many_tasks_as_for_few(operator, django_assert_max_num_queries):
     add(count=50)
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(24):
         page(operator)
 
 
@@ -160,3 +161,13 @@ def test_it_says_that_the_group_is_paused_by_whom_and_why(viewer):
     assert "Paused" not in text(page(viewer))
     pauses.pause("mail", by="Ann <b>", reason="the mail server is down")
     assert re.search(r"Paused by Ann &lt;b&gt; \w+( ago)? ?: the mail server is down\.", text(page(viewer)))
+
+
+def test_it_says_how_the_group_flows_and_who_works_on_it(viewer):
+    add(count=3)
+    clients.hear(Client(id=7, groups=["mail"], info="{}"))
+    clients.hear(Client(id=8, groups=["reports"], info="{}"))
+    shown = text(page(viewer))
+    assert re.search(r"In / out a minute (2\.\d|3) / 0", shown)
+    assert "Drained growing" in shown
+    assert "Workers here 1" in shown

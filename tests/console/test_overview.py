@@ -1,11 +1,14 @@
 """The overview: tiles, the table of groups, its order and filter."""
 
 import re
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from tasks_app import pauses
 from tasks_app.console import overview
+from tasks_app.models import PausedGroup
 
 from .store import add, one_of_each_state
 
@@ -57,7 +60,7 @@ def test_it_sorts_as_the_address_says(viewer, sort, order):
 def test_it_says_by_what_it_is_sorted(viewer):
     add()
     assert re.search(
-        r'<th scope="col" class="count" aria-sort="ascending">\s*<a href="\?sort=-failed">',
+        r'<th scope="col" class="count failed" aria-sort="ascending">\s*<a href="\?sort=-failed">',
         page(viewer, "?sort=failed"),
     )
 
@@ -100,7 +103,7 @@ def test_it_is_kept_by_no_browser_and_no_proxy(viewer):
 def test_it_asks_the_database_as_often_for_many_groups_as_for_few(viewer, django_assert_max_num_queries):
     for name in range(30):
         add(f"group {name}")
-    with django_assert_max_num_queries(8):
+    with django_assert_max_num_queries(24):
         page(viewer)
 
 
@@ -111,3 +114,28 @@ def test_it_says_which_groups_are_paused(viewer):
 
     rows = dict(re.findall(r'<tr data-live-group="(\w+)">(.*?)</tr>', html, re.DOTALL))
     assert {name: 'data-state="paused"' in row for name, row in rows.items()} == {"mail": False, "reports": True}
+
+
+def test_it_says_what_needs_attention(viewer):
+    add()
+    pauses.pause("mail", by="Ann")
+    PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
+    html = viewer.get("/console/").content.decode()
+    assert 'data-trouble="1 paused"' in html
+    assert re.search(r"<bdi>mail</bdi></a> was paused .*2 h ago.*<strong>1</strong> task waits", html)
+
+
+def test_when_all_is_well_the_strip_is_empty(viewer):
+    add()
+    html = viewer.get("/console/attention").content.decode()
+    assert "<li" not in html
+    assert "data-trouble" not in html
+
+
+def test_many_notices_are_cut(viewer):
+    for number in range(10):
+        pauses.pause(f"group-{number}", by="Ann")
+    PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
+    html = viewer.get("/console/attention").content.decode()
+    assert html.count("<li") == 8
+    assert "and 2 more" in html

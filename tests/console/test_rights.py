@@ -21,6 +21,8 @@ CALLS = {
     "overview": ("GET", EVERYBODY, {}),
     "group": ("GET", EVERYBODY, {"name": "mail"}),
     "facts": ("GET", EVERYBODY, {"name": "mail"}),
+    "attention": ("GET", EVERYBODY, {}),
+    "rates": ("GET", EVERYBODY, {"span": "1h"}),
     "failed": ("GET", EVERYBODY, {}),
     "workers": ("GET", EVERYBODY, {}),
     "search": ("GET", EVERYBODY, {"q": "group:mail"}),
@@ -30,6 +32,8 @@ CALLS = {
     "add": ("POST", OPERATORS, {"group": "mail", "delay": "0", "unit": "seconds", "priority": "0"}),
     "pause": ("POST", OPERATORS, {"name": "mail"}),
     "resume": ("POST", OPERATORS, {"name": "mail"}),
+    "edit": ("POST", OPERATORS, {"group": "mail"}),
+    "give_back": ("POST", OPERATORS, {}),
     "confirm": ("GET", OPERATORS, {"verb": "purge", "name": "mail", "all": "1"}),
     "requeue": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1"}),
     "move": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", "to": "reports"}),
@@ -91,7 +95,7 @@ def test_it_shuts_out_people_without_a_role_and_people_who_left(name, task):
     assert call(signed_in(gone), name, task).status_code == 302
 
 
-@pytest.mark.parametrize("name", CHANGES - {"add", "pause"})  # Whose GET is the form.
+@pytest.mark.parametrize("name", CHANGES - {"add", "pause", "give_back", "edit"})  # Whose GET is the form.
 @pytest.mark.parametrize("method", ["get", "head", "put", "delete"])
 def test_it_changes_by_post_only(roles, name, method, task):
     answer = getattr(signed_in(roles["superuser"]), method)(path_of(name, task))
@@ -122,7 +126,9 @@ def test_it_tells_a_script_in_a_part_of_a_page_that_it_may_not(viewer, task):
     assert "<html" not in answer.content.decode()
 
 
-@pytest.mark.parametrize("name", set(CALLS) - {"move", "purge", "requeue", "add", "pause", "resume"})
+@pytest.mark.parametrize(
+    "name", set(CALLS) - {"move", "purge", "requeue", "add", "pause", "resume", "give_back", "edit"}
+)
 def test_it_keeps_pages_with_data_out_of_every_cache(roles, name, task):
     assert "no-store" in call(signed_in(roles["superuser"]), name, task).headers["Cache-Control"]
 

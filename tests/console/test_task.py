@@ -157,7 +157,7 @@ def test_it_says_why_a_ready_task_can_not_be_requeued(operator):
 def test_it_says_why_a_claimed_task_can_not_be_changed(operator):
     html = page(operator, claimed_task("mail").id)
     assert "held by 2624" in text(html)
-    assert "actions wait until the lease ends" in html
+    assert "other actions wait until the lease ends" in html
     assert "/console/confirm" not in html
 
 

@@ -52,3 +52,25 @@ def test_it_says_times_exactly():
 @pytest.mark.parametrize("at_ms", [0, 1, LATEST_MS])
 def test_it_says_the_times_at_the_ends_of_the_range(at_ms):
     assert words.exact(at_ms).endswith(f"{at_ms % 1000:03} UTC")
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "text"), [(0, "0"), (0.04, "0"), (0.4, "0.4"), (7.0, "7"), (9.96, "10"), (1_204.4, "1_204")]
+)
+def test_it_says_rates(per_minute, text):
+    assert words.rate(per_minute) == text.replace("_", THIN_SPACE)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "comes", "goes", "text"),
+    [
+        (0, 5, 9, "—"),
+        (7, 0, 0, "—"),
+        (60, 10, 30, "in 3 min"),
+        (60, 0, 120, "in 30 s"),
+        (60, 31, 30, "growing"),
+        (60, 30, 30, "steady"),
+    ],
+)
+def test_it_forecasts_when_nothing_will_wait(waiting, comes, goes, text):
+    assert words.drain(waiting, comes, goes) == text

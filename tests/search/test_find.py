@@ -182,7 +182,16 @@ def test_a_scope_bounds_what_is_found():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "group:mail", "state:failed", "group:mail error:recipient", "data:hello", "data.to:kim", "-data.to:bob"],
+    [
+        "",
+        "group:mail",
+        "group:mail state:scheduled",
+        "state:failed",
+        "group:mail error:recipient",
+        "data:hello",
+        "data.to:kim",
+        "-data.to:bob",
+    ],
 )
 @pytest.mark.parametrize("window", [1, 3, 100])
 def test_pages_show_each_match_once(text, window, monkeypatch):

@@ -75,12 +75,13 @@ def test_every_block_is_run_here():
 def test_the_first_task_is_added_claimed_and_seen(terminal, token):
     script = "".join(f"{text}\necho\n" for text in blocks("sh", "curl "))
     answers = terminal.run(f"export TOKEN={token}\n{script}").splitlines()
-    added, claimed, [seen] = map(json.loads, answers)
+    added, claimed, [seen], found = map(json.loads, answers)
     [first], [second] = added["tasks"], claimed["tasks"]
     assert (first["group"], first["data"]) == ("mail", "hello")
     assert second["id"] > first["id"]
     assert second["ownerid"] == 2
     assert seen == second
+    assert found["tasks"] == [second]
 
 
 def test_the_worker_does_the_task(terminal, token, server, tmp_path):
@@ -143,7 +144,7 @@ def test_the_first_command_serves(empty_place):
 
 @pytest.mark.once
 def test_every_option_exists():
-    helps = "".join(map(help_of, ("up", "serve", "test", "bench", "token create", "demo wordcount")))
+    helps = "".join(map(help_of, ("up", "serve", "test", "bench", "token create", "demo wordcount", "demo seed")))
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--help"}:
         assert option in helps
 

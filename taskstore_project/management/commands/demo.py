@@ -7,7 +7,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,20 @@ import httpx
 from django.conf import settings
 from django.core.management.base import CommandParser
 
+from tasks_app.models import Task
 from taskstore_project.commands import CannotRun, ProjectCommand
 from taskstore_project.data_directory import ServerFile
 from taskstore_project.demo import wordcount_worker
 from taskstore_project.demo.crew import Crew, WorkerFailed
+from taskstore_project.demo.seed import Seed
 from taskstore_project.demo.texts import sample_text, text_of
 from taskstore_project.demo.wordcount import WordCount, differences
 from taskstore_project.demo.wordcount_worker import Refused, Store, words_of
 
 COUNTS_DIFFER = 1
 INTERRUPTED = 130
-MOST_WORKERS = 64
+MOST_WORKERS = 64  # Processes.
+MOST_TASKS, MOST_GROUPS, MOST_SEEDED = 10_000_000, 10_000, 1_000
 TELL_EVERY_S = 2.0
 
 
@@ -33,16 +36,36 @@ class Command(ProjectCommand):
     help = "Show the store at work; watch the console meanwhile."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        demos = parser.add_subparsers(dest="demo", required=True, metavar="wordcount")
+        demos = parser.add_subparsers(dest="demo", required=True, metavar="wordcount|seed")
         wordcount = demos.add_parser("wordcount", help="count the words of a text by map and reduce tasks")
         wordcount.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: a megabyte found here")
-        wordcount.add_argument("--workers", type=worker_number, default=8, metavar="N", help="default: 8")
+        wordcount.add_argument("--workers", type=number_up_to(MOST_WORKERS), default=8, metavar="N", help="default: 8")
         wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random meanwhile")
         wordcount.add_argument("--keep", action="store_true", help="leave the output tasks in the store")
         wordcount.add_argument("--url", help="of the server (default: the one that runs on this data folder)")
         wordcount.add_argument("--token", help="for that server, scope work (default: this machine's own)")
 
-    def handle(self, *, files: Sequence[Path], url: str | None, token: str | None, **options: Any) -> None:
+        seed = demos.add_parser("seed", help="fill an empty store with plausible work, to try the console with")
+        seed.add_argument("--tasks", type=number_up_to(MOST_TASKS), default=10_000, metavar="N", help="default: 10 000")
+        seed.add_argument("--groups", type=number_up_to(MOST_GROUPS), default=50, metavar="N", help="default: 50")
+        seed.add_argument("--workers", type=number_up_to(MOST_SEEDED), default=10, metavar="N", help="default: 10")
+
+    def handle(self, *, demo: str, **options: Any) -> None:
+        if demo == "seed":
+            self.seed(**options)
+        else:
+            self.wordcount(**options)
+
+    def seed(self, *, tasks: int, groups: int, workers: int, **_: Any) -> None:
+        if tasks < 2 * groups:
+            raise CannotRun(f"{tasks} tasks are too few for {groups} groups: there have to be two for each")
+        if Task.objects.exists():
+            raise CannotRun("this store holds tasks: fill an empty one, for example with --data DIR")
+        began_at = time.monotonic()
+        Seed(tasks=tasks, groups=groups, workers=workers, tell=Progress()).sow()
+        print(f"done in {time.monotonic() - began_at:.1f} s")
+
+    def wordcount(self, *, files: Sequence[Path], url: str | None, token: str | None, **options: Any) -> None:
         text = read(files)
         url, token = access(url, token)
         try:
@@ -134,10 +157,13 @@ def access(url: str | None, token: str | None) -> tuple[str, str]:
     return url, token
 
 
-def worker_number(text: str) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_WORKERS:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is no number of workers: it has to be from 1 to {MOST_WORKERS}")
+def number_up_to(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and 1 <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text}: it has to be a number from 1 to {most}")
+
+    return read
 
 
 def grouped(number: int) -> str:

@@ -11,13 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
-from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
 
-from ..errors import InvalidInput
-from ..managers import limits
-from ..models import Task
-from ..operations import Change, Commit, NewTask
-from ..validation import GROUP_LENGTH, MOST_PRIORITY, is_utf8, validate
+from .errors import InvalidInput
+from .managers import limits
+from .models import Task
+from .operations import Change, Commit, NewTask
+from .validation import GROUP_LENGTH, MOST_PRIORITY, is_utf8, validate
 
 NOBODY = 0  # Whose the task is: whoever claims it.
 EDITABLE_BYTES = 256 * 1024  # Larger data stays as it is: a browser's text field chokes on it.
@@ -26,10 +25,18 @@ TEXT, BASE64 = "text", "base64"
 DATA_FIELDS = frozenset({"content", "encoding", "data_type"})
 
 
+MOMENT = forms.SplitDateTimeWidget(
+    date_attrs={"type": "date", "aria-label": "Day"},
+    date_format="%Y-%m-%d",
+    time_attrs={"type": "time", "step": "1", "aria-label": "Time"},
+    time_format="%H:%M:%S",
+)
+
+
 class LongText(forms.CharField):
     """Text of several lines. Browsers send CRLF for every line's end, whatever was there."""
 
-    widget = AdminTextareaWidget
+    widget = forms.Textarea
 
     def to_python(self, value: Any) -> str:
         return with_plain_ends(super().to_python(value) or "")
@@ -62,16 +69,14 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
     `refusal` is why the store refused what was asked for a moment ago: the form shows it.
     """
 
-    group = forms.CharField(max_length=GROUP_LENGTH, strip=False, widget=AdminTextInputWidget)
+    group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
     content = LongText(required=False, strip=False, label="Data")
     encoding = forms.ChoiceField(
         choices=[(TEXT, "text"), (BASE64, "base64")], initial=TEXT, help_text="How the data is written above."
     )
-    data_type = forms.CharField(
-        required=False, widget=AdminTextInputWidget, help_text="The type URL, for data that is a protobuf Any."
-    )
+    data_type = forms.CharField(required=False, help_text="The type URL, for data that is a protobuf Any.")
     available_at = forms.SplitDateTimeField(
-        required=False, widget=AdminSplitDateTime, label="Available from", help_text="Empty: now."
+        required=False, widget=MOMENT, label="Available from", help_text="Empty: now."
     )
     priority = forms.IntegerField(
         min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY, initial=0, help_text="Larger ones are claimed first."
@@ -79,18 +84,16 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
     labels = Labels(
         required=False,
         initial=dict,
-        widget=AdminTextareaWidget({"rows": 3}),
+        widget=forms.Textarea({"rows": 3}),
         help_text='For example {"colour": "red"}.',
     )
     error = LongText(
         required=False,
         strip=False,
-        widget=AdminTextareaWidget({"rows": 3}),
+        widget=forms.Textarea({"rows": 3}),
         help_text="Not empty: the task counts as failed.",
     )
-    reason = forms.CharField(
-        required=False, max_length=1000, widget=AdminTextInputWidget, help_text="Why, for the trail and the audit."
-    )
+    reason = forms.CharField(required=False, max_length=1000, help_text="Why, for the trail and the audit.")
 
     class Meta:
         model = Task

@@ -1,0 +1,106 @@
+"""What an operator should look at: groups that stand still, lost workers, errors that pile up, long pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.db.models import Max, QuerySet, Sum
+
+from .clients import LOST_MS, Seen, seen
+from .counts import Stats
+from .holdings import holdings
+from .models import PausedGroup, Rate, Task
+
+MINUTE_MS = 60_000
+STILL_MINUTES = 10  # Without a claim, while tasks are ready for that long.
+DAY_MINUTES = 1_440
+SPIKE_MINUTES = 10
+FEW_FAILURES = 10
+LONG_PAUSE_MS = 60 * MINUTE_MS
+MOST_GROUPS = 500  # That may stand still; looked at one by one.
+
+
+class Kind(StrEnum):
+    STALLED = "stalled"
+    LOST = "lost"
+    FAILING = "failing"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing to look at."""
+
+    kind: Kind
+    name: str  # Of the group, or of the worker.
+    tasks: int  # Stalled, paused: that are ready; lost: that it holds; failing: that failed within ten minutes.
+    at_ms: int | None = None  # Last claimed, last heard, paused; None: never, or of no matter.
+
+
+def notices(stats: Mapping[str, Stats]) -> list[Notice]:
+    """What there is to look at now, by kind, then by the number of tasks; empty when all is well.
+
+    `stats`: those of all groups.
+    """
+    clients, now_ms = seen(), Task.objects.now_ms()
+    return sorted(
+        [*_stalled(stats, clients, now_ms), *_lost(clients), *_failing(now_ms), *_paused(stats, now_ms)],
+        key=lambda notice: (list(Kind).index(notice.kind), -notice.tasks, notice.name),
+    )
+
+
+def _stalled(stats: Mapping[str, Stats], clients: Iterable[Seen], now_ms: int) -> Iterator[Notice]:
+    """Groups whose tasks are ready for long, and that somebody works on: config tasks and outputs are no alarm."""
+    minute = now_ms // MINUTE_MS
+    attended = {group for client in clients if client.age_ms < LOST_MS for group in client.groups}
+    waiting = [group for group, numbers in stats.items() if _waits_for_long(numbers)]
+    most = sorted(waiting, key=lambda group: -stats[group].counts.ready)[:MOST_GROUPS]
+    claims = Rate.objects.filter(group__in=most, claimed__gt=0, minute__gte=minute - DAY_MINUTES)
+    last_claims = dict(claims.values_list("group").annotate(Max("minute")).order_by())
+    for group in most:
+        last = last_claims.get(group)
+        if last is None and group in attended:
+            yield Notice(kind=Kind.STALLED, name=group, tasks=stats[group].counts.ready)
+        elif last is not None and last < minute - STILL_MINUTES:
+            yield Notice(kind=Kind.STALLED, name=group, tasks=stats[group].counts.ready, at_ms=last * MINUTE_MS)
+
+
+def _waits_for_long(numbers: Stats) -> bool:
+    return not numbers.is_paused and (numbers.oldest_ready_ms or 0) > STILL_MINUTES * MINUTE_MS
+
+
+def _lost(clients: Iterable[Seen]) -> Iterator[Notice]:
+    """Workers that fell silent while they hold tasks; one that had finished is no loss."""
+    silent = [client for client in clients if client.age_ms >= LOST_MS]
+    held = holdings() if silent else {}
+    for each in silent:
+        if each.client.id in held:
+            yield Notice(
+                kind=Kind.LOST, name=str(each.client), tasks=held[each.client.id].tasks, at_ms=each.client.seen_at_ms
+            )
+
+
+def _failing(now_ms: int) -> Iterator[Notice]:
+    """Groups in which far more fails than within the day before."""
+    minute = now_ms // MINUTE_MS
+    recent = _failures(Rate.objects.filter(minutes=1, minute__gte=minute - SPIKE_MINUTES))
+    many = {group: count for group, count in recent.items() if count > FEW_FAILURES}
+    of_a_day = _failures(Rate.objects.filter(group__in=many, minute__gte=minute - DAY_MINUTES))
+    for group, count in many.items():
+        usual = (of_a_day[group] - count) * SPIKE_MINUTES / (DAY_MINUTES - SPIKE_MINUTES)
+        if count > FEW_FAILURES + 3 * usual:
+            yield Notice(kind=Kind.FAILING, name=group, tasks=count)
+
+
+def _failures(rates: QuerySet[Rate]) -> dict[str, int]:
+    return dict(rates.filter(failures__gt=0).values_list("group").annotate(Sum("failures")).order_by())
+
+
+def _paused(stats: Mapping[str, Stats], now_ms: int) -> Iterator[Notice]:
+    for paused in PausedGroup.objects.all():
+        if now_ms - paused.at_ms > LONG_PAUSE_MS:
+            numbers = stats.get(paused.group)
+            ready = numbers.counts.ready if numbers else 0
+            yield Notice(kind=Kind.PAUSED, name=paused.group, tasks=ready, at_ms=paused.at_ms)

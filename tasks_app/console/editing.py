@@ -1,0 +1,140 @@
+"""Editing one task: what is to be, the difference to what is, and then all of it in one commit."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from .. import audit
+from ..errors import CommitRefused
+from ..models import Task
+from ..operations import Change, Ending, NewTask, Operator, State
+from ..policy import Action, may
+from ..task_form import NOBODY, TaskForm, written
+from . import words
+from .pages import page, user_of
+
+CONTEXT = 3  # Lines around what differs.
+
+
+class EditForm(TaskForm):
+    """How a task is to be; perhaps also to be done again."""
+
+    requeue = forms.BooleanField(required=False)
+
+    @property
+    def change(self) -> Change:
+        """What is asked for, once the form is valid."""
+        assert isinstance(self.operation, Change)  # noqa: S101 - it is about a task that is there.
+        return self.operation
+
+    def _operation(self) -> NewTask | Change:
+        operation = super()._operation()
+        if not self.cleaned_data["requeue"] or isinstance(operation, NewTask):
+            return operation
+        return replace(operation, error="", keep_error=False, timespec_ms=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What is another one after the edit: lines that begin with "-", "+", or a space."""
+
+    name: str
+    lines: list[str]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.OPERATE)
+def edit(request: HttpRequest, task_id: int) -> HttpResponse:
+    """Ask how the task is to be, show what that changes, and do it once that is confirmed."""
+    [task] = Task.objects.find([task_id])
+    if task is None:
+        return _too_late(request, task_id)
+    may_see_data = may(user_of(request), Action.SEE_PAYLOADS, task.group)
+    asked = request.POST if request.method == "POST" else None
+    form = EditForm(asked, instance=task, may_see_data=may_see_data, initial={"requeue": task.is_failed})
+    if asked is None or "again" in asked or not form.is_valid():
+        return _form(request, task, form, status=422 if asked and "again" not in asked else 200)
+    differences = list(differences_of(task, form.change))
+    if "confirmed" not in asked or not differences:
+        return _review(request, task, form, differences)
+    return _save(request, task, form.change, form.cleaned_data)
+
+
+def _save(request: HttpRequest, task: Task, change: Change, given: dict[str, Any]) -> HttpResponse:
+    by, reason = user_of(request).username, given["reason"]
+    ending = Ending.REQUEUED if given["requeue"] else Ending.CHANGED
+    try:
+        operator = Operator(name=by, ending=ending, reason=reason)
+        [successor] = Task.objects.commit(owner=NOBODY, updates=[change], operator=operator)
+    except CommitRefused:
+        return _too_late(request, task.id)
+    audit.record(
+        actor=by,
+        action="edit",
+        group=successor.group,
+        selection=f"task {task.id}",
+        reason=reason,
+        done=1,
+        details={"ids": [task.id, successor.id], "requeued": given["requeue"]},
+    )
+    messages.success(request, f"Task {task.id} is now {successor.id}.")
+    return redirect("console:task", successor.id)
+
+
+def differences_of(task: Task, change: Change) -> Iterator[Difference]:
+    """What the change makes different, field by field."""
+    data = task.data if change.keep_data else change.data
+    data_type = task.data_type if change.keep_data else change.data_type
+    error = task.error if change.keep_error else change.error
+    pairs = {
+        "group": (task.group, change.group or task.group),
+        "data": (written(bytes(task.data))[1], written(bytes(data))[1]),
+        "data type": (task.data_type, data_type),
+        "labels": (_in_lines(task.labels), _in_lines(change.labels or {})),
+        "priority": (str(task.priority), str(change.priority)),
+        "error": (task.error, error),
+        "available": (_moment(task.available_at_ms), _moment(change.timespec_ms)),
+        "lease": (f"held by {task.owner}" if task.leased else "", ""),
+    }
+    for name, (before, after) in pairs.items():
+        if before != after:
+            lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=CONTEXT, lineterm="")
+            yield Difference(name=name, lines=[line for line in lines if line[:3] not in ("---", "+++")])
+
+
+def _in_lines(labels: Any) -> str:
+    return json.dumps(dict(labels), ensure_ascii=False, indent=1, sort_keys=True)
+
+
+def _moment(at_ms: int) -> str:
+    # What has been available for a while and is available now is the same to a worker.
+    return "now" if at_ms <= Task.objects.now_ms() else words.exact(at_ms)
+
+
+def _form(request: HttpRequest, task: Task, form: EditForm, status: int = 200) -> HttpResponse:
+    context = {"task": task, "form": form, "is_claimed": _is_claimed(task), "shows_data": "content" in form.fields}
+    return render(request, "console/edit.html", context, status=status)
+
+
+def _review(request: HttpRequest, task: Task, form: EditForm, differences: list[Difference]) -> HttpResponse:
+    context = {"task": task, "form": form, "is_claimed": _is_claimed(task), "differences": differences}
+    return render(request, "console/edit_review.html", context)
+
+
+def _is_claimed(task: Task) -> bool:
+    return task.state(Task.objects.now_ms()) is State.CLAIMED
+
+
+def _too_late(request: HttpRequest, task_id: int) -> HttpResponse:
+    """The task was finished, claimed or changed while it was edited."""
+    return render(request, "console/edit_too_late.html", {"task_id": task_id}, status=409)

@@ -1,0 +1,38 @@
+"""Ending the lease of a task from outside: for a worker that is known to be gone, or has to be stopped."""
+
+from __future__ import annotations
+
+from . import audit
+from .errors import CommitRefused, InvalidInput
+from .models import Task
+from .operations import Change, Ending, Operator, State
+
+NOT_HELD = "no worker holds this task any more: look at it again"
+
+
+def give_back(task_id: int, *, by: str, reason: str = "") -> Task:
+    """Make a claimed task available now, with its error as it is. What its worker commits for it is refused then.
+
+    Returns the successor. Raises InvalidInput about `id` when the task is not claimed, or no longer there.
+    """
+    [task] = Task.objects.find([task_id])
+    if task is None or task.state(Task.objects.now_ms()) is not State.CLAIMED:
+        raise InvalidInput({"id": [NOT_HELD]})
+    try:
+        [successor] = Task.objects.commit(
+            owner=0,
+            updates=[Change(id=task_id, keep_data=True, keep_error=True, release=True)],
+            operator=Operator(name=by, ending=Ending.GIVEN_BACK, reason=reason),
+        )
+    except CommitRefused:
+        raise InvalidInput({"id": [NOT_HELD]}) from None
+    audit.record(
+        actor=by,
+        action="give back",
+        group=task.group,
+        selection=f"task {task_id}",
+        reason=reason,
+        done=1,
+        details={"ids": [task_id], "owner": task.owner},
+    )
+    return successor

@@ -1,0 +1,220 @@
+"""A store full of plausible work in every state, with history and rates: to look at, and to try the console with.
+
+Tasks come and go by the store's own verbs; only what lies in the past, which no verb can reach, is written beside them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tasks_app import clients, pauses, totals
+from tasks_app.models import Client, Rate, Task
+from tasks_app.operations import Change, NewTask, Order
+from tasks_app.tally import bucket_of
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+AT_ONCE = 5_000  # Tasks of a commit.
+RATES_AT_ONCE = 5_000
+LARGEST_SHARE = 0.6  # Of all tasks in the largest group.
+BUSY_GROUPS = 40  # That have rates for each minute; the others for every few hours.
+FIRST_OWNER = 5_000
+
+AREAS = ("mail", "billing", "images", "search", "reports", "import", "export", "push", "video", "fraud", "crm", "stock")
+STEPS = (
+    "incoming",
+    "fetch",
+    "parse",
+    "resize",
+    "render",
+    "send",
+    "retry",
+    "archive",
+    "index",
+    "notify",
+    "sync",
+    "verify",
+)
+REGIONS = ("eu", "us", "ap", "sa", "af")
+ERRORS = (
+    "connection to 10.{a}.{b}.{c} refused after {n} ms",
+    "no such recipient <user{n}@example.org>",
+    'key "order" is missing in /srv/inbox/{n}.json',
+    "order {n} is unknown (request {hex})",
+    'Traceback (most recent call last):\n  File "/srv/app/run.py", line {a}, in run\n    send(task)\n'
+    "TimeoutError: no answer within {b} s",
+    "HTTP 502 from https://api.example.org/v1/items/{n}",
+)
+
+
+@dataclass(kw_only=True)
+class Seed:
+    """`tell` gets what is going on: what is done, how much of it, and how much there is to do."""
+
+    tasks: int
+    groups: int
+    workers: int
+    tell: Callable[[str, int, int], None]
+    chance: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - the same store each time.
+
+    def sow(self) -> None:
+        self._now_ms = Task.objects.now_ms()
+        sizes = dict(zip(self._names(), sizes_of(self.tasks, self.groups), strict=True))
+        self._add(sizes)
+        self._work_on(sizes)
+        self._register(list(sizes))
+        self._remember(sizes)
+        for name in list(sizes)[7:9]:
+            pauses.pause(name, by="demo", reason="maintenance of what it needs")
+        totals.fold_here()
+
+    def _names(self) -> list[str]:
+        names = [f"{area}/{step}" for step, area in itertools.product(STEPS, AREAS)]
+        names += [f"{name}/{region}" for region, name in itertools.product(REGIONS, names)]
+        more = (f"tenant-{number}/jobs" for number in itertools.count(1))
+        return list(itertools.islice(itertools.chain(names, more), self.groups))
+
+    # ---- What is there
+
+    def _add(self, sizes: dict[str, int]) -> None:
+        done = 0
+        for group, size in sizes.items():
+            for start in range(0, size, AT_ONCE):
+                new = [self._task(group) for _ in range(min(AT_ONCE, size - start))]
+                done += len(Task.objects.commit(owner=0, adds=new))
+                self.tell("tasks added", done, self.tasks)
+
+    def _task(self, group: str) -> NewTask:
+        chance = self.chance
+        kind = chance.random()
+        ago_ms = int(3 * DAY_MS * chance.random() ** 4)
+        return NewTask(
+            group=group,
+            data=self._data(),
+            timespec_ms=-int(2 * DAY_MS * chance.random()) - 1 if kind < 0.06 else self._now_ms - ago_ms,
+            error=self._error() if kind > 0.97 else "",
+            labels={"tier": chance.choice(("gold", "silver", "free")), "region": chance.choice(REGIONS)},
+            priority=chance.choice((0, 0, 0, 0, 0, 10, -10)),
+        )
+
+    def _data(self) -> bytes:
+        number = self.chance.randrange(10**6)
+        content = {"order": number, "user": number % 50_000, "to": f"user{number % 50_000}@example.org"}
+        return json.dumps(content | {"items": [{"sku": f"A-{number % 997}", "n": number % 7}]}).encode()
+
+    def _error(self) -> str:
+        numbers = {name: self.chance.randrange(256) for name in "abc"}
+        return self.chance.choice(ERRORS).format(
+            **numbers, n=self.chance.randrange(10**6), hex=f"{self.chance.getrandbits(48):012x}"
+        )
+
+    # ---- What workers do
+
+    def _work_on(self, sizes: dict[str, int]) -> None:
+        """In each group some tasks are finished, some fail, some leases run, and some have run out."""
+        for number, (group, size) in enumerate(sizes.items()):
+            few = min(max(size // 50, 2), AT_ONCE)
+            for held in self._claimed(group, 2 * few, MINUTE_MS):
+                self._finish(held)
+            self._claimed(group, few // 4, 0)
+            self._claimed(group, few // 2, 30 * MINUTE_MS)
+            self.tell("groups worked on", number + 1, len(sizes))
+
+    def _claimed(self, group: str, limit: int, lease_ms: int) -> list[list[Task]]:
+        """Tasks that were claimed, by each of some workers."""
+        owners = self.chance.sample(range(self.workers), min(3, self.workers))
+        each = math.ceil(limit / len(owners))
+        return [
+            Task.objects.claim(group, owner=FIRST_OWNER + owner, duration_ms=lease_ms, limit=each, order=Order.OLDEST)
+            for owner in owners
+            if each
+        ]
+
+    def _finish(self, held: Sequence[Task]) -> None:
+        """Most are done; of the rest each is given back with an error."""
+        failing = [task for task in held if self.chance.random() < 0.1]
+        changes = [Change(id=task.id, keep_data=True, error=self._error(), release=True) for task in failing]
+        done = [task.id for task in held if task not in failing]
+        if held:
+            Task.objects.commit(owner=held[0].owner, deletes=done, updates=changes)
+
+    def _register(self, groups: Sequence[str]) -> None:
+        for number in range(self.workers):
+            clients.hear(
+                Client(
+                    id=FIRST_OWNER + number,
+                    name=f"worker-{number + 1}",
+                    host=f"node-{number % 8 + 1}.example.org",
+                    pid=1_000 + self.chance.randrange(30_000),
+                    groups=self.chance.sample(groups, min(4, len(groups))),
+                    version=self.chance.choice(("2.3.1", "2.3.1", "2.4.0")),
+                    info="{}",
+                )
+            )
+        # One in twenty has fallen silent, one in twenty is late.
+        for number in range(self.workers):
+            silent_ms = {0: 20 * MINUTE_MS, 1: 45_000}.get(number % 20, self.chance.randrange(20_000))
+            client = Client.objects.filter(id=FIRST_OWNER + number)
+            client.update(seen_at_ms=Task.objects.now_ms() - silent_ms)
+
+    # ---- What was
+
+    def _remember(self, sizes: dict[str, int]) -> None:
+        """Rates of thirty days, as housekeeping would have left them."""
+        total = len(sizes)
+        for number, (group, size) in enumerate(sizes.items()):
+            rates = self._rates(group, size, is_busy=number < BUSY_GROUPS)
+            for some in iter(lambda: list(itertools.islice(rates, RATES_AT_ONCE)), []):  # noqa: B023 - used at once.
+                Rate.objects.bulk_create(some, ignore_conflicts=True)
+            self.tell("groups with a past", number + 1, total)
+
+    def _rates(self, group: str, size: int, *, is_busy: bool) -> Iterator[Rate]:
+        now = self._now_ms // MINUTE_MS
+        backlog, busyness = size * 1.2 + 10, 2 + size / 2_000
+        for minutes, oldest, newest in ((60, 43_200, 10_080), (10, 10_080, 1_440), (1, 1_440, 1)):
+            every = minutes if is_busy else max(minutes, 240)
+            start = (now - oldest) - (now - oldest) % minutes
+            for minute in range(start, now - newest, every):
+                entered = self._many(busyness * minutes * day_and_night(minute))
+                left = min(self._many(busyness * minutes * day_and_night(minute - 20)), int(backlog) + entered)
+                backlog = max(0, backlog + entered - left + (size - backlog) * minutes / 20_000)
+                yield self._rate(group, minutes, minute, entered, left, int(backlog))
+
+    def _rate(self, group: str, minutes: int, minute: int, entered: int, left: int, tasks: int) -> Rate:
+        waits = f"{bucket_of(self.chance.randrange(200, 3_000))}:{left} {bucket_of(20_000)}:{left // 20 + 1}"
+        runs = f"{bucket_of(self.chance.randrange(400, 1_500))}:{left} {bucket_of(9_000)}:{left // 30 + 1}"
+        return Rate(
+            group=group,
+            minutes=minutes,
+            minute=minute,
+            entered=entered,
+            left=left,
+            failures=self._many(left / 60),
+            claimed=left,
+            tasks=tasks,
+            waits=waits,
+            runs=runs,
+        )
+
+    def _many(self, mean: float) -> int:
+        """A whole number about the mean, and never below zero."""
+        return max(0, round(self.chance.gauss(mean, math.sqrt(mean) + 0.1)))
+
+
+def sizes_of(tasks: int, groups: int) -> list[int]:
+    """One large group, and the rest ever smaller; together so many tasks, and none is empty if there are enough."""
+    largest = int(tasks * LARGEST_SHARE) if groups > 1 else tasks
+    weights = [1 / (place + 1) for place in range(groups - 1)]
+    rest = tasks - largest
+    sizes = [largest, *(max(1, int(rest * weight / sum(weights))) for weight in weights)]
+    sizes[0] += tasks - sum(sizes)
+    return sizes
+
+
+def day_and_night(minute: int) -> float:
+    """From 0.2 at night to 1 by day (UTC)."""
+    return 0.6 - 0.4 * math.cos(2 * math.pi * (minute % 1_440) / 1_440)

@@ -1,0 +1,69 @@
+"""Charts and ages that keep themselves right, in Chromium."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tasks_app.models import Task
+
+from ..test_rates import happen
+from .browsing import Person, operator
+from .store import add
+
+pytestmark = [pytest.mark.browser, pytest.mark.once]
+
+
+@pytest.fixture
+def person(chromium, live_server) -> Person:
+    return Person(chromium, live_server.url, operator())
+
+
+def last_minute() -> int:
+    return Task.objects.now_ms() // 60_000 - 1
+
+
+def test_charts_are_drawn_and_say_their_newest_numbers(person):
+    add()
+    for minute in (last_minute(), last_minute() + 1):  # Whichever is over when the page asks.
+        happen(minute, entered=6, left=4, tasks=1_204, waits="8:2")
+    person.go("/console/group?name=mail")
+    expect(person.page.locator("[data-chart] canvas")).to_have_count(4)
+    expect(person.page.locator("[data-line=entered] [data-value]")).to_have_text("6")
+    expect(person.page.locator("[data-line=backlog] [data-value]")).to_have_text("1\u202f204")
+    expect(person.page.locator("[data-line=wait50] [data-value]")).to_have_text("24 ms")
+    expect(person.page.get_by_role("img", name="Tasks a minute: in 6, out 4, failed 0")).to_be_visible()
+
+
+def test_a_chart_says_the_time_and_the_numbers_at_the_pointer(person):
+    add()
+    happen(last_minute() - 30, entered=9)
+    person.go("/console/")
+    plot = person.page.locator("[data-chart=flow] .u-over")
+    plot.hover()
+    expect(person.page.locator("[data-chart=flow] [data-time]")).not_to_be_empty()
+
+
+def test_charts_are_drawn_anew_in_another_theme(person):
+    add()
+    happen(last_minute(), entered=1)
+    person.go("/console/")
+    expect(person.page.locator("[data-chart=flow] canvas")).to_have_count(1)
+    person.page.evaluate("document.querySelector('[data-chart=flow] canvas').dataset.old = 'yes'")
+    person.page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    expect(person.page.locator("[data-chart=flow] canvas:not([data-old])")).to_have_count(1)
+
+
+def test_without_anything_that_happened_it_says_so(person):
+    add()
+    person.go("/console/")
+    expect(person.page.locator("[data-chart=flow][data-empty]")).to_be_visible()
+
+
+def test_rates_of_groups_keep_themselves_right(person):
+    add()
+    person.page.clock.install()
+    person.go("/console/")
+    rate = person.page.locator("tr[data-live-group=mail] [data-flow=out]")
+    expect(rate).to_have_text("0")
+    happen(last_minute() + 1, left=120)
+    person.page.clock.run_for(11_000)
+    expect(rate).not_to_have_text("0")

@@ -1,0 +1,52 @@
+"""The console by the keyboard."""
+
+import pytest
+from playwright.sync_api import expect
+
+from .browsing import Person, operator
+from .store import add
+
+pytestmark = [pytest.mark.browser, pytest.mark.once]
+
+
+@pytest.fixture
+def person(chromium, live_server) -> Person:
+    return Person(chromium, live_server.url, operator())
+
+
+@pytest.mark.parametrize(("key", "path"), [("o", "/console/"), ("f", "/console/failed"), ("w", "/console/workers")])
+def test_g_and_a_letter_lead_to_a_screen(person, key, path):
+    person.go("/console/search")
+    person.page.keyboard.press("g")
+    person.page.keyboard.press(key)
+    expect(person.page).to_have_url(person.address + path)
+
+
+def test_rows_are_walked_selected_and_opened(person):
+    tasks = add(count=3)
+    person.go("/console/group?name=mail")
+    for key in "jjkjx":
+        person.page.keyboard.press(key)
+    expect(person.page.locator(f"input[value='{tasks[1].id}']")).to_be_checked()
+    expect(person.page.locator("tbody input:checked")).to_have_count(1)
+    person.page.keyboard.press("Enter")
+    expect(person.page).to_have_url(f"{person.address}/console/task/{tasks[1].id}")
+
+
+def test_the_keys_are_listed(person):
+    person.go("/console/")
+    person.page.keyboard.press("?")
+    expect(person.page.get_by_role("dialog", name="Keys")).to_be_visible()
+    person.page.keyboard.press("g")
+    person.page.keyboard.press("f")
+    person.page.keyboard.press("Escape")
+    expect(person.page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    expect(person.page).to_have_url(f"{person.address}/console/")
+
+
+def test_nobody_who_types_is_taken_elsewhere(person):
+    person.go("/console/")
+    box = person.page.get_by_label("Search tasks")
+    box.focus()
+    person.page.keyboard.type("g f j x ?")
+    expect(box).to_have_value("g f j x ?")

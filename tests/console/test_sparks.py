@@ -1,0 +1,21 @@
+"""Lines that show where numbers have been going."""
+
+import pytest
+
+from tasks_app.console.sparks import points_of
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("numbers", "points"),
+    [
+        ([], ""),
+        ([5], ""),
+        ([0, 0], "0.0,20.0 100.0,20.0"),
+        ([0, 5, 10], "0.0,20.0 50.0,10.0 100.0,0.0"),
+        ([7, 7], "0.0,0.0 100.0,0.0"),
+    ],
+)
+def test_the_largest_is_at_the_top_and_nothing_at_the_bottom(numbers, points):
+    assert points_of(numbers) == points

@@ -1,0 +1,56 @@
+"""`manage.py demo seed`: a store full of plausible work."""
+
+import pytest
+
+ASKED = ("demo", "seed", "--tasks", "3000", "--groups", "20", "--workers", "25")
+
+
+@pytest.fixture
+def seeded(store):
+    done = store.manage(*ASKED)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith("done in ")
+    return store
+
+
+def test_it_has_tasks_in_every_state_with_history_and_rates(seeded):
+    with seeded.up() as server:
+        stats = server.ask("GET", "/stats", seeded.token).json()["groups"]
+        assert len(stats) == 20
+        assert sum(group["paused"] for group in stats) == 2
+        sums = {state: sum(group[state] for group in stats) for state in STATES}
+        assert all(sums.values())
+        assert 2_500 < sums["ready"] + sums["claimed"] + sums["expired"] + sums["scheduled"] <= 3_000
+        workers = server.ask("GET", "/clients", seeded.token).json()
+        assert len(workers) == 25
+        assert max(worker["age"] for worker in workers) > 1_000_000
+        [failed] = server.ask("GET", "/search?q=state:failed&limit=1", seeded.token).json()["tasks"]
+        assert failed["error"]
+        steps = server.ask("GET", f"/history/{failed['id']}", seeded.token).json()["steps"]
+        assert steps[-1]["id"] == failed["id"]
+
+
+STATES = ("ready", "claimed", "expired", "scheduled", "failed")
+
+
+def test_it_leaves_a_store_alone_that_holds_tasks(seeded):
+    done = seeded.manage(*ASKED)
+    assert done.returncode == 2
+    assert done.stderr == "taskstore: this store holds tasks: fill an empty one, for example with --data DIR\n"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [("--tasks", "0", "it has to be a number from 1 to 10000000"), ("--groups", "x", "from 1 to 10000")],
+)
+def test_a_wrong_number_is_named(store, option, value, told):
+    done = store.manage("demo", "seed", option, value)
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+@pytest.mark.once
+def test_too_few_tasks_are_told(store):
+    done = store.manage("demo", "seed", "--tasks", "10", "--groups", "20")
+    assert done.stderr == "taskstore: 10 tasks are too few for 20 groups: there have to be two for each\n"

@@ -1,0 +1,120 @@
+"""What the charts are made of."""
+
+from collections import Counter
+
+import pytest
+
+from tasks_app import totals
+from tasks_app.models import Rate
+from tasks_app.rates import MINUTES, Span, backlogs, percentiles, series_of, series_of_all
+from tasks_app.tally import bucket_of
+from tests.behaviour.conftest import Clock
+from tests.console.store import add, claim, fail
+
+NOW = 28_333_340  # A minute.
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def clock(db, monkeypatch) -> Clock:
+    return Clock(NOW * MINUTE_MS + 30_000, monkeypatch)
+
+
+def happen(minute: int, group: str = "mail", minutes: int = 1, **numbers):
+    happened = dict.fromkeys(("entered", "left", "failures", "claimed", "tasks"), 0) | {"waits": "", "runs": ""}
+    Rate.objects.create(group=group, minutes=minutes, minute=minute, **happened | numbers)
+
+
+@pytest.mark.parametrize("span", Span)
+def test_a_span_ends_with_the_last_minute_that_is_over(clock, span):
+    series = series_of_all(span)
+    minutes, step = MINUTES[span]
+    starts = [start // MINUTE_MS for start in series.starts_ms]
+    assert starts[0] <= NOW - minutes < starts[1]
+    assert starts[-1] < NOW <= starts[-1] + step
+    assert {len(line) for line in series.per_minute.values()} == {len(starts)}
+
+
+def test_events_are_told_by_the_minute(clock):
+    happen(NOW, entered=100)  # Under way.
+    happen(NOW - 1, entered=6, left=3, failures=1)
+    happen(NOW - 60, entered=5)
+    happen(NOW - 61, entered=100)  # Too long ago.
+    series = series_of("mail", Span.HOUR)
+    assert (series.per_minute["entered"][0], series.per_minute["entered"][-1]) == (5, 6)
+    assert (series.per_minute["left"][-1], series.per_minute["failures"][-1]) == (3, 1)
+    assert sum(series.per_minute["entered"]) == 11
+
+
+def test_a_step_that_is_not_over_is_no_drop(clock):
+    step_minutes = MINUTES[Span.DAY][1]
+    begun = NOW - NOW % step_minutes
+    assert 0 < NOW - begun < step_minutes
+    for minute in range(begun - step_minutes, NOW):
+        happen(minute, entered=4)
+    assert series_of("mail", Span.DAY).per_minute["entered"][-2:] == [4, 4]
+
+
+def test_rates_of_other_lengths_are_part_of_it(clock):
+    happen(NOW - 3_000 - (NOW - 3_000) % 10, minutes=10, entered=30)
+    happen(NOW - 5, entered=30)
+    entered = series_of_all(Span.WEEK).per_minute["entered"]
+    assert sorted(filter(None, entered)) == sorted([0.5, round(30 / (NOW % 60 or 60), 2)])
+
+
+def test_all_groups_are_summed_up(clock):
+    happen(NOW - 1, entered=1)
+    happen(NOW - 1, "reports", entered=2)
+    assert series_of_all(Span.HOUR).per_minute["entered"][-1] == 3
+    assert series_of("reports", Span.HOUR).per_minute["entered"][-1] == 2
+
+
+def test_the_backlog_stays_while_nothing_happens(clock):
+    happen(NOW - 100, tasks=7)
+    happen(NOW - 30, tasks=9)
+    backlog = series_of("mail", Span.HOUR).backlog
+    assert backlog == [7] * 30 + [9] * 30
+    assert set(series_of("reports", Span.HOUR).backlog) == {None}
+
+
+def test_times_are_told_by_percentiles(clock):
+    happen(NOW - 1, waits=f"{bucket_of(100)}:98 {bucket_of(5_000)}:1 {bucket_of(60_000)}:1")
+    series = series_of("mail", Span.HOUR)
+    assert series.waits[-1] is not None
+    p50, p95, p99 = series.waits[-1]
+    assert 100 <= p50 == p95 <= 150
+    assert 5_000 <= p99 <= 7_000
+    assert series.runs[-1] is None
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("times_ms", [[0], [1, 2, 3], list(range(1_000)), [10**9]])
+def test_no_percentile_is_too_short(times_ms):
+    histogram = Counter[int]()
+    for ms in times_ms:
+        histogram[bucket_of(ms)] += 1
+    for percent, found in zip((50, 95, 99), percentiles(histogram) or (), strict=True):
+        within = sum(ms <= found for ms in times_ms)
+        assert within >= len(times_ms) * percent / 100
+
+
+def test_what_happens_in_the_store_comes_into_the_charts(clock):
+    add(count=3)
+    clock.advance(2_000)
+    fail(claim()[0])
+    totals.fold_here()
+    clock.advance(MINUTE_MS)
+    series = series_of("mail", Span.HOUR)
+    assert (series.per_minute["entered"][-1], series.per_minute["failures"][-1], series.backlog[-1]) == (3, 1, 3)
+    assert series.waits[-1] is not None
+    assert 2_000 <= series.waits[-1][0] <= 4_000
+
+
+def test_backlogs_of_some_groups(clock):
+    happen(NOW - 2, tasks=5)
+    happen(NOW - 1, "reports", tasks=9)
+    happen(NOW, tasks=100)  # Under way.
+    happen(NOW - 9, "other", tasks=1)
+    assert backlogs(["mail", "reports", "quiet"], 4) == {"mail": [5, 5, 5, 5], "reports": [9, 9, 9, 9]}
+    happen(NOW - 4, tasks=2)
+    assert backlogs(["mail"], 4) == {"mail": [2, 2, 5, 5]}
