@@ -11,7 +11,7 @@ from django.db.models.functions import Left, Right
 from .models import Task
 from .time_limits import TookTooLong, at_most
 
-MOST = 20_000  # Failed tasks that are looked at, the newest first.
+MOST = 10_000  # Failed tasks that are looked at, the newest first.
 LIMIT_S = 2.0
 NAMED_GROUPS = 3  # Of those with tasks of a signature.
 READ_CHARACTERS = 300

@@ -12,6 +12,8 @@ const HEIGHT = 150;
 const DASHES = [[], [7, 4], [2, 3]]; // Colour is never alone.
 const NARROW_SPACE = "\u202f"; // As in tasks_app/console/words.py.
 const UNITS_MS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000], ["ms", 1]];
+const DAYS_S = [1, 2, 3, 7].map((days) => days * 86_400);
+const MINUTES_S = [1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 480, 720, 1440].map((minutes) => minutes * 60);
 const SAY = { flow: number, backlog: number, waits: duration, runs: duration };
 
 class Chart {
@@ -63,7 +65,7 @@ class Chart {
       hooks: { setCursor: [() => this.#write()] },
       scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } },
       axes: [
-        { ...axis, space: 70, values: (_, times) => times.map((time) => timeOf(time, times.at(-1) - times[0])) },
+        { ...axis, size: 26, space: 70, incrs: (_, __, from, to) => (to - from > DAYS_S[2] ? DAYS_S : MINUTES_S), values: (_, times) => times.map((time) => timeOf(time, times.at(-1) - times[0])) },
         { ...axis, size: 58, space: 40, values: (_, numbers) => numbers.map((each) => this.#say(each)) },
       ],
       series: [{}, ...this.#lines.map((line, place) => ({ stroke: resolved(line, "--own"), dash: DASHES[place], width: 1.6, points: { show: false } }))],
@@ -134,7 +136,7 @@ function duration(ms) {
 }
 
 function timeOf(seconds, spanS) {
-  const form = spanS > 3 * 86_400 ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  const form = spanS > DAYS_S[1] ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
   return new Intl.DateTimeFormat("en-GB", { ...form, timeZone: zone() }).format(seconds * 1000);
 }
 

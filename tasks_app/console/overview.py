@@ -25,7 +25,7 @@ from .reading import Order
 from .shares import Share, part, shares_of
 from .sparks import points_of
 
-NOTICES = 8
+NOTICES = 5
 SPARK_MINUTES = 30
 COLUMNS = {
     Order.NAME: "Group",

@@ -68,7 +68,7 @@ class SearchAnswer(Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskAnswer, ...]
     after: Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
     complete: Annotated[bool, Meta(description="false: the time limit came before the page was full; go on.")]
-    looked_at: Annotated[int, Meta(description="How many tasks were looked at, about.")]
+    looked_at: Annotated[int, Meta(description="How many tasks were looked at, at least.")]
     at: Annotated[int, Meta(description="The time of the search; milliseconds since the Epoch.")]
 
 

@@ -12,6 +12,7 @@ from ..payloads import whole_data
 from .grammar import Bound, Key, Term
 
 DATA = whole_data("found")
+BEFORE_VALUES = '" :,[\n\t\r'  # What may stand before a value in JSON.
 
 
 class Condition(NamedTuple):
@@ -106,10 +107,17 @@ def _label(term: Term, now_ms: int, vendor: str) -> Condition:
 def _data(term: Term, now_ms: int, vendor: str) -> Condition:
     if term.name and (term.is_excluded or not is_written_one_way(str(term.value))):
         return Condition("FALSE" if term.is_excluded else "TRUE")
-    text = str(term.value).encode()
+    anywhere = _holding(str(term.value), vendor)
+    if not term.name:
+        return anywhere
+    # First the cheap question; then whether a value of JSON may begin there.
+    return every([anywhere, either(_holding(before + str(term.value), vendor) for before in BEFORE_VALUES)])
+
+
+def _holding(text: str, vendor: str) -> Condition:
     if vendor == "postgresql":
-        return Condition(f"position(CAST(%s AS bytea) IN {DATA}) > 0", (text,))
-    return Condition(f"instr({DATA}, %s) > 0", (text,))
+        return Condition(f"position(CAST(%s AS bytea) IN {DATA}) > 0", (text.encode(),))
+    return Condition(f"instr({DATA}, %s) > 0", (text.encode(),))
 
 
 def is_written_one_way(value: str) -> bool:

@@ -21,7 +21,7 @@ from .ways import way_to
 LIMIT_S = 2.0
 FIRST_WINDOW, LARGEST_WINDOW = 100, 100_000  # Tasks that one statement looks at.
 QUICK_S = 0.1  # A window that takes less is followed by a larger one.
-CANDIDATES = 1_000  # Whose data is read at once to be looked into.
+CANDIDATES = 2_000  # Whose data is read at once to be looked into.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Found:
     ids: list[int]
     after: Place | None  # Where to go on; None: there are no more, or nothing was looked at in time.
     is_cut_short: bool  # The time was up before the page was full.
-    looked_at: int  # Tasks, at most.
+    looked_at: int  # Tasks, at least.
     at_ms: int
 
 
@@ -49,9 +49,12 @@ def find(
     while not walk.is_over and (began := time.monotonic()) < end:
         try:
             with at_most(end - began, using=walk.using):
-                walk.look_at(window)
+                is_window_done = walk.look_at(window)
         except TookTooLong:
             break
+        if not is_window_done:
+            window = max(window // 2, FIRST_WINDOW)
+            continue
         looked_at += window
         if time.monotonic() - began < QUICK_S:
             window = min(4 * window, LARGEST_WINDOW)
@@ -93,16 +96,17 @@ class Walk:
             return self.found[self.limit - 1]
         return None if self.is_at_end else self.place
 
-    def look_at(self, window: int) -> None:
-        """Look at the next tasks of the way, at most so many."""
+    def look_at(self, window: int) -> bool:
+        """Look at the next tasks of the way, at most so many. Says whether none of them is left for the next time."""
         last = self._last_of(window)
         most = CANDIDATES if self._paths else self.limit + 1 - len(self.found)
         candidates = self._candidates(window, last, most)
         self.found += [place for place, data in candidates if all(paths.matches(term, data) for term in self._paths)]
         if len(candidates) == most:
             self.place = candidates[-1][0]
-        else:
-            self.place, self.is_at_end = last or self.place, last is None
+            return False
+        self.place, self.is_at_end = last or self.place, last is None
+        return True
 
     def _last_of(self, window: int) -> Place | None:
         """The last task of the window; None when the way ends before."""

@@ -16,6 +16,7 @@ from tasks_app import clients, pauses, totals
 from tasks_app.models import Client, Rate, Task
 from tasks_app.operations import Change, NewTask, Order
 from tasks_app.tally import bucket_of
+from tasks_app.validation import MOST_CLAIMED
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 AT_ONCE = 5_000  # Tasks of a commit.
@@ -71,6 +72,8 @@ class Seed:
         for name in list(sizes)[7:9]:
             pauses.pause(name, by="demo", reason="maintenance of what it needs")
         totals.fold_here()
+        # That a million tasks came within a minute would be all that the charts show.
+        Rate.objects.filter(minute__gte=self._now_ms // MINUTE_MS).delete()
 
     def _names(self) -> list[str]:
         names = [f"{area}/{step}" for step, area in itertools.product(STEPS, AREAS)]
@@ -127,7 +130,7 @@ class Seed:
     def _claimed(self, group: str, limit: int, lease_ms: int) -> list[list[Task]]:
         """Tasks that were claimed, by each of some workers."""
         owners = self.chance.sample(range(self.workers), min(3, self.workers))
-        each = math.ceil(limit / len(owners))
+        each = min(math.ceil(limit / len(owners)), MOST_CLAIMED)
         return [
             Task.objects.claim(group, owner=FIRST_OWNER + owner, duration_ms=lease_ms, limit=each, order=Order.OLDEST)
             for owner in owners
