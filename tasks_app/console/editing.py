@@ -108,8 +108,16 @@ def differences_of(task: Task, change: Change) -> Iterator[Difference]:
     }
     for name, (before, after) in pairs.items():
         if before != after:
-            lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=CONTEXT, lineterm="")
-            yield Difference(name=name, lines=[line for line in lines if line[:3] not in ("---", "+++")])
+            yield Difference(name=name, lines=_lines(before, after))
+
+
+def _lines(before: str, after: str) -> list[str]:
+    # Not splitlines, to which a line's end at the very end is no difference.
+    old, new = (text.split("\n") if text else [] for text in (before, after))
+    _, _, *lines = difflib.unified_diff(old, new, n=CONTEXT, lineterm="")
+    places = [line for line in lines if line.startswith("@@")]
+    # Where all that differs stands together nobody needs to be told where.
+    return lines if len(places) > 1 else [line for line in lines if line not in places]
 
 
 def _in_lines(labels: Any) -> str:

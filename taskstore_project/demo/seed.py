@@ -181,7 +181,7 @@ class Seed:
         for minutes, oldest, newest in ((60, 43_200, 10_080), (10, 10_080, 1_440), (1, 1_440, 1)):
             every = minutes if is_busy else max(minutes, 240)
             start = (now - oldest) - (now - oldest) % minutes
-            for minute in range(start, now - newest, every):
+            for minute in range(start, now - newest - minutes + 1, every):
                 entered = self._many(busyness * minutes * day_and_night(minute))
                 left = min(self._many(busyness * minutes * day_and_night(minute - 20)), int(backlog) + entered)
                 backlog = max(0, backlog + entered - left + (size - backlog) * minutes / 20_000)

@@ -71,6 +71,14 @@ def test_the_review_shows_what_differs_line_by_line(operator):
     assert Task.objects.get().id == task.id
 
 
+@pytest.mark.parametrize(("before", "after"), [(b"one", "one\n"), (b"", "\n"), (b"one\x0c", "one"), (b"one", "")])
+def test_the_smallest_difference_is_one(operator, before, after):
+    [task] = add(data=before)
+    encoding = opened(operator, task)["encoding"]
+    html = send(operator, task, opened(operator, task) | {"content": after, "encoding": "text"}).content.decode()
+    assert differences(html)["Data"], encoding
+
+
 def test_an_edit_that_changes_nothing_is_none(operator):
     [task] = add()
     fields = opened(operator, task)
@@ -98,7 +106,7 @@ def test_editing_a_claimed_task_warns_and_ends_the_lease(operator):
     assert "Saving ends its lease" in operator.get(f"/console/task/{task.id}/edit").content.decode()
     review = send(operator, task, opened(operator, task) | {"priority": "1"}).content.decode()
     assert "Saving ends its lease" in review
-    assert differences(review)["Lease"] == ["@@ -1 +0,0 @@", f"-held by {BOB}", ""]
+    assert differences(review)["Lease"] == [f"-held by {BOB}", ""]
     send(operator, task, form_of(review) | {"confirmed": "1"}, status=302)
     with pytest.raises(CommitRefused):
         Task.objects.commit(owner=BOB, deletes=[task.id])
