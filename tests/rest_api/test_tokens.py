@@ -16,7 +16,7 @@ GUARDED = {
     "/groups": "GET", "/group": "GET", "/group/mail": "GET", "/group?name=mail": "GET", "/task/1": "GET",
     "/tasks/1": "GET", "/tasks": "POST", "/history/1": "GET", "/update": "POST", "/claim": "POST",
     "/groups/mail/pause": "POST", "/groups/mail/resume": "POST", "/clients": "GET", "/clients/1": "PUT",
-    "/stats": "GET",
+    "/stats": "GET", "/search": "GET",
 }  # fmt: skip
 
 FOR_WORKERS = {"/update", "/claim", "/clients/1"}

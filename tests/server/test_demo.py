@@ -67,7 +67,7 @@ def test_its_output_stays_when_it_is_to_be_kept(store, rest, tmp_path):
 
 
 def test_killed_workers_change_nothing(store, rest, tmp_path):
-    done = store.manage("demo", "wordcount", str(write_text(tmp_path, 4_000)), "--kill-workers", "--workers", "4")
+    done = store.manage("demo", "wordcount", str(write_text(tmp_path, 12_000)), "--kill-workers", "--workers", "4")
     assert (done.returncode, done.stderr) == (0, "")
     killed = re.search(r"(\d+) workers were killed", done.stdout)
     assert killed

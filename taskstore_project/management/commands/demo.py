@@ -161,7 +161,7 @@ def number_up_to(most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and 1 <= int(text) <= most:
             return int(text)
-        raise argparse.ArgumentTypeError(f"{text}: it has to be a number from 1 to {most}")
+        raise argparse.ArgumentTypeError(f"{text} is no such number: it has to be from 1 to {most}")
 
     return read
 
