@@ -23,7 +23,7 @@ function take(page) {
     for (const cell of row.querySelectorAll("[data-flow]")) {
       const shown = rows.get(row.dataset.liveGroup)?.querySelector(`[data-flow="${cell.dataset.flow}"]`);
       // Under the pointer or the focus nothing is replaced.
-      if (shown && !shown.matches(":hover, :focus-within") && shown.innerHTML !== cell.innerHTML) {
+      if (shown && !shown.matches(":hover, :focus-within") && !shown.isEqualNode(cell)) {
         shown.replaceChildren(...document.importNode(cell, true).childNodes);
       }
     }
