@@ -55,6 +55,8 @@ def find(
         if not is_window_done:
             window = max(window // 2, FIRST_WINDOW)
             continue
+        if walk.is_at_end:  # There were fewer.
+            break
         looked_at += window
         if time.monotonic() - began < QUICK_S:
             window = min(4 * window, LARGEST_WINDOW)

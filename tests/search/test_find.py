@@ -236,3 +236,9 @@ def test_payloads_of_their_own_row_are_searched():
     Task.objects.commit(owner=ANN, updates=[Change(id=task.id, keep_data=True, group="reports")])
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"hay")])
     assert len(ids("data:needle")) == 1
+
+
+def test_it_does_not_claim_to_have_looked_at_more_than_there_is():
+    assert search("").looked_at == 0
+    add(count=150)
+    assert search("data:nowhere").looked_at == 100  # The first window; the second was not full.
