@@ -33,57 +33,63 @@ def often(usual, *others, times):
 
 
 def fields(**choices):
-    """Any combination of the choices, in one draw: hypothesis takes its time for each, and a sequence has many."""
-    combinations = [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
-    return st.sampled_from(combinations)
+    """Any combination of the choices, to be chosen from: hypothesis takes its time for each draw."""
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
 def made_of(kind, *parts, **drawn):
-    """A frozen value of that kind, its fields put together from the parts."""
-    return st.tuples(st.fixed_dictionaries(drawn), *parts).map(lambda drawn: kind(**ChainMap(*drawn)))
+    """A frozen value of that kind: all fields of one of each of the parts, and what is drawn for the others."""
+
+    def put_together(found):
+        of_parts, values = found[: len(parts)], found[len(parts) :]
+        return kind(**ChainMap(*of_parts), **dict(zip(drawn, values, strict=True)))
+
+    return st.tuples(*map(st.sampled_from, parts), *drawn.values()).map(put_together)
 
 
 def some(values, least=0, most=2):
-    return st.lists(values, min_size=least, max_size=most).map(tuple)
+    # Not a list: hypothesis asks itself before each member whether there is to be one more.
+    return st.one_of(*[st.tuples(*[values] * number) for number in range(least, most + 1)])
 
 
 GROUPS = often("mail", "reports", "mail/in", times=1)
 # Mostly tasks that are there.
-IDS = st.sampled_from([NEWEST + n for n in range(8)] * 6 + [-1, 0, 1, 2, 3, 5, 8, NEVER])
-DEPENDS = st.one_of(*[st.just(())] * 4, st.tuples(IDS))
+IDS = [NEWEST + n for n in range(8)] * 6 + [-1, 0, 1, 2, 3, 5, 8, NEVER]
+AN_ID = st.sampled_from(IDS)
+SOME_IDS = st.sampled_from([*product(IDS, repeat=2), *[(one,) for one in IDS] * len(IDS)])
+NO_OR_SOME_IDS = st.one_of(st.just(()), SOME_IDS, SOME_IDS)
+DEPENDS = st.sampled_from([()] * 4 * len(IDS) + [(one,) for one in IDS])
 # Now; a second, a minute from now; long ago; about when the sequence runs; far ahead.
 TIMES = often(0, -1, -1_000, -60_000, 1, START_MS, START_MS + 1_000, START_MS + 60_000, 9_000_000, times=1)
-CONTENT = fields(data=[b"", b"\0\xff"], data_type=["", "example/Letter"], error=["", "broken"], timespec_ms=TIMES)
+CONTENT = {"data": [b"", b"\0\xff"], "data_type": ["", "example/Letter"], "error": ["", "broken"], "timespec_ms": TIMES}
 KEPT = fields(keep_data=[False, True], keep_error=[False, True], release=[False, False, True])
 STAYING = fields(group=[None, None, "mail", "reports"], labels=[None, {}, {"team": "red"}], priority=[None, 0, 5, -5])
-WHO = fields(
-    owner=often(7, 8, 0, times=2),
-    scope=often(EVERY_GROUP, GroupScope(("mail",)), GroupScope(("mail/*", "reports")), times=6),
-)
-OPERATORS = fields(operator=often(None, Operator(name="Ann"), Operator(name="Bob", ending=Ending.PURGED), times=6))
+BY_ANYBODY = {
+    "owner": often(7, 8, 0, times=2),
+    "scope": often(EVERY_GROUP, GroupScope(("mail",)), GroupScope(("mail/*", "reports")), times=6),
+}
+OPERATORS = often(None, Operator(name="Ann"), Operator(name="Bob", ending=Ending.PURGED), times=6)
+WHO = fields(**BY_ANYBODY)
+BY = fields(**BY_ANYBODY, operator=OPERATORS)
 
-GOING = fields(group=GROUPS, labels=[{}, {"team": "red"}], priority=often(0, 5, -5, times=1))
-ADDS = made_of(NewTask, CONTENT, GOING)
-MOVES = made_of(NewTask, CONTENT, GOING, id=IDS)
+NEW = fields(**CONTENT, group=GROUPS, labels=[{}, {"team": "red"}], priority=often(0, 5, -5, times=1))
+ADDS = st.sampled_from([NewTask(**new) for new in NEW])
+MOVES = made_of(NewTask, NEW, id=AN_ID)
 GROUPLESS = st.just(NewTask(group=""))
-CHANGES = made_of(Change, CONTENT, KEPT, STAYING, id=IDS)
+CHANGES = made_of(Change, fields(**CONTENT), KEPT, STAYING, id=AN_ID)
+RENEWALS = st.sampled_from([(Change(id=one, timespec_ms=-60_000, keep_data=True),) for one in IDS])
 
-BY = (WHO, OPERATORS)
-ADDING = made_of(Commit, *BY, adds=some(ADDS, least=1, most=3))
-UPDATING = made_of(Commit, *BY, updates=some(CHANGES, least=1), depends=DEPENDS)
-RENEWING = made_of(
-    Commit,
-    WHO,
-    updates=st.tuples(st.builds(Change, id=IDS, timespec_ms=st.just(-60_000), keep_data=st.just(True))),
-)
-DELETING = made_of(Commit, *BY, deletes=some(IDS, least=1), depends=DEPENDS)
-MOVING = made_of(Commit, *BY, adds=some(MOVES, least=1), deletes=some(IDS, least=1))
+ADDING = made_of(Commit, BY, adds=some(ADDS, least=1, most=3))
+UPDATING = made_of(Commit, BY, updates=some(CHANGES, least=1), depends=DEPENDS)
+RENEWING = made_of(Commit, WHO, updates=RENEWALS)
+DELETING = made_of(Commit, BY, deletes=SOME_IDS, depends=DEPENDS)
+MOVING = made_of(Commit, BY, adds=some(MOVES, least=1), deletes=SOME_IDS)
 MIXED = made_of(
     Commit,
-    *BY,
+    BY,
     adds=some(ADDS | ADDS | MOVES | GROUPLESS),
     updates=some(CHANGES),
-    deletes=some(IDS),
+    deletes=NO_OR_SOME_IDS,
     depends=DEPENDS,
 )
 ASKED = fields(
@@ -103,12 +109,12 @@ class Step:
     operation: Operation
 
 
-STEPS = st.builds(
+STEPS = made_of(
     Step,
-    elapsed_ms=st.sampled_from([None, None, 0, 1, 1_000, 60_000]),
+    [{"elapsed_ms": elapsed_ms} for elapsed_ms in (None, None, 0, 1, 1_000, 60_000)],
     operation=st.one_of(ADDING, ADDING, UPDATING, RENEWING, DELETING, MOVING, MIXED, CLAIMING, CLAIMING),
 )
-SEQUENCES = st.lists(STEPS, min_size=LENGTH, max_size=LENGTH)
+SEQUENCES = st.tuples(*[STEPS] * LENGTH).map(list)
 
 
 def batches(sequence: Sequence[Step]) -> list[tuple[int, list[Operation]]]:
