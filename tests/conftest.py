@@ -9,10 +9,15 @@ from pathlib import Path
 import django
 import hypothesis
 import pytest
+from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.db import connection
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from pytest_django import DjangoDbBlocker
+from pytest_django.live_server_helper import LiveServer
 
+from taskstore_project.testing.chromium import OPTIONS
 from taskstore_project.testing.chromium import chromium as find_chromium
 
 OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-")
@@ -36,19 +41,6 @@ elif not OWN_DATA_FOLDER:
 hypothesis.settings.register_profile("full", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
 hypothesis.settings.load_profile("full")
-
-# What keeps Chromium from calling home, and from needing a desktop, a GPU or rights we may not have.
-CHROMIUM_OPTIONS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--lang=en-US",
-]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,13 +84,20 @@ def browser() -> Iterator[Browser]:
     # and in which Django would refuse its synchronous queries.
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_OPTIONS)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=OPTIONS)
         yield browser
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """What the pages of a module have in common: what they have fetched stays."""
+    with browser.new_context(locale="en-US", timezone_id="UTC") as context:
+        yield context
+
+
 @pytest.fixture
-def chromium(browser: Browser) -> Iterator[Page]:
+def chromium(context: BrowserContext) -> Iterator[Page]:
     """A fresh page without cookies. The test fails when a script of ours does, or when the policy blocks anything."""
     complaints: list[str] = []
 
@@ -106,9 +105,29 @@ def chromium(browser: Browser) -> Iterator[Page]:
         if "Content Security Policy" in message.text:
             complaints.append(message.text)
 
-    with browser.new_context(locale="en-US", timezone_id="UTC") as context:
-        page = context.new_page()
+    with context.new_page() as page:
         page.on("console", note)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         yield page
+        if page.url.startswith("http"):
+            page.evaluate("localStorage.clear(); sessionStorage.clear()")
+    context.clear_cookies()
+    context.clear_permissions()
     assert complaints == []
+
+
+@pytest.fixture(scope="session")
+def live_server(live_server: LiveServer) -> Iterator[LiveServer]:
+    """Django's, whose files a browser may keep, as it may those of our servers: each page has twenty."""
+    serve = StaticFilesHandler.serve
+
+    def kept(handler: StaticFilesHandler, request: HttpRequest) -> HttpResponseBase:
+        # The live numbers need a server with sockets; tests/server has their tests.
+        is_live = request.path.endswith("/js/live.js")
+        response = HttpResponse(content_type="text/javascript") if is_live else serve(handler, request)
+        response["Cache-Control"] = "max-age=600"
+        return response
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StaticFilesHandler, "serve", kept)
+        yield live_server

@@ -1,4 +1,4 @@
-"""The browser of the tests: the one in the environment, else the system's, else Debian's package."""
+"""The browser of tests and benchmark: the one in the environment, else the system's, else Debian's package."""
 
 import os
 import shutil
@@ -13,6 +13,18 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 # libatomic1 is for playwright's own node.
 PACKAGES = ("chromium", "fonts-dejavu-core", "libatomic1")
 REMEDY = f"install one (`apt-get install {' '.join(PACKAGES)}`) or name one in TASKSTORE_CHROMIUM"
+# What keeps Chromium from calling home, and from needing a desktop, a GPU or rights we may not have.
+OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--lang=en-US",
+]
 
 
 def chromium() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.signed_cookies import SessionStore
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 
 from .conftest import make_user
 
@@ -16,8 +16,6 @@ class Person:
     def __init__(self, page: Page, address: str, user: User) -> None:
         self.page = page
         self.address = address
-        # The live numbers need a server with sockets; tests/server has their tests.
-        page.route("**/static/js/live.js", no_script)
         # Colours that are still fading in would be measured as they are on the way.
         page.emulate_media(reduced_motion="reduce")
         page.context.add_cookies([{"name": "sessionid", "value": session_of(user), "url": address}])
@@ -47,10 +45,6 @@ class Person:
 
     def scrolls_sideways(self) -> bool:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
-
-
-def no_script(route: Route) -> None:
-    route.fulfill(body="", content_type="text/javascript")
 
 
 def session_of(user: User) -> str:

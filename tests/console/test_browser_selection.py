@@ -21,7 +21,7 @@ def person(chromium, live_server) -> Person:
 
 @pytest.fixture
 def without_scripts(browser, live_server):
-    with browser.new_context(java_script_enabled=False, locale="en-US", timezone_id="UTC") as context:
+    with browser.new_context(java_script_enabled=False) as context:
         yield Person(context.new_page(), live_server.url, operator())
 
 

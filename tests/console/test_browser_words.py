@@ -37,11 +37,14 @@ def test_it_says_relative_times_in_the_words_of_the_server(person):
     ]
 
 
-def test_it_goes_by_the_clock_of_the_server(person):
+def test_it_goes_by_the_clock_of_the_server(browser, live_server):
     add(timespec_ms=-7_200_000)
-    person.page.clock.install(time="2001-01-01T00:00:00Z")
-    person.go("/console/group?name=mail")
-    [[text, _]] = times(person)
+    # The clock is that of all pages of a context.
+    with browser.new_context() as context:
+        context.clock.install(time="2001-01-01T00:00:00Z")
+        person = Person(context.new_page(), live_server.url, operator())
+        person.go("/console/group?name=mail")
+        [[text, _]] = times(person)
     assert text == "in 1 h"
 
 
