@@ -1,4 +1,4 @@
-"""The order of things in `manage.py test`: gates, then the suite on each database, then a summary."""
+"""The order of things in `manage.py test`: the gates and the suite on each database, then a summary."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .gates import failing_gates
 from .postgresql import postgresql
-from .suite import Outcome, Run, clean_environment, run_here, run_side_by_side
+from .suite import Outcome, Run, run_here, run_side_by_side
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
+PYTEST, GATES = "pytest", "taskstore_project.testing.gates"
 QUICK = ["--without=browser", "--without=stress", "--hypothesis-profile=quick"]
 
 
@@ -27,17 +27,13 @@ def run_everything(plan: Plan) -> bool:
 
     Raises CannotTest when something that is needed can't be had.
     """
-    with tempfile.TemporaryDirectory(prefix="taskstore-test-") as name:
-        failing = failing_gates(clean_environment(Path(name, "gates"))) if plan.gates else []
-        with addresses(plan.databases) as urls:
-            outcomes = run_suites(plan, urls, Path(name))
+    with tempfile.TemporaryDirectory(prefix="taskstore-test-") as name, addresses(plan.databases) as urls:
+        outcomes = run_suites(plan, urls, Path(name))
     print("\n== summary")
-    if plan.gates:
-        print(f"format, lint, types: {', '.join(failing) + ' FAILED' if failing else 'passed'}")
     for outcome in outcomes:
         print(outcome.line)
-    some_ran = any(not outcome.ran_nothing for outcome in outcomes)
-    return some_ran and not failing and all(outcome.passed or outcome.ran_nothing for outcome in outcomes)
+    some_tests_ran = any(not outcome.ran_nothing for outcome in outcomes if outcome.run.module == PYTEST)
+    return some_tests_ran and all(outcome.passed or outcome.ran_nothing for outcome in outcomes)
 
 
 @contextmanager
@@ -57,14 +53,18 @@ def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
     """
 
     def run(database: str, *selection: str, part: str = "") -> Run:
-        arguments = [*selection, *(QUICK if plan.quick else []), *plan.pytest_arguments]
-        return Run(database=database, part=part, url=urls[database], arguments=arguments, folder=folder)
+        name = f"{database} {part}".strip()
+        cache = ["-o", f"cache_dir=.pytest_cache/{name.replace(' ', '-')}"]
+        arguments = [*cache, *selection, *(QUICK if plan.quick else []), *plan.pytest_arguments]
+        return Run(name=name, module=PYTEST, url=urls[database], arguments=arguments, folder=folder)
 
+    gates = [Run(name="format, lint, types", module=GATES, folder=folder)] if plan.gates else []
     if len(urls) == 1:
-        return [run_here(run(database)) for database in urls]
+        return [run_here(each) for each in (*gates, *map(run, urls))]
     first, second = plan.databases
     own = ["--without=once", "--without=stress"]
     outcomes = run_side_by_side(
+        *gates,
         run(first, "--only=once", "--without=stress", part="once"),
         run(first, *own),
         # The slower database takes twice as long otherwise.

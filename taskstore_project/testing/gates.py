@@ -1,4 +1,4 @@
-"""Format, lint and types."""
+"""Format, lint and types: `python -m taskstore_project.testing.gates`."""
 
 import subprocess
 import sys
@@ -12,12 +12,17 @@ GATES = {
 }
 
 
-def failing_gates(environment: dict[str, str]) -> list[str]:
-    """Run every gate and return the names of those that complained."""
-    return [name for name, command in GATES.items() if not passes(name, command, environment)]
-
-
-def passes(name: str, command: tuple[str, ...], environment: dict[str, str]) -> bool:
+def passes(name: str) -> bool:
+    command = GATES[name]
     print(f"== {name}: {' '.join(command)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", *command], cwd=PROJECT, env=environment, check=False)
-    return done.returncode == 0
+    return subprocess.run([sys.executable, "-m", *command], cwd=PROJECT, check=False).returncode == 0
+
+
+def main() -> None:
+    failing = [name for name in GATES if not passes(name)]
+    if failing:
+        sys.exit(f"failed: {', '.join(failing)}")
+
+
+if __name__ == "__main__":
+    main()

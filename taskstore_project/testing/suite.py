@@ -1,4 +1,4 @@
-"""pytest, in a process of its own for each database."""
+"""Processes that check something, alone or side by side."""
 
 import os
 import signal
@@ -21,29 +21,28 @@ KEPT = ("TASKSTORE_TEST_POSTGRES_URL", "TASKSTORE_CHROMIUM", "TASKSTORE_ENVIRONM
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One pytest process on one database."""
+    """One process: pytest on one database, or the gates."""
 
-    database: str
-    part: str = ""  # For the summary, where there are several on one database.
-    url: str  # Empty: the SQLite file in the data folder.
-    arguments: Sequence[str]
+    name: str  # For the summary.
+    module: str  # That does it, with its arguments.
+    arguments: Sequence[str] = ()
+    url: str = ""  # Of the database; empty: the SQLite file in the data folder.
     folder: Path
 
     @property
-    def name(self) -> str:
-        return f"{self.database} {self.part}".strip()
-
-    @property
     def file_name(self) -> str:
-        return self.name.replace(" ", "-")
+        return "".join(letter if letter.isalnum() else "-" for letter in self.name)
 
     @property
     def output_file(self) -> Path:
         return self.folder / f"{self.file_name}.output"
 
+    def announce(self) -> None:
+        print(f"\n== {self.name}: {self.module} {' '.join(self.arguments)}".rstrip(), flush=True)
+
     @contextmanager
     def started(self, **files: Any) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{self.file_name}", *self.arguments]
+        command = [sys.executable, "-m", self.module, *self.arguments]
         environment = {**clean_environment(self.folder / self.file_name), "DATABASE_URL": self.url}
         process = subprocess.Popen(command, cwd=PROJECT, env=environment, text=True, **files)
         try:
@@ -77,7 +76,7 @@ class Outcome:
 
 def run_here(run: Run) -> Outcome:
     """One run with the terminal for itself, so that a debugger works in it."""
-    print(f"\n== pytest on {run.database} {' '.join(run.arguments)}", flush=True)
+    run.announce()
     started = time.monotonic()
     with run.started() as process:
         exit_code = process.wait()
@@ -90,7 +89,7 @@ def run_side_by_side(*runs: Run) -> list[Outcome]:
     outcomes = []
     with ExitStack() as stack:
         for run, process in [(run, stack.enter_context(caught(run))) for run in runs]:
-            print(f"\n== pytest on {run.database} {' '.join(run.arguments)}", flush=True)
+            run.announce()
             output = follow(process, run.output_file)
             seconds = time.monotonic() - started
             outcomes.append(Outcome(run=run, exit_code=process.returncode, seconds=seconds, output=output))

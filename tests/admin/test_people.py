@@ -10,6 +10,8 @@ from tasks_app.policy import ROLES, Action, may
 from .conftest import make_user
 from .pages import fields_of, text_of
 
+pytestmark = pytest.mark.once
+
 USERS = "/admin/auth/user/"
 ROLES_PAGE = "/admin/auth/group/"
 PASSWORD = "correct horse battery"

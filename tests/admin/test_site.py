@@ -11,6 +11,8 @@ from tasks_app.people import password_was_given
 from .conftest import make_user, signed_in
 from .pages import text_of
 
+pytestmark = pytest.mark.once
+
 INDEX = "/admin/"
 
 PAGES_OF_ALL = ["/admin/tasks_app/task/", "/admin/tasks_app/endedtask/", "/admin/tasks_app/auditentry/"]

@@ -11,6 +11,8 @@ from tasks_app.models import AuditEntry, Scope, Token
 
 from .pages import fields_of, messages_of, text_of
 
+pytestmark = pytest.mark.once
+
 TOKENS = "/admin/tasks_app/token/"
 ADD = f"{TOKENS}add/"
 

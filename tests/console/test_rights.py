@@ -10,7 +10,8 @@ from tasks_app.models import AuditEntry, Task
 from .conftest import signed_in
 from .store import add
 
-pytestmark = pytest.mark.django_db
+# Who may do what is decided before the database is asked for tasks.
+pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
 EVERYBODY = {"viewer", "payload viewer", "operator", "admin", "superuser"}
 OPERATORS = {"operator", "admin", "superuser"}

@@ -9,7 +9,7 @@ from tasks_app.policy import Action, may
 
 from .conftest import PASSWORD
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
 OWN = "a password of my own"
 

@@ -8,7 +8,7 @@ from tasks_app.rest_api.urls import urlpatterns
 
 from .api import Api
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ from tasks_app.rest_api import authentication
 
 from .api import Api, answered
 
+pytestmark = pytest.mark.once
+
 OPEN = {"/healthz", "/readyz", "/schema", "/schema/ui"}
 GUARDED = {
     "/groups": "GET", "/group": "GET", "/group/mail": "GET", "/group?name=mail": "GET", "/task/1": "GET",
