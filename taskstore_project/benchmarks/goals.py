@@ -38,6 +38,17 @@ def difference(scene: str, entry: str, other: str, figure: str) -> Callable[[Loo
     return lambda look: look(scene, entry, figure) - look(scene, other, figure)
 
 
+def of_page(page: str, figure: str = "p95_ms") -> Callable[[Look], float]:
+    """Of a page of the console, from uvicorn."""
+    return found("pages", f"{VISITED}, {page}", figure)
+
+
+def most(*values: Callable[[Look], float]) -> Callable[[Look], float]:
+    return lambda look: max(value(look) for value in values)
+
+
+VISITED = "uvicorn, 1 client, 1000000 present"
+
 GOALS = (
     Goal(
         text="the writer against single transactions from psycopg, 32 clients",
@@ -123,6 +134,36 @@ GOALS = (
         text="all waiting claims answered, s",
         value=found("waiters", "uvicorn, 1 client", "all_woken_s"),
         at_most=2,
+    ),
+    Goal(
+        text="what an open overview asks for, the slowest request, p95, ms",
+        value=most(*(of_page(page) for page in ("overview", "attention strip", "chart, 1 h", "chart, 30 d"))),
+        at_most=300,
+    ),
+    Goal(
+        text="first, thousandth and last page of a group of 600 000, the slowest, p95, ms",
+        value=most(*(of_page(page) for page in ("largest group", "its page 1000", "its last page"))),
+        at_most=500,
+    ),
+    Goal(
+        text="tasks that are missing, or shown twice, on a thousand pages",
+        value=most(found("walk", VISITED, "missing"), found("walk", VISITED, "twice")),
+        at_most=0,
+    ),
+    Goal(text="search by id, p95, ms", value=of_page("search: id"), at_most=200),
+    Goal(text="search by group and error, p95, ms", value=of_page("search: group:x error:timeout"), at_most=500),
+    Goal(text="search in the data, p95, ms", value=of_page("search: data.user:42"), at_most=1_000),
+    Goal(text="first paint of the overview, ms", value=found("screen", VISITED, "paint_ms"), at_most=1_000),
+    Goal(
+        text="from a commit to its number on an open page, p95, ms",
+        value=found("screen", VISITED, "shown_p95_ms"),
+        at_most=1_000,
+    ),
+    Goal(text="tasks over 50 ms on a page that is open long", value=found("open", VISITED, "long_tasks"), at_most=0),
+    Goal(
+        text="memory of its scripts at the end against the beginning",
+        value=lambda look: look("open", VISITED, "after_mb") / look("open", VISITED, "before_mb"),
+        at_most=1.5,
     ),
 )
 

@@ -28,6 +28,7 @@ class Entry:
     contender: Contender
     load: Load
     durability: str = "strict"
+    page: str = ""  # Of the console, where it is about one.
 
     @property
     def name(self) -> str:
@@ -37,6 +38,7 @@ class Entry:
             "opportunistic" if self.durability != "strict" else "",
             "keys" if self.load.with_keys else "",
             f"{self.load.present} present" if self.load.present != PRESENT else "",
+            self.page,
         ]
         return ", ".join([self.contender.name, *filter(None, details)])
 

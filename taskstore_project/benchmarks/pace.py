@@ -15,6 +15,10 @@ class Pace:
     sustained_s: float
     wakeups: int
     waiters: int
+    views: int  # Of a page of the console,
+    steps: int  # from one to the next,
+    changes: int  # to be seen on an open one,
+    watched_s: float  # and how long it stays open.
     is_short: bool = False  # Not everything with everybody.
 
     def __str__(self) -> str:
@@ -30,6 +34,10 @@ FULL = Pace(
     sustained_s=300,
     wakeups=100,
     waiters=10_000,
+    views=20,
+    steps=1_000,
+    changes=50,
+    watched_s=600,
 )
 QUICK = Pace(
     lead_s=0.3,
@@ -40,5 +48,9 @@ QUICK = Pace(
     sustained_s=10,
     wakeups=20,
     waiters=1_000,
+    views=5,
+    steps=20,
+    changes=10,
+    watched_s=20,
     is_short=True,
 )

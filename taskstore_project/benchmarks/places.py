@@ -13,6 +13,8 @@ from typing import Any
 
 import psycopg
 
+from taskstore_project.testing.suite import clean_environment
+
 from .client_process import ClientProcess, client_process
 from .contenders import Contender, Database
 from .load import Load
@@ -99,7 +101,9 @@ class Place:
     storage: Storage
     servers: Sequence[StoreServer]
     client: ClientProcess
+    environment: Mapping[str, str]  # Of this store's commands, to work here.
     known_rates: dict[Load, float] = field(default_factory=dict)  # Tasks a second, as measured so far.
+    kept: dict[str, Any] = field(default_factory=dict)  # What one measurement leaves for the next.
 
     def ask(self, load: Load, do: str, **order: Any) -> Any:
         """Have the client do something that is not measured."""
@@ -139,7 +143,8 @@ def place_for(contender: Contender, durability: str, services: Services) -> Iter
         where = {**storage.where, "servers": [asdict(server) for server in servers]}
         client = stack.enter_context(client_process(contender.client, where, folder, settings))
         client.ask(Load(clients=1), "prepare")
-        yield Place(contender=contender, storage=storage, servers=servers, client=client)
+        environment = {**clean_environment(folder / "data"), **settings}
+        yield Place(contender=contender, storage=storage, servers=servers, client=client, environment=environment)
 
 
 @contextmanager

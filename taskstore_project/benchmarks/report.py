@@ -17,6 +17,7 @@ DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
     "durability": lambda entry: entry.durability,
     "keys": lambda entry: "with" if entry.load.with_keys else "without",
     "present": lambda entry: number(entry.load.present),
+    "page": lambda entry: entry.page,
 }
 INTRODUCTION = """# Benchmarks
 

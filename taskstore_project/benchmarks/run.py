@@ -43,13 +43,20 @@ class Results:
 def run(scenes: Sequence[Scene], pace: Pace, services: Services, say: Callable[[str], None]) -> Results:
     """Measure everything. What can't be measured is noted and left out from then on; the rest goes on."""
     results = Results()
-    for scene in scenes:
-        say(f"{scene.title}:")
+    for _, on_one_stage in groupby(scenes, key=lambda scene: scene.stage or scene.name):
         with Stage(services) as stage:
-            for entry in _turns(scene, pace):
-                if entry not in results.problems[scene.name]:
-                    say(f"  {_measure(scene, entry, stage, pace, results)}")
+            for scene in on_one_stage:
+                say(f"{scene.title}:")
+                for line in _act(scene, stage, pace, results):
+                    say(f"  {line}")
     return results
+
+
+def _act(scene: Scene, stage: Stage, pace: Pace, results: Results) -> Iterator[str]:
+    """Measure all of a scene; a line for each measurement."""
+    for entry in _turns(scene, pace):
+        if entry not in results.problems[scene.name]:
+            yield _measure(scene, entry, stage, pace, results)
 
 
 def _turns(scene: Scene, pace: Pace) -> Iterator[Entry]:
@@ -72,7 +79,7 @@ def _measure(scene: Scene, entry: Entry, stage: Stage, pace: Pace, results: Resu
 
 
 class Stage:
-    """The places of a scene, made when they are needed and gone at its end."""
+    """The places of a scene, or of several, made when they are needed and gone at the end."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from .console.pages import PAGES, page_times, walk
+from .console.screen import first_sight, open_long
+from .console.visitor import GROUPS
 from .contenders import (
     DAPHNE,
     DAPHNE_SQLITE,
@@ -25,6 +28,7 @@ from .measuring import Entry, endurance, tasks_handed_out, waiters, wakeups
 from .pace import Pace
 from .places import Place
 
+CONSOLES = (UVICORN, DAPHNE_SQLITE)
 OURS = (WRITER, UVICORN, DAPHNE, WRITER_SQLITE, DAPHNE_SQLITE)
 ALL = (PSYCOPG, PGBENCH, *OURS, PROCRASTINATE, DJANGO_TASKS, RQ)
 BUSY = 32  # Clients, where the number of clients is not the question.
@@ -50,6 +54,11 @@ class Scene:
     columns: Sequence[Column]
     is_quick: bool = False  # Part of `bench --quick`.
     rounds: int | None = None  # None: as many as the pace says.
+    stage: str = ""  # Scenes on one stage that follow each other share their places.
+    needs_browser: bool = False
+
+    def is_named_by(self, words: Collection[str]) -> bool:
+        return self.name in words or self.stage in words
 
 
 COSTS = (
@@ -162,14 +171,82 @@ def scenes(pace: Pace) -> list[Scene]:
             is_quick=True,
             rounds=1,
         ),
+        *console_scenes(Load(clients=1, present=pace.many)),
+    ]
+
+
+def console_scenes(load: Load) -> list[Scene]:
+    return [
+        Scene(
+            name="pages",
+            title=f"Pages of the console, {load.present:,} tasks in {GROUPS} groups".replace(",000", " 000"),
+            measure=page_times,
+            entries=[Entry(contender=contender, load=load, page=page) for contender, page in product(CONSOLES, PAGES)],
+            columns=(
+                Column(title="p50, ms", figure="p50_ms"),
+                Column(title="p95", figure="p95_ms"),
+                Column(title="longest", figure="longest_ms"),
+                Column(title="kB as sent", figure="kb"),
+            ),
+            rounds=1,
+            stage="console",
+        ),
+        Scene(
+            name="walk",
+            title="From page to page of the largest group",
+            measure=walk,
+            entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
+            columns=(
+                Column(title="tasks shown", figure="tasks"),
+                Column(title="missing", figure="missing"),
+                Column(title="shown twice", figure="twice"),
+                Column(title="p50 of a page, ms", figure="p50_ms"),
+                Column(title="p95", figure="p95_ms"),
+            ),
+            rounds=1,
+            stage="console",
+        ),
+        Scene(
+            name="screen",
+            title="The overview in Chromium",
+            measure=first_sight,
+            entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
+            columns=(
+                Column(title="first paint, ms", figure="paint_ms"),
+                Column(title="from a commit to its number, p50, ms", figure="shown_p50_ms"),
+                Column(title="p95", figure="shown_p95_ms"),
+                Column(title="longest", figure="shown_longest_ms"),
+            ),
+            rounds=1,
+            stage="console",
+            needs_browser=True,
+        ),
+        Scene(
+            name="open",
+            title="The overview while every group changes ten times a second, scrolled and typed on",
+            measure=open_long,
+            entries=[Entry(contender=UVICORN, load=load)],
+            columns=(
+                Column(title="changes a second", figure="changes_per_s"),
+                Column(title="tasks over 50 ms", figure="long_tasks"),
+                Column(title="longest task, ms", figure="longest_task_ms"),
+                Column(title="between frames p99, ms", figure="frame_p99_ms"),
+                Column(title="MB of scripts before", figure="before_mb", digits=1),
+                Column(title="after", figure="after_mb", digits=1),
+            ),
+            rounds=1,
+            stage="console",
+            needs_browser=True,
+        ),
     ]
 
 
 def names(found: Sequence[Scene]) -> list[str]:
-    """All words by which a part can be chosen: scenes, kinds of contenders, contenders."""
+    """All words by which a part can be chosen: scenes, stages, kinds of contenders, contenders."""
     contenders = dict.fromkeys(entry.contender for scene in found for entry in scene.entries)
+    stages = filter(None, (scene.stage for scene in found))
     kinds = dict.fromkeys(contender.kind for contender in contenders)
-    return list(dict.fromkeys([*(scene.name for scene in found), *kinds, *(one.name for one in contenders)]))
+    return list(dict.fromkeys([*(scene.name for scene in found), *stages, *kinds, *(one.name for one in contenders)]))
 
 
 def chosen(found: Sequence[Scene], words: Collection[str]) -> list[Scene]:
@@ -177,9 +254,9 @@ def chosen(found: Sequence[Scene], words: Collection[str]) -> list[Scene]:
 
     Where no word names a scene all are meant, and where none names a contender all of these.
     """
-    scene_names = {scene.name for scene in found}
-    wanted_scenes, wanted = scene_names & {*words} or scene_names, {*words} - scene_names
-    of_scenes = [replace(scene, entries=_of(scene, wanted)) for scene in found if scene.name in wanted_scenes]
+    named = [scene for scene in found if scene.is_named_by(words)] or found
+    wanted = {word for word in words if not any(scene.is_named_by([word]) for scene in found)}
+    of_scenes = [replace(scene, entries=_of(scene, wanted)) for scene in named]
     return [scene for scene in of_scenes if scene.entries]
 
 

@@ -55,6 +55,7 @@ class Command(ProjectCommand):
         pace = pace_of(QUICK if quick else FULL, **options)
         selected = selection(pace, parts, quick=quick)
         get_peers(selected)
+        get_browser(selected)
         allow_many_connections()
         try:
             is_complete = self.measure(selected, pace, folder, save)
@@ -96,7 +97,7 @@ def selection(pace: Pace, parts: Sequence[str], *, quick: bool) -> list[Scene]:
         raise CannotRun(f"there is nothing called {unknown[0]} to measure; there is {', '.join(names(everything))}")
     # What is quick is a choice of scenes too, but one that a name overrules.
     quick_ones = [scene for scene in everything if scene.is_quick]
-    named = any(scene.name in parts for scene in everything)
+    named = any(scene.is_named_by(parts) for scene in everything)
     found = chosen(quick_ones if quick and not named else everything, parts)
     if not found:
         raise CannotRun(f"{' '.join(parts)}: no such contender takes part there")
@@ -110,6 +111,16 @@ def get_peers(selected: Sequence[Scene]) -> None:
     if not bootstrap.requirements("bench").exists():
         raise CannotRun("what the peers need is listed in the project's repository, not in the installed package")
     bootstrap.add_requirements("bench")
+    importlib.invalidate_caches()
+
+
+def get_browser(selected: Sequence[Scene]) -> None:
+    """What drives it comes with the tests. Raises CannotRun where these can't be installed."""
+    if not any(scene.needs_browser for scene in selected):
+        return
+    if not bootstrap.requirements("test").exists():
+        raise CannotRun("what drives a browser is listed in the project's repository, not in the installed package")
+    bootstrap.add_requirements("test")
     importlib.invalidate_caches()
 
 
