@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from . import json_tree
 
-SHOWN_BYTES = 64 * 1024  # Of text and hex; who wants all of it downloads it.
+READ_BYTES = json_tree.MOST_BYTES  # More is not needed for any form.
+TEXT_BYTES = 64 * 1024  # Who wants all of it downloads it.
+HEX_BYTES = 16 * 1024
 HEX_WIDTH = 16
 LINE_BYTES = 32  # Of data that is no text, in a list.
 
@@ -22,8 +25,11 @@ class Form(StrEnum):
     HEX = "hex"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HexLine:
+# Forms that show a beginning only.
+SHOWN_BYTES = {Form.TEXT: TEXT_BYTES, Form.HEX: HEX_BYTES}
+
+
+class HexLine(NamedTuple):
     """`HEX_WIDTH` bytes of data, or what is left at its end."""
 
     offset: str
@@ -45,21 +51,25 @@ class Shown:
     hex: Sequence[HexLine] = ()
 
 
-def show(data: bytes, wanted: Form | None = None) -> Shown:
-    """The data in the wanted form, or in the best one when it can't be had in that."""
-    tree = json_tree.lines_of(data)
-    text = text_of(data[:SHOWN_BYTES], is_whole=len(data) <= SHOWN_BYTES)
+def show(data: bytes, wanted: Form | None = None, *, size: int | None = None) -> Shown:
+    """The data in the wanted form, or in the best one when it can't be had in that.
+
+    Of data of more than `READ_BYTES` the beginning will do; `size` is that of the whole then.
+    """
+    size = len(data) if size is None else size
+    tree = json_tree.lines_of(data) if size == len(data) else []
+    text = text_of(data[:TEXT_BYTES], is_whole=size <= TEXT_BYTES)
     forms = [Form.TREE] * bool(tree) + [Form.TEXT] * (text is not None) + [Form.HEX]
     form = wanted if wanted in forms else forms[0]
     return Shown(
         form=form,
         forms=forms,
         kind=_kind(data, is_tree=bool(tree), is_text=text is not None),
-        size=len(data),
-        is_cut=form is not Form.TREE and len(data) > SHOWN_BYTES,
+        size=size,
+        is_cut=size > SHOWN_BYTES.get(form, size),
         text=text or "" if form is Form.TEXT else "",
         tree=tree if form is Form.TREE else (),
-        hex=list(hex_lines(data[:SHOWN_BYTES])) if form is Form.HEX else (),
+        hex=list(hex_lines(data[:HEX_BYTES])) if form is Form.HEX else (),
     )
 
 

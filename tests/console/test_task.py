@@ -1,10 +1,12 @@
 """The page of a task."""
 
 import re
+from typing import Any
 
 import pytest
 
 from tasks_app import bulk
+from tasks_app.history import chain_of
 from tasks_app.models import EndedTask, Task
 from tasks_app.operations import Change
 
@@ -93,6 +95,15 @@ def test_it_shows_the_beginning_of_ten_megabytes(operator):
     html = page(operator, task.id)
     assert len(html) < 100_000
     assert "the download has all 10 MB" in html
+
+
+def test_it_reads_no_more_of_large_data_than_it_shows(operator):
+    [task] = add(data=b"\xff" * 1_000_000)
+    chain = chain_of(task.id, data_bytes=4)
+    living: Any = chain and chain.living
+    assert (bytes(living.data_start), living.data_size) == (b"\xff" * 4, 1_000_000)
+    assert living.get_deferred_fields() == {"data"}
+    assert len(page(operator, task.id, "?as=hex")) < 200_000
 
 
 def test_it_hides_data_from_those_who_may_not_see_it(viewer):
