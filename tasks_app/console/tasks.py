@@ -79,4 +79,4 @@ def _shown(request: HttpRequest, chain: Chain) -> Shown | None:
     if living is None:
         return None
     start = bytes(living.data_start or b"")  # SQLite's beginning of nothing is NULL.
-    return payload.show(start, reading.form_of(request.GET), size=living.data_size)
+    return payload.show(start, reading.form_of(request.GET), size=living.data_size, data_type=living.data_type)
