@@ -20,7 +20,7 @@ OPEN_ITEMS = 20
 class Line:
     """A value, or where an object or array opens or closes."""
 
-    kind: str  # "open", "close", "string", "number", "bytes", "word" (true, false, null) or "empty" ({} or []).
+    kind: str  # "open", "close", "string", "number", "bytes", "word" (true, false, null) or "brackets" ({} or []).
     text: str  # The value as JSON, or the bracket.
     key: str | None = None  # As JSON; None in an array and at the top.
     items: int = 0  # Of what opens: how many items it has.
@@ -101,7 +101,7 @@ def _branch(
     if depth == DEEPEST:
         raise NoTree
     if not items:
-        yield Line(kind="empty", text=opening + closing, key=key, is_last=is_last)
+        yield Line(kind="brackets", text=opening + closing, key=key, is_last=is_last)
         return
     is_open = depth == 0 or (depth < OPEN_DEPTH and len(items) <= OPEN_ITEMS)
     yield Line(kind="open", text=opening, key=key, items=len(items), closing=closing, is_open=is_open, is_last=is_last)

@@ -89,7 +89,7 @@ def test_it_keeps_keys_that_come_twice():
 def test_it_says_where_commas_are():
     lines = json_tree.lines_of(b'[{"a": {}}, 2]')
     assert [(line.kind, line.is_last) for line in lines] == [
-        ("open", True), ("open", False), ("empty", True), ("close", False), ("number", True), ("close", True),
+        ("open", True), ("open", False), ("brackets", True), ("close", False), ("number", True), ("close", True),
     ]  # fmt: skip
 
 

@@ -180,7 +180,7 @@ def test_it_survives_any_bytes_of_any_type(data, data_type, inner):
         data = field(1, inner.encode()) + field(2, data)
     decoded = decode(data, data_type)
     assert decoded.lines or decoded.note or not data
-    assert {line.kind for line in decoded.lines} <= {"open", "close", "string", "number", "bytes", "word", "empty"}
+    assert {line.kind for line in decoded.lines} <= {"open", "close", "string", "number", "bytes", "word", "brackets"}
 
 
 def test_it_is_the_best_form_where_it_can_be_had():
@@ -190,6 +190,6 @@ def test_it_is_the_best_form_where_it_can_be_had():
     assert payload.show(b"\x08\x01", Form.HEX, data_type=ORDER).note == ""
     assert payload.show(b"\xff", data_type=ORDER).note
     assert payload.show(b"", data_type=PREFIX + "google.protobuf.Empty").tree == [
-        json_tree.Line(kind="empty", text="{}")
+        json_tree.Line(kind="brackets", text="{}")
     ]
     assert payload.show(b"", data_type=ORDER).kind == "empty"
