@@ -19,7 +19,7 @@ DURABILITIES = ("strict", "opportunistic")
 @register(Tags.compatibility)
 def check_store(**_: Any) -> list[CheckMessage]:
     """Whether the database and its settings keep what the store promises."""
-    return [*_database(), *_durability(), *_history()]
+    return [*_database(), *_durability(), *_history(), *_descriptors()]
 
 
 @register(Tags.security)
@@ -65,6 +65,17 @@ def _history() -> Iterator[CheckMessage]:
             f"TASKSTORE_HISTORY is {retention.kept()!r}.",
             hint=f"Let it be one of: {', '.join(retention.KEPT)}.",
             id="tasks_app.E005",
+        )
+
+
+def _descriptors() -> Iterator[CheckMessage]:
+    from . import descriptors  # Protobuf takes time to import, which commands that check nothing need not spend.
+
+    for problem in descriptors.known().problems:
+        yield Error(
+            f"TASKSTORE_DESCRIPTORS: {problem}.",
+            hint="Make it with `protoc --include_imports --descriptor_set_out=FILE`.",
+            id="tasks_app.E006",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from . import totals
+from .models import CountDelta, GroupTotal
 from .operations import EVERY_GROUP, GroupScope
 from .pauses import paused_groups
 from .totals import Numbers
@@ -48,6 +49,15 @@ def counts_of(group: str) -> Counts:
     """The counts of one group; zeros when it does not exist."""
     numbers = totals.numbers_of(group)
     return _counts(numbers) if numbers else Counts()
+
+
+def failed_tasks() -> int:
+    """How many tasks failed, over all groups."""
+    # As one statement: a delta that is folded between two would be counted twice, or not at all.
+    folded, added = (
+        kind.objects.exclude(failed=0).values_list("failed", flat=True) for kind in (GroupTotal, CountDelta)
+    )
+    return sum(folded.union(added, all=True))
 
 
 def flow_of(group: str) -> tuple[float, float]:

@@ -30,15 +30,17 @@ class Chain:
         return ids == [self.origin, *(step.successor for step in self.ended if step.successor is not None)]
 
 
-def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> Chain | None:
+def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP, *, data_bytes: int | None = None) -> Chain | None:
     """The chain that the id belongs to, or None when no such id is known (or its group is out of the scope).
 
-    The origin of a chain leads to it for as long as anything of it is known.
+    The origin of a chain leads to it for as long as anything of it is known. With `data_bytes` only
+    so much of the living task's data is read, as TaskQuerySet.beginnings has it.
     """
     entry = _entry(task_id)
     if entry is None or not scope.allows(entry.group):
         return None
-    living = Task.objects.get_queryset().of_chain(entry.origin).first()
+    tasks = Task.objects.get_queryset().of_chain(entry.origin)
+    living = (tasks if data_bytes is None else tasks.beginnings(data_bytes)).first()
     steps = EndedTask.objects.filter(origin=entry.origin).order_by("id")
     if living:  # It may have ended since: what followed belongs to a later moment.
         steps = steps.filter(id__lt=living.id)
@@ -50,11 +52,12 @@ def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> Chain | None:
 
 def _entry(task_id: int) -> Task | EndedTask | None:
     """A task of the chain that the id belongs to, or that it is the origin of."""
+    tasks = Task.objects.get_queryset().defer("data")
     # What lives is looked for first: what ends meanwhile is in the trail then.
     return (
-        Task.objects.filter(id=task_id).first()
+        tasks.filter(id=task_id).first()
         or EndedTask.objects.filter(id=task_id).first()
-        or Task.objects.get_queryset().of_chain(task_id).first()
+        or tasks.of_chain(task_id).first()
         or EndedTask.objects.filter(origin=task_id).order_by("id").first()
     )
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from django.db.models import BinaryField, Case, OuterRef, Q, Subquery, When
-from django.db.models.functions import Left, Length, Substr
+from django.db.models import Q
+from django.db.models.functions import Left
 
 from .errors import InvalidInput
 from .managers import TaskQuerySet
-from .models import Payload, Task
+from .models import Task
 from .operations import State
 from .validation import INT64_MAX, INT64_MIN
 
@@ -138,12 +138,7 @@ def _previewed(tasks: TaskQuerySet, with_data: bool) -> TaskQuerySet:
     """With the beginnings of data and error, in place of all of them."""
     tasks = tasks.only(*COLUMNS)
     if with_data:
-        shared = Payload.objects.filter(id=OuterRef("payload")).values("data")
-        data = Case(When(payload=0, then="data"), default=Subquery(shared), output_field=BinaryField())
-        tasks = tasks.annotate(
-            data_start=Substr(data, 1, PREVIEW_BYTES, output_field=BinaryField()),
-            data_size=Length(data),
-        )
+        tasks = tasks.beginnings(PREVIEW_BYTES)
     return tasks.annotate(error_start=Left("error", PREVIEW_CHARACTERS))
 
 

@@ -12,7 +12,8 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, models
-from django.db.models import F, Q
+from django.db.models import BinaryField, Case, F, OuterRef, Q, Subquery, When
+from django.db.models.functions import Length, Substr
 
 from . import database, totals
 from .errors import Immutable
@@ -87,6 +88,15 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def longest_available_first(self) -> Self:
         return self.order_by("available_at_ms", "id")
+
+    def beginnings(self, size: int) -> Self:
+        """With `data_start`, the first `size` bytes, and `data_size`, that of the whole, in place of the data."""
+        from .models import Payload  # It imports this module.
+
+        shared = Payload.objects.filter(id=OuterRef("payload")).values("data")
+        data = Case(When(payload=0, then="data"), default=Subquery(shared), output_field=BinaryField())
+        start = Substr(data, 1, size, output_field=BinaryField())
+        return self.defer("data").annotate(data_start=start, data_size=Length(data))
 
     def after(self, task: Task) -> Self:
         """What follows a task in the order of `longest_available_first`."""

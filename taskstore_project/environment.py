@@ -3,6 +3,7 @@
 environs checks the simple types; the rest raises ImproperlyConfigured.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ POOL = {"min_size": 2, "max_size": 16, "timeout": 5}
 
 def folder(name: str, default: Path) -> Path:
     return Path(env.str(name, "") or default).expanduser().absolute()
+
+
+def files(name: str) -> list[Path]:
+    """Files with colons between them, as in PATH."""
+    return [Path(path).expanduser().absolute() for path in env.str(name, "").split(os.pathsep) if path]
 
 
 def choice(name: str, *choices: str) -> str:

@@ -36,6 +36,8 @@ TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)
 # The same request with the same key is answered as before for so long.
 TASKSTORE_KEY_SECONDS = environment.number("TASKSTORE_KEY_SECONDS", 3_600)
+# What the console knows protobuf messages by: files of `protoc --include_imports --descriptor_set_out`.
+TASKSTORE_DESCRIPTORS = environment.files("TASKSTORE_DESCRIPTORS")
 
 DATABASES = {
     "default": environment.database(

@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "payloads": set(),
     "candidate_pools": {"operations"},
     "retention": set(),
+    "descriptors": set(),
     "history_days": {"database", "retention"},
     # The numbers, and what keeps them and all else small.
     "tally": {"operations"},
@@ -64,7 +65,7 @@ MAY_IMPORT = {
     "guards": {"database", "history_days"},
     # Django's.
     "apps": {"checks", "guards", "policy"},
-    "checks": {"models", "retention"},
+    "checks": {"models", "retention", "descriptors"},
     "migrations": {"guards", "models"},
     "management": VERBS | {"client"},
     "templatetags": VERBS | {"console"},
@@ -75,7 +76,7 @@ MAY_IMPORT = {
     "search": VERBS | {"payloads", "time_limits"},
     "failures": VERBS | {"time_limits"},
     "time_limits": set(),
-    "console": VERBS | {"time_limits"},
+    "console": VERBS | {"time_limits", "descriptors"},
     "rates": VERBS | {"tally"},
     # Claims that wait are woken.
     "pauses": VERBS | {"writer"},

@@ -6,6 +6,7 @@ import sys
 import pytest
 from django.core.checks import Tags, run_checks
 from django.db import connection
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from taskstore_project.testing import PROJECT
 from taskstore_project.testing.suite import clean_environment
@@ -49,6 +50,22 @@ def test_durability_is_one_of_two(complaints, settings):
 def test_history_is_one_of_three(complaints, settings):
     settings.TASKSTORE_HISTORY = "some"
     assert complaints() == ["tasks_app.E005"]
+
+
+def test_descriptor_sets_are_read_at_the_start(settings, tmp_path):
+    (tmp_path / "text").write_text("message Order {}")
+    (tmp_path / "empty").write_bytes(b"")
+    lonely = FileDescriptorProto(name="order.proto", dependency=["money.proto"])
+    (tmp_path / "lonely").write_bytes(FileDescriptorSet(file=[lonely]).SerializeToString())
+    settings.TASKSTORE_DESCRIPTORS = [tmp_path / name for name in ("none", "text", "empty", "lonely")]
+    found = [each for each in run_checks(tags=TAGS) if each.id == "tasks_app.E006"]
+    said = [each.msg.removeprefix(f"TASKSTORE_DESCRIPTORS: {tmp_path}/") for each in found]
+    assert said[:3] == [
+        "none can't be read: No such file or directory.",
+        "text is no descriptor set.",
+        "empty is no descriptor set.",
+    ]
+    assert "money.proto" in said[3]
 
 
 @pytest.mark.parametrize("insides", [{"DEBUG": True}, {"ALLOWED_HOSTS": ["*"]}])

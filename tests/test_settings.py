@@ -67,6 +67,12 @@ def test_nonsense_is_one_line_that_names_the_variable(manage, name, value, remed
     assert remedy in told.stderr
 
 
+def test_files_stand_one_after_the_other_as_in_path(setting, tmp_path):
+    read = setting("*TASKSTORE_DESCRIPTORS", TASKSTORE_DESCRIPTORS=f"{tmp_path}/a.pb:{tmp_path}/b.pb:")
+    assert read == f"{tmp_path}/a.pb {tmp_path}/b.pb"
+    assert setting("TASKSTORE_DESCRIPTORS") == "[]"
+
+
 def test_a_refused_database_address_does_not_show_its_password(manage):
     assert "geheim" not in manage("check", DATABASE_URL="mysql://ann:geheim@host/tasks").stderr
 

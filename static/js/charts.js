@@ -7,6 +7,8 @@
 //   data-value                            its number at the pointer, else its newest, and
 //   data-time                             the time at the pointer
 
+import { zone } from "./zone.js";
+
 const AGAIN_MS = 15_000;
 const HEIGHT = 150;
 const DASHES = [[], [7, 4], [2, 3]]; // Colour is never alone.
@@ -143,11 +145,6 @@ function timeOf(seconds, spanS) {
 function momentOf(seconds) {
   const form = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
   return new Intl.DateTimeFormat("en-GB", { ...form, timeZone: zone() }).format(seconds * 1000);
-}
-
-// The one that the reader chose for all times.
-function zone() {
-  return localStorage.getItem("taskstore.zone") || undefined;
 }
 
 function set(element, text) {

@@ -1,8 +1,8 @@
 // Single keys, as long as nobody is typing; they can be turned off in the account menu.
 //
-//   data-key="/"   a field or button that the key goes to, or presses
+//   data-key="/"   a field that the key goes to, or a button that it presses, if it can be pressed
 //   data-go="o"    a link that `g` and then the key follows
-//   tbody tr       rows: `j` and `k` go to the next and the one before, `x` selects
+//   tbody tr       rows: `j` and `k` go to the next and the one before, `x` selects, with shift all up to it
 
 const STORED_AS = "taskstore.keys";
 const TYPING = "input:not([type=checkbox]), select, textarea, [contenteditable]";
@@ -42,15 +42,27 @@ function take(key) {
     case "k":
       return goTo(-1);
     case "x":
-      return press(rowInFocus()?.querySelector("input[type=checkbox]"));
+      return press(boxInFocus());
+    case "X":
+      return selectUpTo(boxInFocus());
+    case "Enter":
+      // A link opens by itself; a box would send its form.
+      return document.activeElement === boxInFocus() && press(rowInFocus().querySelector("a"));
+    case "t":
+      return press(nextTheme());
     case "p":
       return press(document.querySelector(".live-switch"));
     case "?":
       help.showModal();
       return true;
     default:
-      return focus(document.querySelector(`[data-key="${CSS.escape(key)}"]`));
+      return reach(document.querySelector(`[data-key="${CSS.escape(key)}"]`));
   }
+}
+
+function reach(element) {
+  if (element?.matches("input")) return focus(element);
+  return press(element?.checkVisibility({ visibilityProperty: true }) ? element : null);
 }
 
 function goTo(step) {
@@ -62,6 +74,22 @@ function goTo(step) {
 
 function rowInFocus() {
   return document.activeElement.closest("tr");
+}
+
+function boxInFocus() {
+  return rowInFocus()?.querySelector("input[type=checkbox]");
+}
+
+// As a click with shift does, which would take back what is selected already.
+function selectUpTo(box) {
+  if (!box) return false;
+  box.checked = false;
+  return box.dispatchEvent(new MouseEvent("click", { shiftKey: true, bubbles: true, cancelable: true }));
+}
+
+function nextTheme() {
+  const chosen = document.querySelector("[data-theme-form] [aria-pressed=true]");
+  return chosen?.nextElementSibling ?? chosen?.parentElement.firstElementChild;
 }
 
 function press(element) {

@@ -7,6 +7,9 @@
 //   data-live-list="17"        the list of groups, made when there were so many of them, and
 //   data-live-news             hidden until groups have come or gone since
 //   data-live-empty            stands where the list will be when there is a group
+//   data-live-made="17"        the head of a list of tasks, made when there were so many of them,
+//   data-live-made-at="<ms>"   at that time by the database's clock, and
+//   data-live-of="ready"       in this state, or "total"; of `data-live-group`, or else of all groups
 
 const STATES = ["ready", "claimed", "expired", "scheduled", "failed"];
 const NONE = [0, 0, 0, 0, 0];
@@ -18,32 +21,35 @@ const stillness = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Counts {
   #groups = new Map();
+  #atMs = 0; // When they were true, by the database's clock.
   #frame = 0;
   #list = null; // The list of groups on the page,
   #known = new Set(); // what groups there were at its first numbers,
   #missed = 0; // and how many of them had come since it was made.
 
   // `groups` are pairs of a name and its numbers; null for numbers: the group is gone.
-  replace(groups) {
+  replace(groups, atMs) {
     this.#groups = new Map(groups);
-    this.show();
+    this.show(atMs);
   }
 
-  change(groups) {
+  change(groups, atMs) {
     for (const [name, numbers] of groups) {
       if (numbers) this.#groups.set(name, numbers);
       else this.#groups.delete(name);
     }
-    this.show();
+    this.show(atMs);
   }
 
   // Once for all messages that come before the page is drawn again.
-  show() {
+  show(atMs = 0) {
+    this.#atMs = atMs;
     cancelAnimationFrame(this.#frame);
     this.#frame = requestAnimationFrame(() => {
       this.#showGroups();
       this.#showTotals();
       this.#showNews();
+      this.#showTaskNews();
     });
   }
 
@@ -59,11 +65,15 @@ export class Counts {
 
   #showTotals() {
     for (const element of document.querySelectorAll("[data-live-total]")) {
-      write(element, this.#sum((numbers) => numberOf(numbers, element.dataset.liveTotal)));
+      write(element, this.#total(element.dataset.liveTotal));
     }
     for (const element of document.querySelectorAll("[data-live-groups]")) {
       write(element, this.#sum((numbers) => Math.min(1, numberOf(numbers, element.dataset.liveGroups))));
     }
+  }
+
+  #total(state) {
+    return this.#sum((numbers) => numberOf(numbers, state));
   }
 
   #sum(numberOfGroup) {
@@ -77,6 +87,16 @@ export class Counts {
     const list = document.querySelector("[data-live-list]");
     if (list) this.#tellWhatIsNotIn(list);
     else if (this.#groups.size > 0 && document.querySelector("[data-live-empty]") && !isTyping()) location.reload();
+  }
+
+  // Nor do rows of tasks: what is told is by how much their number has changed.
+  #showTaskNews() {
+    for (const news of document.querySelectorAll("[data-live-made]")) {
+      const { liveMade, liveMadeAt, liveOf, liveGroup } = news.dataset;
+      if (this.#atMs < Number(liveMadeAt)) continue; // The list is the newer one.
+      const now = liveGroup === undefined ? this.#total(liveOf) : numberOf(this.#groups.get(liveGroup) ?? NONE, liveOf);
+      tellOfTasks(news, now - Number(liveMade));
+    }
   }
 
   #tellWhatIsNotIn(list) {
@@ -110,6 +130,11 @@ function tell(added, gone) {
   const news = document.querySelector("[data-live-news]");
   news.hidden = texts.length === 0;
   set(news.querySelector("[data-live-news-text]"), `${texts.join(", ")},`);
+}
+
+function tellOfTasks(news, more) {
+  news.hidden = more === 0;
+  set(news.querySelector("[data-live-news-text]"), `${grouped(Math.abs(more))} ${more > 0 ? "more" : "fewer"} now,`);
 }
 
 function numberOf(numbers, state) {

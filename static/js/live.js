@@ -67,20 +67,20 @@ function take(message) {
   if ("full" in message) takePart(message);
   else if ("delta" in message && isNext(message)) takeChange(message);
   else if (message.seq !== sequence) askForAll();
-  else counts.show(); // Parts of the page may have been replaced.
+  else counts.show(message.at); // Parts of the page may have been replaced.
 }
 
 // All counts are shown at once, also when they come in several messages.
-function takePart({ seq, full, left }) {
+function takePart({ seq, at, full, left }) {
   parts.push(...Object.entries(full));
   if (left > 0) return;
-  counts.replace(parts);
+  counts.replace(parts, at);
   parts = [];
   sequence = seq;
 }
 
-function takeChange({ seq, delta }) {
-  counts.change(Object.entries(delta));
+function takeChange({ seq, at, delta }) {
+  counts.change(Object.entries(delta), at);
   sequence = seq;
 }
 

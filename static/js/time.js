@@ -1,19 +1,22 @@
 // Keeps relative times right and says exact ones in the reader's zone. The words are those of console/words.py.
 
+import { choose, zone } from "./zone.js";
+
 const UNITS_S = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
-const STORED_AS = "taskstore.zone";
 
 // A browser's clock may be wrong: what counts is how long ago the server said what time it is.
 const aheadMs = Date.now() - Date.parse(document.querySelector("[data-now]").dataset.now);
 const zones = document.querySelectorAll("[data-zone]");
-let formatter = formatterFor(localStorage.getItem(STORED_AS) || undefined);
+let formatter = formatterFor(zone());
 
 for (const select of zones) {
   select.options[0].text = `this browser's zone, ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
-  select.value = localStorage.getItem(STORED_AS) ?? "";
+  offer(select, Intl.supportedValuesOf("timeZone"));
+  if (zone()) offer(select, [zone()]); // Some are known without being listed.
+  select.value = zone() ?? "";
   select.addEventListener("change", () => {
-    localStorage.setItem(STORED_AS, select.value);
-    formatter = formatterFor(select.value || undefined);
+    choose(select.value);
+    formatter = formatterFor(zone());
     showAll();
   });
 }
@@ -21,6 +24,11 @@ for (const select of zones) {
 showAll();
 setInterval(showAll, 1000);
 document.addEventListener("htmx:after:swap", showAll);
+
+function offer(select, names) {
+  const offered = new Set([...select.options].map(({ value }) => value));
+  select.append(...names.filter((name) => !offered.has(name)).map((name) => new Option(name.replaceAll("_", " "), name)));
+}
 
 function showAll() {
   const nowMs = Date.now() - aheadMs;

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from ..counts import failed_tasks
 from ..failures import failures
 from ..policy import Action
 from .commands import command_to_fail
@@ -15,4 +16,6 @@ from .pages import page
 @require_safe
 @page(Action.SEE)
 def failed(request: HttpRequest) -> HttpResponse:
-    return render(request, "console/failed.html", {"failures": failures(), "command": command_to_fail(request)})
+    # The number first: what fails meanwhile is news rather than missed.
+    context = {"tasks": failed_tasks(), "failures": failures(), "command": command_to_fail(request)}
+    return render(request, "console/failed.html", context)

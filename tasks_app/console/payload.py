@@ -1,4 +1,4 @@
-"""A task's data for people: as a line, as text, as a tree of JSON, as hex. Pure; nothing here is HTML."""
+"""A task's data for people: as a line, as text, as a tree of JSON or a message, as hex. Nothing here is HTML."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from . import json_tree
+from . import json_tree, protobuf
 
-SHOWN_BYTES = 64 * 1024  # Of text and hex; who wants all of it downloads it.
+READ_BYTES = json_tree.MOST_BYTES  # More is not needed for any form.
+TEXT_BYTES = 64 * 1024  # Who wants all of it downloads it.
+HEX_BYTES = 16 * 1024
 HEX_WIDTH = 16
 LINE_BYTES = 32  # Of data that is no text, in a list.
 
@@ -17,13 +20,19 @@ LINE_BYTES = 32  # Of data that is no text, in a list.
 class Form(StrEnum):
     """How data can be looked at."""
 
+    MESSAGE = "message"
     TREE = "tree"
     TEXT = "text"
     HEX = "hex"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HexLine:
+# Forms that show a beginning only.
+SHOWN_BYTES = {Form.TEXT: TEXT_BYTES, Form.HEX: HEX_BYTES}
+# What data is, by the best form that it can be had in.
+KINDS = {Form.MESSAGE: "protobuf", Form.TREE: "JSON", Form.TEXT: "text", Form.HEX: "binary"}
+
+
+class HexLine(NamedTuple):
     """`HEX_WIDTH` bytes of data, or what is left at its end."""
 
     offset: str
@@ -37,29 +46,37 @@ class Shown:
 
     form: Form
     forms: Sequence[Form]
-    kind: str  # "JSON", "text", "binary" or "empty".
+    kind: str  # "protobuf", "JSON", "text", "binary" or "empty".
     size: int  # Bytes.
     is_cut: bool
     text: str = ""
-    tree: Sequence[json_tree.Line] = ()
+    tree: Sequence[json_tree.Line] = ()  # Of a message or of JSON.
+    note: str = ""  # What there is to say of the message.
     hex: Sequence[HexLine] = ()
 
 
-def show(data: bytes, wanted: Form | None = None) -> Shown:
-    """The data in the wanted form, or in the best one when it can't be had in that."""
-    tree = json_tree.lines_of(data)
-    text = text_of(data[:SHOWN_BYTES], is_whole=len(data) <= SHOWN_BYTES)
-    forms = [Form.TREE] * bool(tree) + [Form.TEXT] * (text is not None) + [Form.HEX]
+def show(data: bytes, wanted: Form | None = None, *, size: int | None = None, data_type: str = "") -> Shown:
+    """The data in the wanted form, or in the best one when it can't be had in that.
+
+    Of data of more than `READ_BYTES` the beginning will do; `size` is that of the whole then.
+    `data_type` is the type URL of data that is a protobuf message.
+    """
+    size = len(data) if size is None else size
+    message = protobuf.decode(data, size, data_type) if data_type else protobuf.Decoded()
+    tree = json_tree.lines_of(data) if size == len(data) else []
+    text = text_of(data[:TEXT_BYTES], is_whole=size <= TEXT_BYTES)
+    forms = _forms(is_message=bool(message.lines), is_tree=bool(tree), is_text=text is not None)
     form = wanted if wanted in forms else forms[0]
     return Shown(
         form=form,
         forms=forms,
-        kind=_kind(data, is_tree=bool(tree), is_text=text is not None),
-        size=len(data),
-        is_cut=form is not Form.TREE and len(data) > SHOWN_BYTES,
+        kind=KINDS[forms[0]] if size or message.lines else "empty",
+        size=size,
+        is_cut=size > SHOWN_BYTES.get(form, size),
         text=text or "" if form is Form.TEXT else "",
-        tree=tree if form is Form.TREE else (),
-        hex=list(hex_lines(data[:SHOWN_BYTES])) if form is Form.HEX else (),
+        tree={Form.MESSAGE: message.lines, Form.TREE: tree}.get(form, ()),
+        note=message.note if form is Form.MESSAGE or not message.lines else "",
+        hex=list(hex_lines(data[:HEX_BYTES])) if form is Form.HEX else (),
     )
 
 
@@ -91,12 +108,9 @@ def hex_lines(data: bytes) -> Iterator[HexLine]:
         yield HexLine(offset=f"{offset:06x}", bytes=line.hex(" "), text=text)
 
 
-def _kind(data: bytes, *, is_tree: bool, is_text: bool) -> str:
-    if not data:
-        return "empty"
-    if is_tree:
-        return "JSON"
-    return "text" if is_text else "binary"
+def _forms(*, is_message: bool, is_tree: bool, is_text: bool) -> list[Form]:
+    """The forms that there are, the best one first."""
+    return [Form.MESSAGE] * is_message + [Form.TREE] * is_tree + [Form.TEXT] * is_text + [Form.HEX]
 
 
 def _visible(text: str) -> str:

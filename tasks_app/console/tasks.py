@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -20,7 +22,7 @@ from .timeline import story_of
 @require_safe
 @page(Action.SEE)
 def task(request: HttpRequest, task_id: int) -> HttpResponse:
-    chain = chain_of(task_id)
+    chain = chain_of(task_id, data_bytes=payload.READ_BYTES)
     if chain is None:
         return _unknown(request, task_id)
     user, now_ms = user_of(request), Task.objects.now_ms()
@@ -73,6 +75,8 @@ def _unknown(request: HttpRequest, task_id: int) -> HttpResponse:
 
 
 def _shown(request: HttpRequest, chain: Chain) -> Shown | None:
-    if chain.living is None:
+    living: Any = chain.living  # With what the query added.
+    if living is None:
         return None
-    return payload.show(bytes(chain.living.data), reading.form_of(request.GET))
+    start = bytes(living.data_start or b"")  # SQLite's beginning of nothing is NULL.
+    return payload.show(start, reading.form_of(request.GET), size=living.data_size, data_type=living.data_type)

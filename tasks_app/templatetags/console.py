@@ -71,10 +71,13 @@ register.simple_tag(links.facts_part, name="facts_url")
 
 @register.inclusion_tag("console/_confirm_button.html")
 def confirm_button(
-    words: str, verb: str, group: str, state: str | None = None, task: int | None = None
+    words: str, verb: str, group: str, state: str | None = None, task: int | None = None, key: str = ""
 ) -> dict[str, str]:
-    """What opens the question before a verb is done to a group or a task: a dialog, or a page without scripts."""
-    return {"words": words, "verb": verb, "url": links.confirm_page(verb, group, state=state, task=task)}
+    """What opens the question before a verb is done to a group or a task: a dialog, or a page without scripts.
+
+    `key`: the key that presses it.
+    """
+    return {"words": words, "verb": verb, "url": links.confirm_page(verb, group, state=state, task=task), "key": key}
 
 
 @register.inclusion_tag("console/_icon.html")

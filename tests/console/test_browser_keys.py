@@ -33,6 +33,44 @@ def test_rows_are_walked_selected_and_opened(person):
     expect(person.page).to_have_url(f"{person.address}/console/task/{tasks[1].id}")
 
 
+def test_a_range_is_selected_and_requeued(person):
+    tasks = add(count=4, timespec_ms=-60_000)
+    person.go("/console/group?name=mail")
+    boxes = person.page.locator("tbody input[name=id]")
+    press(person, "r")
+    expect(person.dialog).to_be_hidden()
+    boxes.nth(3).check()
+    press(person, *"kk", "Shift+X", "Shift+X")
+    assert boxes.evaluate_all("all => all.map((one) => one.checked)") == [False, True, True, True]
+    press(person, "r")
+    expect(person.dialog.get_by_role("heading")).to_contain_text("Requeue 3 tasks")
+    press(person, "t", "Escape", "t")
+    expect(person.page.locator("html")).to_have_attribute("data-theme", "light")
+    boxes.nth(2).focus()
+    press(person, "Enter")
+    expect(person.page).to_have_url(f"{person.address}/console/task/{tasks[2].id}")
+    person.page.wait_for_load_state()
+    press(person, "r")
+    expect(person.dialog.get_by_role("heading")).to_contain_text("Requeue 1 task")
+
+
+def press(person, *keys):
+    for key in keys:
+        person.page.keyboard.press(key)
+
+
+def test_the_theme_goes_round(person):
+    [task] = add()
+    person.go(f"/console/task/{task.id}")
+    themes = []
+    for _ in range(4):
+        press(person, "r", "t")
+        themes.append(person.page.locator("html").get_attribute("data-theme"))
+    assert themes == ["light", "dark", "system", "light"]
+    assert {each["name"]: each["value"] for each in person.page.context.cookies()}["theme"] == "light"
+    expect(person.dialog).to_be_hidden()
+
+
 def test_the_keys_are_listed(person):
     person.go("/console/")
     person.page.keyboard.press("?")
@@ -48,5 +86,6 @@ def test_nobody_who_types_is_taken_elsewhere(person):
     person.go("/console/")
     box = person.page.get_by_label("Search tasks")
     box.focus()
-    person.page.keyboard.type("g f j x ?")
-    expect(box).to_have_value("g f j x ?")
+    person.page.keyboard.type("g f j x X r t ?")
+    expect(box).to_have_value("g f j x X r t ?")
+    expect(person.page.locator("html")).to_have_attribute("data-theme", "system")

@@ -81,6 +81,13 @@ def test_it_says_times_in_the_zone_that_was_chosen(browser, live_server):
         expect(exact).to_have_attribute("data-exact", words.exact(task.available_at_ms))
         person.page.reload()
         expect(exact).to_have_attribute("data-exact", words.exact(task.available_at_ms))
+        person.button("Account of olaf").click()
+        person.page.get_by_label("Times in").select_option("America/St_Johns")
+        expect(exact).to_have_attribute("data-exact", re.compile(r"GMT-[23]:30$"))
+        person.page.evaluate("localStorage.setItem('taskstore.zone', 'Atlantis/Poseidonis')")
+        person.page.reload()
+        expect(exact).to_have_attribute("data-exact", re.compile(r"GMT\+5:30$"))
+        expect(person.page.get_by_label("Times in", exact=True)).to_have_value("")
 
 
 def test_it_goes_to_the_search_by_a_key_that_can_be_turned_off(person):

@@ -35,10 +35,16 @@ def test_it_says_what_data_is(data, kind):
 
 
 def test_it_cuts_long_text_between_characters():
-    shown = payload.show(b"x" + "é".encode() * payload.SHOWN_BYTES)
+    shown = payload.show(b"x" + "é".encode() * payload.TEXT_BYTES)
     assert shown.is_cut
     assert shown.form is Form.TEXT
     assert set(shown.text) == {"x", "é"}
+
+
+def test_it_shows_the_beginning_of_what_is_not_all_there():
+    shown = payload.show(b'{"a": 1}', size=10_000_000)
+    assert (shown.form, shown.is_cut, shown.size) == (Form.TEXT, True, 10_000_000)
+    assert payload.show(b'{"a": "\xff"}', size=10_000_000).form is Form.HEX
 
 
 def test_it_makes_control_characters_visible():
@@ -83,7 +89,7 @@ def test_it_keeps_keys_that_come_twice():
 def test_it_says_where_commas_are():
     lines = json_tree.lines_of(b'[{"a": {}}, 2]')
     assert [(line.kind, line.is_last) for line in lines] == [
-        ("open", True), ("open", False), ("empty", True), ("close", False), ("number", True), ("close", True),
+        ("open", True), ("open", False), ("brackets", True), ("close", False), ("number", True), ("close", True),
     ]  # fmt: skip
 
 

@@ -1,10 +1,12 @@
 """The page of a task."""
 
 import re
+from typing import Any
 
 import pytest
 
 from tasks_app import bulk
+from tasks_app.history import chain_of
 from tasks_app.models import EndedTask, Task
 from tasks_app.operations import Change
 
@@ -88,11 +90,32 @@ def test_it_says_that_data_is_empty(operator):
     assert "This task has no data." in page(operator, task.id)
 
 
+def test_it_shows_data_as_the_message_that_its_type_names(operator):
+    name = "type.googleapis.com/google.protobuf.Duration"
+    [task] = add(data=b"\x08\x5a", data_type=name)
+    assert '<span class="string">&quot;90s&quot;</span>' in page(operator, task.id)
+    assert f"2 B · protobuf · {name}" in page(operator, task.id)
+    assert "08 5a" in page(operator, task.id, "?as=hex")
+    [broken] = add(data=b"\xff", data_type=name)
+    assert "These bytes are not a google.protobuf.Duration." in page(operator, broken.id)
+    [large] = add(data=b"x" * 10**6, data_type=name)
+    assert "Data above 64 kB is not decoded" in page(operator, large.id)
+
+
 def test_it_shows_the_beginning_of_ten_megabytes(operator):
     [task] = add(data=b"x" * 10_000_000)
     html = page(operator, task.id)
     assert len(html) < 100_000
     assert "the download has all 10 MB" in html
+
+
+def test_it_reads_no_more_of_large_data_than_it_shows(operator):
+    [task] = add(data=b"\xff" * 1_000_000)
+    chain = chain_of(task.id, data_bytes=4)
+    living: Any = chain and chain.living
+    assert (bytes(living.data_start), living.data_size) == (b"\xff" * 4, 1_000_000)
+    assert living.get_deferred_fields() == {"data"}
+    assert len(page(operator, task.id, "?as=hex")) < 200_000
 
 
 def test_it_hides_data_from_those_who_may_not_see_it(viewer):
@@ -125,7 +148,7 @@ def test_it_names_a_form_that_does_not_exist(operator):
     [task] = add()
     answer = operator.get(f"/console/task/{task.id}?as=picture")
     assert answer.status_code == 400
-    assert "<code>as</code> must be one of tree, text, hex" in answer.content.decode()
+    assert "<code>as</code> must be one of message, tree, text, hex" in answer.content.decode()
 
 
 def test_it_shows_the_record_of_a_finished_task(operator):

@@ -210,6 +210,38 @@ def test_the_tabs_of_a_group_follow_too(page, place):
 
 
 @pytest.mark.once
+def test_a_list_tells_of_tasks_that_have_come_and_gone(page, place):
+    place.add("mail", 5)
+    open_overview(page, place, "/console/group?name=mail&state=ready")
+    news, rows = page.locator(".news"), page.locator(".tasks tbody tr")
+    before = page.locator("table.tasks").bounding_box()
+    place.add("mail", 1_200)
+    place.add("reports")
+    expect(news).to_have_text("1\N{NARROW NO-BREAK SPACE}200 more now, show")
+    assert page.locator("table.tasks").bounding_box() == before
+    place.claim("mail", 1_000)
+    place.claim("mail", 203)
+    expect(news).to_have_text("3 fewer now, show")
+    expect(rows).to_have_count(5)
+    page.click(".news a")
+    expect(rows).to_have_count(2)
+    expect(news).to_be_hidden()
+    assert page.url.endswith("?name=mail&state=ready")
+
+
+@pytest.mark.once
+def test_what_fails_is_news_where_nothing_had_failed(page, place):
+    place.add("mail")
+    open_overview(page, place, "/console/failed")
+    expect(page.get_by_text("Nothing has failed")).to_be_visible()
+    place.commit(adds=[{"group": name, "error": "timed out"} for name in ("mail", "reports")])
+    expect(page.locator(".news")).to_have_text("2 more now, show")
+    page.click(".news a")
+    expect(page.locator(".signatures tbody tr")).to_have_count(1)
+    expect(page.locator(".news")).to_be_hidden()
+
+
+@pytest.mark.once
 def test_very_many_groups_are_counted(page, place):
     # Their counts are more than one message of the socket may carry.
     tasks = place.commit(adds=[{"group": f"mail/{number}/{'x' * 100}"} for number in range(2_000)])
