@@ -10,7 +10,7 @@ from enum import StrEnum
 from django.db.models import F, QuerySet, Sum
 
 from .models import Rate, Task
-from .tally import buckets_in, least_of
+from .tally import counter_in, least_of
 
 MINUTE_MS = 60_000
 EVENTS = ("entered", "left", "failures")
@@ -73,7 +73,7 @@ def series_of(group: str, span: Span) -> Series:
         for name, counts in events.items():
             counts[step] += getattr(row, name)
         for name, histograms in times.items():
-            histograms.setdefault(step, Counter()).update(buckets_in(getattr(row, name)))
+            histograms.setdefault(step, Counter()).update(counter_in(getattr(row, name)))
     return Series(
         starts_ms=window.starts_ms,
         per_minute=window.per_minute(events),

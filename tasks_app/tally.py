@@ -104,6 +104,24 @@ def _is_new_failure(draft: TaskRecord, predecessor: Removal) -> bool:
     return draft.error != task.error or (task.leased and predecessor.ending in REPORTS)
 
 
+# ---- Counters as text
+
+
+def text_of(counter: Mapping[int, int]) -> str:
+    """How many times which number was counted: `8:2 11:1`."""
+    return " ".join(f"{number}:{count}" for number, count in sorted(counter.items()))
+
+
+def counter_in(text: str) -> Counter[int]:
+    """What one text, or several with spaces between them, say."""
+    counter = Counter[int]()
+    # Alike words are counted first: there are thousands of them, and few that differ.
+    for word, times in Counter(text.split()).items():
+        number, _, count = word.partition(":")
+        counter[int(number)] += int(count) * times
+    return counter
+
+
 # ---- Times, in buckets that grow with them
 
 
@@ -120,18 +138,3 @@ def least_of(bucket: int) -> int:
     if bucket < 2:
         return bucket
     return (2 + bucket % 2) << (bucket // 2 - 1)
-
-
-def text_of(buckets: Mapping[int, int]) -> str:
-    """How many times lie in which bucket: `8:2 11:1`."""
-    return " ".join(f"{bucket}:{count}" for bucket, count in sorted(buckets.items()))
-
-
-def buckets_in(text: str) -> Counter[int]:
-    """What one text, or several with spaces between them, say."""
-    buckets = Counter[int]()
-    # Alike words are counted first: there are thousands of them, and few that differ.
-    for word, times in Counter(text.split()).items():
-        bucket, _, count = word.partition(":")
-        buckets[int(bucket)] += int(count) * times
-    return buckets

@@ -18,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 
 from .database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
 from .operations import GroupScope
-from .tally import HISTOGRAMS, buckets_in, text_of
+from .tally import HISTOGRAMS, counter_in, text_of
 
 FOLD_ONCE_IN = 256  # Commits of a process in which no server does it.
 # Of the future of a group so much is counted; beyond that the numbers of claimed and scheduled tasks are too low.
@@ -269,7 +269,7 @@ def _sum(earlier: Sequence[Any], later: Sequence[Any]) -> Row:
 
 def _folded(happened: Row) -> Row:
     *numbers, waits, runs = happened
-    return (*numbers, text_of(buckets_in(waits)), text_of(buckets_in(runs)))
+    return (*numbers, text_of(counter_in(waits)), text_of(counter_in(runs)))
 
 
 def _is_one_of(dialect: Dialect) -> str:

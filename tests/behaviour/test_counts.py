@@ -17,7 +17,7 @@ from tasks_app.errors import CommitRefused
 from tasks_app.managers import TaskQuerySet
 from tasks_app.models import CountDelta, EndedTask, GroupTotal, PausedGroup, Rate, Task
 from tasks_app.operations import Change, Claim, Commit, Ending, GroupScope, NewTask, State
-from tasks_app.tally import bucket_of, buckets_in
+from tasks_app.tally import bucket_of, counter_in
 from tasks_app.writer import Writer
 
 from .people import ANN, BOB
@@ -107,7 +107,7 @@ def running_times() -> dict[str, Counter[int]]:
     texts: dict[str, list[str]] = {}
     for group, runs in Rate.objects.exclude(runs="").values_list("group", "runs"):
         texts.setdefault(group, []).append(runs)
-    return {group: buckets_in(" ".join(runs)) for group, runs in texts.items()}
+    return {group: counter_in(" ".join(runs)) for group, runs in texts.items()}
 
 
 def running_times_by_the_trail() -> dict[str, Counter[int]]:

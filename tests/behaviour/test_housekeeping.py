@@ -13,7 +13,7 @@ from tasks_app.history import chain_of
 from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
 from tasks_app.models import EndedTask, KeptAnswer, Rate, Task
 from tasks_app.operations import Commit, NewTask, ResendKey
-from tasks_app.tally import HISTOGRAMS, buckets_in
+from tasks_app.tally import HISTOGRAMS, counter_in
 from tasks_app.writer_connection import SQLiteConnection
 
 from .databases import only_postgresql, only_sqlite
@@ -143,7 +143,7 @@ def rates() -> list[tuple[int, int, int, int]]:
 
 
 def counted(histogram: str, rate: Rate) -> int:
-    return buckets_in(getattr(rate, histogram)).total()
+    return counter_in(getattr(rate, histogram)).total()
 
 
 def test_rates_of_the_last_day_stay_as_they_are(clock):

@@ -261,4 +261,4 @@ def test_texts_of_buckets_add_up(several):
     expected = Counter[int]()
     for buckets in several:
         expected.update(buckets)
-    assert tally.buckets_in(" ".join(map(tally.text_of, several))) == expected
+    assert tally.counter_in(" ".join(map(tally.text_of, several))) == expected
