@@ -28,6 +28,7 @@ STEP = 5_000  # Rows that are deleted at once: short enough that commits do not 
 DAY_MS = 24 * 60 * MINUTE_MS
 DAY_MINUTES = 24 * 60
 KEY_SECONDS = 3_600
+WORK_KEPT_MINUTES = 60
 HISTORY_ROWS = 10_000_000  # On SQLite.
 
 # A step of work: whether there is more of it.
@@ -78,6 +79,7 @@ def chores(dialect: Dialect) -> list[Chore]:
         forget_answers,
         *(partial(coarsen, tier) for tier in TIERS),
         forget_rates,
+        forget_work,
         *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
     ]
 
@@ -152,6 +154,22 @@ def forget_rates(dialect: Dialect) -> Steps[bool]:
             RETURNING 1
             """,
             [LAST_TIER_MINUTES, before],
+        )
+    ]
+    return len(rows) == STEP
+
+
+def forget_work(dialect: Dialect) -> Steps[bool]:
+    """What each client has done. Any number may be one, so that nobody can tell who comes back."""
+    before = (yield from _minute_now(dialect)) - WORK_KEPT_MINUTES
+    [rows] = yield [
+        Statement(
+            f"""
+            DELETE FROM tasks_app_workdone
+            WHERE id IN (SELECT id FROM tasks_app_workdone WHERE minute < %s ORDER BY minute LIMIT {STEP})
+            RETURNING 1
+            """,
+            [before],
         )
     ]
     return len(rows) == STEP

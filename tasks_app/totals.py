@@ -18,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 
 from .database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
 from .operations import GroupScope
-from .tally import HISTOGRAMS, counter_in, text_of
+from .tally import COUNTERS, HISTOGRAMS, counter_in, text_of
 
 FOLD_ONCE_IN = 256  # Commits of a process in which no server does it.
 # Of the future of a group so much is counted; beyond that the numbers of claimed and scheduled tasks are too low.
@@ -190,19 +190,20 @@ def when_elected(work: Callable[[Dialect], Steps[bool]], dialect: Dialect) -> St
 
 
 def fold(dialect: Dialect) -> Steps[bool]:
-    """Fold all deltas into the totals and the rates."""
+    """Fold all deltas into the totals, the rates, and what each client has done."""
     sums = [f'CAST(sum("{name}") AS bigint)' for name in (*COUNTS, *EVENTS)]
-    texts = map(dialect.joined, HISTOGRAMS)
+    texts = map(dialect.joined, COUNTERS)
     rows = yield from dialect.take("tasks_app_countdelta", ", ".join((*sums, *texts)), grouped_by='"group", minute')
     if rows:
         tasks = yield from _add_to_totals(rows, dialect)
         yield from add_to_rates(1, [_happened(row, tasks) for row in rows], dialect)
+        yield from _add_to_work_done(rows, dialect)
     return False
 
 
 def _happened(row: Row, tasks: Mapping[str, int]) -> Row:
     """A folded delta as a row of rates: its group, its minute, HAPPENED."""
-    group, minute, *rest = row
+    group, minute, *rest, _ = row
     events, histograms = rest[len(COUNTS) : -len(HISTOGRAMS)], rest[-len(HISTOGRAMS) :]
     return (group, minute, *events, tasks[group], *histograms)
 
@@ -270,6 +271,20 @@ def _sum(earlier: Sequence[Any], later: Sequence[Any]) -> Row:
 def _folded(happened: Row) -> Row:
     *numbers, waits, runs = happened
     return (*numbers, text_of(counter_in(waits)), text_of(counter_in(runs)))
+
+
+def _add_to_work_done(rows: Sequence[Row], dialect: Dialect) -> Steps[None]:
+    """Add what was done, by client: the last of COUNTERS. The rows begin with a group and a minute."""
+    texts: dict[int, list[str]] = {}
+    for _, minute, *_, text in rows:
+        texts.setdefault(minute, []).append(text)
+    done = [
+        (minute, client, count)
+        for minute, of_minute in texts.items()
+        for client, count in counter_in(" ".join(of_minute)).items()
+    ]
+    if done:
+        yield dialect.add("tasks_app_workdone", ("minute", "client", "tasks"), done, key=2)
 
 
 def _is_one_of(dialect: Dialect) -> str:

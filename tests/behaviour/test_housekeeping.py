@@ -11,7 +11,7 @@ from tasks_app.database import HOUSEKEEPING_LOCK, dialect_of
 from tasks_app.errors import StoreUnavailable
 from tasks_app.history import chain_of
 from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
-from tasks_app.models import EndedTask, KeptAnswer, Rate, Task
+from tasks_app.models import EndedTask, KeptAnswer, Rate, Task, WorkDone
 from tasks_app.operations import Commit, NewTask, ResendKey
 from tasks_app.tally import HISTOGRAMS, counter_in
 from tasks_app.writer_connection import SQLiteConnection
@@ -153,6 +153,21 @@ def test_rates_of_the_last_day_stay_as_they_are(clock):
     clock.advance(DAY_MS)
     keep_house()
     assert rates() == [(1, START_MS // 60_000, 1, 0)]
+
+
+def test_what_clients_have_done_is_kept_for_an_hour(clock, small_steps):
+    clock.set(START_MS)
+    for owner in range(1, 6):
+        Task.objects.commit(owner=owner, adds=[NewTask(group="mail")])
+        [task] = Task.objects.claim("mail", owner=owner)
+        Task.objects.commit(owner=owner, deletes=[task.id])
+    totals.fold_here()
+    clock.advance(60 * 60_000)
+    keep_house()
+    assert WorkDone.objects.count() == 5
+    clock.advance(60_000)
+    keep_house()
+    assert not WorkDone.objects.exists()
 
 
 class BrokenConnection(SQLiteConnection):
