@@ -8,12 +8,12 @@ from datetime import timedelta
 
 from django.db.models import Sum
 
+from .heartbeats import LOST_MS
 from .models import Client, Task, WorkDone
 from .operations import EVERY_GROUP, GroupScope
 
 KEPT_MS = int(timedelta(days=1) / timedelta(milliseconds=1))  # After the last heartbeat.
 MOST_LISTED = 10_000
-LATE_MS, LOST_MS = 30_000, 120_000  # After the last heartbeat.
 MINUTE_MS = 60_000
 DONE_MINUTES = 10
 

@@ -228,6 +228,21 @@ class Rate(models.Model):
         return f"{self.group} at minute {self.minute}"
 
 
+class Level(models.Model):
+    """How much there was over all groups at the end of a minute. Kept for a day; without a server there is none."""
+
+    minute = models.BigIntegerField(primary_key=True)  # The one that ended: minutes since the Epoch.
+    ready = models.BigIntegerField()  # Tasks.
+    claimed = models.BigIntegerField()
+    expired = models.BigIntegerField()
+    scheduled = models.BigIntegerField()
+    failed = models.BigIntegerField()
+    workers = models.BigIntegerField()  # That were heard and not lost.
+
+    def __str__(self) -> str:
+        return f"minute {self.minute}"
+
+
 class WorkDone(models.Model):
     """How many tasks a client was done with within a minute. Kept for an hour."""
 

@@ -43,6 +43,14 @@ class Numbers(NamedTuple):
     claimed: int
     scheduled: int
 
+    @property
+    def ready(self) -> int:
+        return self.tasks - self.leases - self.scheduled
+
+    @property
+    def expired(self) -> int:
+        return self.leases - self.claimed
+
 
 # ---- Reading
 
@@ -58,13 +66,26 @@ def numbers_of(group: str, using: str = DEFAULT_DB_ALIAS) -> Numbers | None:
     return found[0] if found else None
 
 
+def numbers_of_all(using: str = DEFAULT_DB_ALIAS) -> Numbers:
+    """The numbers of all groups together, under no name. Added up by the database: there may be ten thousand groups."""
+    dialect = dialect_of(using)
+    sums = ", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint)" for name in Numbers._fields[1:])
+    [row] = dialect.rows(f"SELECT '', {sums} FROM ({_query_of_numbers('1 = 1', dialect)}) AS numbers")
+    return Numbers._make(row)
+
+
 def _numbers(condition: str, names: Sequence[str], using: str) -> list[Numbers]:
     dialect = dialect_of(using)
+    query = _query_of_numbers(condition, dialect)
+    rows = dialect.rows_at_once(["name", *Numbers._fields[1:]], query, [*names, *names])
+    return sorted(Numbers._make(row) for row in rows)
+
+
+def _query_of_numbers(condition: str, dialect: Dialect) -> str:
+    """A query for Numbers, a row for each group; it takes the parameters of the condition twice."""
     columns = '"group", tasks, leases, failed'
     sums = ", ".join(f"CAST(sum({name}) AS bigint) AS {name}" for name in COUNTS)
-    rows = dialect.rows_at_once(
-        ["name", *Numbers._fields[1:]],
-        f"""
+    return f"""
         SELECT name, tasks, leases, failed,
             CASE WHEN leases > 0 THEN ({_future_of("leased_since_ms > 0")}) ELSE 0 END AS claimed,
             CASE WHEN tasks > leases THEN ({_future_of("leased_since_ms = 0")}) ELSE 0 END AS scheduled
@@ -78,10 +99,7 @@ def _numbers(condition: str, names: Sequence[str], using: str) -> list[Numbers]:
             GROUP BY "group"
             HAVING sum(tasks) > 0
         ) AS sums
-        """,
-        [*names, *names],
-    )
-    return sorted(Numbers._make(row) for row in rows)
+    """
 
 
 def _future_of(state: str) -> str:

@@ -12,8 +12,9 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from ..attention import Kind, notices
-from ..clients import LOST_MS, seen
+from ..clients import seen
 from ..counts import Counts, Stats, group_stats
+from ..heartbeats import LOST_MS
 from ..models import Task
 from ..operations import State
 from ..policy import Action

@@ -9,7 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ..clients import LATE_MS, LOST_MS, Seen, done_per_minute, seen
+from ..clients import Seen, done_per_minute, seen
+from ..heartbeats import LATE_MS, LOST_MS
 from ..holdings import NOTHING, Holding, holdings
 from ..models import Task
 from ..policy import Action

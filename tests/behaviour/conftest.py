@@ -23,6 +23,7 @@ FILLED = (
     "tasks_app_grouptotal",
     "tasks_app_rate",
     "tasks_app_workdone",
+    "tasks_app_level",
     "tasks_app_client",
 )
 

@@ -6,12 +6,12 @@ import logging
 import pytest
 from django.db import connection, transaction
 
-from tasks_app import housekeeping, totals
+from tasks_app import housekeeping, levels, totals
 from tasks_app.database import HOUSEKEEPING_LOCK, dialect_of
 from tasks_app.errors import StoreUnavailable
 from tasks_app.history import chain_of
 from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
-from tasks_app.models import EndedTask, KeptAnswer, Rate, Task, WorkDone
+from tasks_app.models import EndedTask, KeptAnswer, Level, Rate, Task, WorkDone
 from tasks_app.operations import Commit, NewTask, ResendKey
 from tasks_app.tally import HISTOGRAMS, counter_in
 from tasks_app.writer_connection import SQLiteConnection
@@ -168,6 +168,16 @@ def test_what_clients_have_done_is_kept_for_an_hour(clock, small_steps):
     clock.advance(60_000)
     keep_house()
     assert not WorkDone.objects.exists()
+
+
+def test_levels_are_kept_for_a_day(clock, small_steps):
+    clock.set(START_MS)
+    for _ in range(5):
+        levels.keep()
+        clock.advance(60_000)
+    clock.advance(DAY_MS - 3 * 60_000)
+    keep_house()
+    assert list(Level.objects.values_list("minute", flat=True)) == [START_MS // 60_000 + minute for minute in (2, 3)]
 
 
 class BrokenConnection(SQLiteConnection):

@@ -29,6 +29,7 @@ FILLED = (
     "tasks_app_grouptotal",
     "tasks_app_rate",
     "tasks_app_workdone",
+    "tasks_app_level",
 )
 
 
