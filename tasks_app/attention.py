@@ -8,8 +8,9 @@ from enum import StrEnum
 
 from django.db.models import Max, QuerySet, Sum
 
-from .clients import LOST_MS, Seen, seen
+from .clients import Seen, seen
 from .counts import Stats
+from .heartbeats import LOST_MS
 from .holdings import holdings
 from .models import PausedGroup, Rate, Task
 

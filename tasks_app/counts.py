@@ -89,9 +89,9 @@ def _stats(counts: Counts, oldest_ready_ms: int | None, flow: tuple[float, float
 
 def _counts(numbers: Numbers) -> Counts:
     return Counts(
-        ready=numbers.tasks - numbers.leases - numbers.scheduled,
+        ready=numbers.ready,
         claimed=numbers.claimed,
-        expired=numbers.leases - numbers.claimed,
+        expired=numbers.expired,
         scheduled=numbers.scheduled,
         failed=numbers.failed,
     )

@@ -33,7 +33,7 @@ from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUna
 from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
 from .payloads import OWN_ID, PAYLOAD_BYTES, whole_data
 from .rules import World, decide
-from .tally import HISTOGRAMS, NUMBERS, deltas_of, text_of
+from .tally import COUNTERS, NUMBERS, deltas_of, text_of
 
 PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
@@ -46,7 +46,7 @@ KEPT_COLUMNS = tuple(name for name in COLUMNS if name not in ("data", "data_type
 KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
 ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
 # By how much a batch changes the numbers of a group; the minute is of its time.
-DELTA_COLUMNS = ("group", "minute", *NUMBERS, *HISTOGRAMS)
+DELTA_COLUMNS = ("group", "minute", *NUMBERS, *COUNTERS)
 MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 ENDED_COLUMNS = (*KEPT_COLUMNS, *ENDING_COLUMNS)
@@ -221,7 +221,7 @@ def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcom
 
 def _deltas(effects: Sequence[Effect], now_ms: int) -> list[Row]:
     return [
-        (group, now_ms // MINUTE_MS, *delta.numbers, *map(text_of, delta.histograms))
+        (group, now_ms // MINUTE_MS, *delta.numbers, *map(text_of, delta.counters))
         for group, delta in deltas_of(effects, now_ms).items()
     ]
 
@@ -572,9 +572,19 @@ class Dialect(ABC):
     def take(self, table: str, selected: str, grouped_by: str) -> Steps[Sequence[Row]]:
         """Delete all rows of a table. Returns what is selected of them, a row for each group of them."""
 
-    @abstractmethod
     def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
         """Insert the rows, in place of those that have the same values in the first `key` columns."""
+        return self.insert(table, columns, rows, _on_conflict(columns, key, "{name} = excluded.{name}"))
+
+    def add(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
+        """Insert the rows; where there is one with the same values in the first `key` columns, add the others to it."""
+        return self.insert(
+            table, columns, rows, _on_conflict(columns, key, f"{{name}} = {table}.{{name}} + excluded.{{name}}")
+        )
+
+    @abstractmethod
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
+        """Insert the rows, no two of which are in conflict. The ending says what to do about those that are there."""
 
     @abstractmethod
     def joined(self, column: str) -> str:
@@ -629,7 +639,7 @@ POSTGRESQL_TYPES: Mapping[str, str] = {
     "priority": "smallint",
     "claims": "integer",
 } | dict.fromkeys(
-    ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *HISTOGRAMS), "text"
+    ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *COUNTERS), "text"
 )
 
 
@@ -970,11 +980,11 @@ class PostgreSQL(Dialect):
         ]
         return rows
 
-    def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
         sql = f"""
             INSERT INTO {table} ({", ".join(_quoted(columns))})
             SELECT * FROM unnest({_arrays(columns)})
-            {_in_place(columns, key)}
+            {ending}
         """
         return [Statement(sql, self._columns(columns, rows))] if rows else []
 
@@ -1142,8 +1152,8 @@ class SQLite(Dialect):
             yield [Statement(f"DELETE FROM {table}")]
         return rows
 
-    def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
-        return list(_insertions(table, columns, rows, _in_place(columns, key)))
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
+        return list(_insertions(table, columns, rows, ending))
 
     def joined(self, column: str) -> str:
         return f"group_concat({column}, ' ')"
@@ -1155,9 +1165,9 @@ class SQLite(Dialect):
         return False  # It is in this process: a COMMIT that fails has not happened.
 
 
-def _in_place(columns: Sequence[str], key: int) -> str:
+def _on_conflict(columns: Sequence[str], key: int, change: str) -> str:
     names = _quoted(columns)
-    changed = ", ".join(f"{name} = excluded.{name}" for name in names[key:])
+    changed = ", ".join(change.format(name=name) for name in names[key:])
     return f"ON CONFLICT ({', '.join(names[:key])}) DO UPDATE SET {changed}"
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
 from django.conf import settings
+from django.db import connections
 
-from . import history_days, retention
-from .database import MINUTE_MS, Dialect, Statement, Steps
+from . import history_days, levels, retention
+from .database import MINUTE_MS, Dialect, Statement, Steps, T
 from .ending import ended
 from .totals import HAPPENED, add_to_rates, fold, when_elected
 from .writer_connection import WriterConnection
@@ -23,11 +24,13 @@ log = logging.getLogger(__name__)
 
 FOLD_EVERY_S = 0.5
 CHORES_EVERY_S = 30.0
+LEVEL_EVERY_S = 60.0
 STEP = 5_000  # Rows that are deleted at once: short enough that commits do not wait for it.
 
 DAY_MS = 24 * 60 * MINUTE_MS
 DAY_MINUTES = 24 * 60
 KEY_SECONDS = 3_600
+WORK_KEPT_MINUTES = 60
 HISTORY_ROWS = 10_000_000  # On SQLite.
 
 # A step of work: whether there is more of it.
@@ -51,8 +54,14 @@ class Housekeeper:
         loop = asyncio.get_running_loop()
         left: list[Chore] = []
         next_round_s = loop.time()
+        # The first one comes within two minutes: what was before is no end of a minute.
+        next_level_s = loop.time() + LEVEL_EVERY_S
         while True:
             await self._do(fold)
+            if loop.time() >= next_level_s:
+                next_level_s = loop.time() + await self._tried(
+                    asyncio.to_thread(keep_level, self._connection.using), LEVEL_EVERY_S
+                )
             if not left and loop.time() >= next_round_s:
                 left, next_round_s = chores(self._connection.dialect), loop.time() + CHORES_EVERY_S
             if left and not await self._do(left[0]):
@@ -61,15 +70,28 @@ class Housekeeper:
 
     async def _do(self, chore: Chore) -> bool:
         """A step of the chore; whether there is more of it."""
+        return await self._tried(self._connection.change(when_elected(chore, self._connection.dialect)), False)
+
+    async def _tried(self, work: Awaitable[T], otherwise: T) -> T:
+        """What the work returns; `otherwise` when it fails."""
         try:
-            is_more = await self._connection.change(when_elected(chore, self._connection.dialect))
+            result = await work
         except Exception:  # Whatever it is: the counts would stand still for good.
             if not self._is_failing:
                 log.warning("housekeeping does not work; trying again", exc_info=True)
             self._is_failing = True
-            return False
+            return otherwise
         self._is_failing = False
-        return is_more
+        return result
+
+
+def keep_level(using: str) -> float:
+    """In a thread of its own; returns the seconds until the next time."""
+    try:
+        return levels.keep(using)
+    finally:
+        # No request ends in this thread, which is when Django would let go of the connection.
+        connections.close_all()
 
 
 def chores(dialect: Dialect) -> list[Chore]:
@@ -78,6 +100,8 @@ def chores(dialect: Dialect) -> list[Chore]:
         forget_answers,
         *(partial(coarsen, tier) for tier in TIERS),
         forget_rates,
+        forget_work,
+        forget_levels,
         *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
     ]
 
@@ -155,6 +179,29 @@ def forget_rates(dialect: Dialect) -> Steps[bool]:
         )
     ]
     return len(rows) == STEP
+
+
+def forget_work(dialect: Dialect) -> Steps[bool]:
+    """What each client has done. Any number may be one, so that nobody can tell who comes back."""
+    before = (yield from _minute_now(dialect)) - WORK_KEPT_MINUTES
+    [rows] = yield [
+        Statement(
+            f"""
+            DELETE FROM tasks_app_workdone
+            WHERE id IN (SELECT id FROM tasks_app_workdone WHERE minute < %s ORDER BY minute LIMIT {STEP})
+            RETURNING 1
+            """,
+            [before],
+        )
+    ]
+    return len(rows) == STEP
+
+
+def forget_levels(dialect: Dialect) -> Steps[bool]:
+    """One goes a minute, and all together are few."""
+    before = (yield from _minute_now(dialect)) - DAY_MINUTES
+    yield [Statement("DELETE FROM tasks_app_level WHERE minute < %s", [before])]
+    return False
 
 
 def _minute_now(dialect: Dialect) -> Steps[int]:

@@ -169,7 +169,7 @@ class KeptAnswer(models.Model):
 
 
 class CountDelta(models.Model):
-    """By how much a batch changed the numbers of a group. Folded into GroupTotal and Rate, and gone."""
+    """By how much a batch changed the numbers of a group. Folded into GroupTotal, Rate and WorkDone, and gone."""
 
     group = NameField(max_length=255)
     minute = models.BigIntegerField()  # Of the batch's time: minutes since the Epoch.
@@ -182,6 +182,7 @@ class CountDelta(models.Model):
     claimed = models.IntegerField()
     waits = models.TextField()  # See tally.Delta and tally.text_of.
     runs = models.TextField()
+    done = models.TextField()
 
     def __str__(self) -> str:
         return f"{self.group}: {self.tasks:+}"
@@ -225,6 +226,38 @@ class Rate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group} at minute {self.minute}"
+
+
+class Level(models.Model):
+    """How much there was over all groups at the end of a minute. Kept for a day; without a server there is none."""
+
+    minute = models.BigIntegerField(primary_key=True)  # The one that ended: minutes since the Epoch.
+    ready = models.BigIntegerField()  # Tasks.
+    claimed = models.BigIntegerField()
+    expired = models.BigIntegerField()
+    scheduled = models.BigIntegerField()
+    failed = models.BigIntegerField()
+    workers = models.BigIntegerField()  # That were heard and not lost.
+
+    def __str__(self) -> str:
+        return f"minute {self.minute}"
+
+
+class WorkDone(models.Model):
+    """How many tasks a client was done with within a minute. Kept for an hour."""
+
+    minute = models.BigIntegerField()  # Since the Epoch.
+    client = models.BigIntegerField()  # The owner that its commits named, whether or not it was ever heard.
+    tasks = models.BigIntegerField()  # See tally.Delta.done.
+
+    class Meta:
+        constraints = [
+            # Also finds what was done within the last minutes, and what is old enough to go.
+            models.UniqueConstraint(fields=["minute", "client"], name="work_of_client"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.client} at minute {self.minute}: {self.tasks}"
 
 
 class PausedGroup(models.Model):

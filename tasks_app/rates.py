@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from django.db.models import F, QuerySet, Sum
 
-from .models import Rate, Task
-from .tally import buckets_in, least_of
+from .counts import COUNTED
+from .models import Level, Rate, Task
+from .tally import counter_in, least_of
 
 MINUTE_MS = 60_000
 EVENTS = ("entered", "left", "failures")
+LEVELS = (*COUNTED, "workers")
 PERCENTILES = (50, 95, 99)
 
 
@@ -36,6 +39,7 @@ MINUTES = {
     Span.MONTH: (43_200, 360),
 }
 
+T = TypeVar("T")
 Percentiles = Sequence[int] | None  # Milliseconds, in the order of PERCENTILES; None: nothing happened.
 
 
@@ -73,7 +77,7 @@ def series_of(group: str, span: Span) -> Series:
         for name, counts in events.items():
             counts[step] += getattr(row, name)
         for name, histograms in times.items():
-            histograms.setdefault(step, Counter()).update(buckets_in(getattr(row, name)))
+            histograms.setdefault(step, Counter()).update(counter_in(getattr(row, name)))
     return Series(
         starts_ms=window.starts_ms,
         per_minute=window.per_minute(events),
@@ -93,9 +97,25 @@ def backlogs(groups: Sequence[str], minutes: int) -> dict[str, list[int]]:
     steps = range(end - minutes, end)
     return {
         # Before the first minute that is known there were about as many as in it.
-        group: [tasks or 0 for tasks in _carried_on(steps, of_minutes, next(iter(of_minutes.values())))]
+        group: _carried_on(steps, of_minutes, next(iter(of_minutes.values())))
         for group, of_minutes in known.items()
     }
+
+
+def levels(minutes: int) -> dict[str, list[int]]:
+    """How much there was over all groups at the end of each of the last minutes, by LEVELS; empty before two are known.
+
+    Where nobody kept a level it was as before; before the first one it was as in it.
+    """
+    end = Task.objects.now_ms() // MINUTE_MS
+    steps = range(end - minutes, end)
+    kept = list(Level.objects.filter(minute__lt=end).order_by("-minute")[: minutes + 1])
+    earlier = [level for level in kept if level.minute < steps.start]
+    if len(kept) - len(earlier) < 2:
+        return {}
+    before = earlier[0] if earlier else kept[-1]
+    known = {name: {level.minute: getattr(level, name) for level in kept} for name in LEVELS}
+    return {name: _carried_on(steps, known[name], getattr(before, name)) for name in LEVELS}
 
 
 def percentiles(histogram: Mapping[int, int]) -> Percentiles:
@@ -113,9 +133,9 @@ def percentiles(histogram: Mapping[int, int]) -> Percentiles:
     return found
 
 
-def _carried_on(steps: Sequence[int], known: Mapping[int, int], before: int | None) -> list[int | None]:
+def _carried_on(steps: Sequence[int], known: Mapping[int, T], before: T) -> list[T]:
     """Where nothing happened, the number is still the one before."""
-    numbers, latest = [], before
+    numbers, latest = list[T](), before
     for step in steps:
         latest = known.get(step, latest)
         numbers.append(latest)

@@ -13,6 +13,7 @@ REPORTS = (Ending.CHANGED, Ending.GIVEN_BACK)
 
 NUMBERS = ("tasks", "leases", "failed", "entered", "left", "failures", "claimed")
 HISTOGRAMS = ("waits", "runs")
+COUNTERS = (*HISTOGRAMS, "done")
 
 
 @dataclass(slots=True)
@@ -28,6 +29,9 @@ class Delta:
     claimed: int = 0
     waits: Counter[int] = field(default_factory=Counter)  # How long what was claimed had been available, by bucket.
     runs: Counter[int] = field(default_factory=Counter)  # How long what its holder was done with had been leased.
+    done: Counter[int] = field(
+        default_factory=Counter
+    )  # What its holder was done with, by holder; given back is not done.
 
     def __bool__(self) -> bool:
         # Runs may end in a batch whose numbers cancel each other; waits are claims, and those add up.
@@ -39,9 +43,9 @@ class Delta:
         return (self.tasks, self.leases, self.failed, self.entered, self.left, self.failures, self.claimed)
 
     @property
-    def histograms(self) -> tuple[Counter[int], ...]:
-        """In the order of HISTOGRAMS."""
-        return (self.waits, self.runs)
+    def counters(self) -> tuple[Counter[int], ...]:
+        """In the order of COUNTERS."""
+        return (self.waits, self.runs, self.done)
 
 
 def deltas_of(effects: Iterable[Effect], now_ms: int) -> dict[str, Delta]:
@@ -78,6 +82,8 @@ def _remove(removal: Removal, effect: Effect, delta: Delta, now_ms: int) -> None
         delta.waits[bucket_of(now_ms - task.available_at_ms)] += 1
     elif task.leased and _is_end_of_run(task, successor, effect):
         delta.runs[bucket_of(now_ms - task.leased_since_ms)] += 1
+        if ending is not Ending.GIVEN_BACK:
+            delta.done[task.owner] += 1
 
 
 def _is_end_of_run(task: TaskRecord, successor: TaskRecord | None, effect: Effect) -> bool:
@@ -104,6 +110,25 @@ def _is_new_failure(draft: TaskRecord, predecessor: Removal) -> bool:
     return draft.error != task.error or (task.leased and predecessor.ending in REPORTS)
 
 
+# ---- Counters as text
+
+
+def text_of(counter: Mapping[int, int]) -> str:
+    """How many times which number was counted: `8:2 11:1`."""
+    # A list is made quicker than a generator is asked; three texts are written for each group of a batch.
+    return " ".join([f"{number}:{count}" for number, count in sorted(counter.items())])
+
+
+def counter_in(text: str) -> Counter[int]:
+    """What one text, or several with spaces between them, say."""
+    counter = Counter[int]()
+    # Alike words are counted first: there are thousands of them, and few that differ.
+    for word, times in Counter(text.split()).items():
+        number, _, count = word.partition(":")
+        counter[int(number)] += int(count) * times
+    return counter
+
+
 # ---- Times, in buckets that grow with them
 
 
@@ -120,18 +145,3 @@ def least_of(bucket: int) -> int:
     if bucket < 2:
         return bucket
     return (2 + bucket % 2) << (bucket // 2 - 1)
-
-
-def text_of(buckets: Mapping[int, int]) -> str:
-    """How many times lie in which bucket: `8:2 11:1`."""
-    return " ".join(f"{bucket}:{count}" for bucket, count in sorted(buckets.items()))
-
-
-def buckets_in(text: str) -> Counter[int]:
-    """What one text, or several with spaces between them, say."""
-    buckets = Counter[int]()
-    # Alike words are counted first: there are thousands of them, and few that differ.
-    for word, times in Counter(text.split()).items():
-        bucket, _, count = word.partition(":")
-        buckets[int(bucket)] += int(count) * times
-    return buckets

@@ -18,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 
 from .database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
 from .operations import GroupScope
-from .tally import HISTOGRAMS, buckets_in, text_of
+from .tally import COUNTERS, HISTOGRAMS, counter_in, text_of
 
 FOLD_ONCE_IN = 256  # Commits of a process in which no server does it.
 # Of the future of a group so much is counted; beyond that the numbers of claimed and scheduled tasks are too low.
@@ -43,6 +43,14 @@ class Numbers(NamedTuple):
     claimed: int
     scheduled: int
 
+    @property
+    def ready(self) -> int:
+        return self.tasks - self.leases - self.scheduled
+
+    @property
+    def expired(self) -> int:
+        return self.leases - self.claimed
+
 
 # ---- Reading
 
@@ -58,13 +66,26 @@ def numbers_of(group: str, using: str = DEFAULT_DB_ALIAS) -> Numbers | None:
     return found[0] if found else None
 
 
+def numbers_of_all(using: str = DEFAULT_DB_ALIAS) -> Numbers:
+    """The numbers of all groups together, under no name. Added up by the database: there may be ten thousand groups."""
+    dialect = dialect_of(using)
+    sums = ", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint)" for name in Numbers._fields[1:])
+    [row] = dialect.rows(f"SELECT '', {sums} FROM ({_query_of_numbers('1 = 1', dialect)}) AS numbers")
+    return Numbers._make(row)
+
+
 def _numbers(condition: str, names: Sequence[str], using: str) -> list[Numbers]:
     dialect = dialect_of(using)
+    query = _query_of_numbers(condition, dialect)
+    rows = dialect.rows_at_once(["name", *Numbers._fields[1:]], query, [*names, *names])
+    return sorted(Numbers._make(row) for row in rows)
+
+
+def _query_of_numbers(condition: str, dialect: Dialect) -> str:
+    """A query for Numbers, a row for each group; it takes the parameters of the condition twice."""
     columns = '"group", tasks, leases, failed'
     sums = ", ".join(f"CAST(sum({name}) AS bigint) AS {name}" for name in COUNTS)
-    rows = dialect.rows_at_once(
-        ["name", *Numbers._fields[1:]],
-        f"""
+    return f"""
         SELECT name, tasks, leases, failed,
             CASE WHEN leases > 0 THEN ({_future_of("leased_since_ms > 0")}) ELSE 0 END AS claimed,
             CASE WHEN tasks > leases THEN ({_future_of("leased_since_ms = 0")}) ELSE 0 END AS scheduled
@@ -78,10 +99,7 @@ def _numbers(condition: str, names: Sequence[str], using: str) -> list[Numbers]:
             GROUP BY "group"
             HAVING sum(tasks) > 0
         ) AS sums
-        """,
-        [*names, *names],
-    )
-    return sorted(Numbers._make(row) for row in rows)
+    """
 
 
 def _future_of(state: str) -> str:
@@ -190,19 +208,20 @@ def when_elected(work: Callable[[Dialect], Steps[bool]], dialect: Dialect) -> St
 
 
 def fold(dialect: Dialect) -> Steps[bool]:
-    """Fold all deltas into the totals and the rates."""
+    """Fold all deltas into the totals, the rates, and what each client has done."""
     sums = [f'CAST(sum("{name}") AS bigint)' for name in (*COUNTS, *EVENTS)]
-    texts = map(dialect.joined, HISTOGRAMS)
+    texts = map(dialect.joined, COUNTERS)
     rows = yield from dialect.take("tasks_app_countdelta", ", ".join((*sums, *texts)), grouped_by='"group", minute')
     if rows:
         tasks = yield from _add_to_totals(rows, dialect)
         yield from add_to_rates(1, [_happened(row, tasks) for row in rows], dialect)
+        yield from _add_to_work_done(rows, dialect)
     return False
 
 
 def _happened(row: Row, tasks: Mapping[str, int]) -> Row:
     """A folded delta as a row of rates: its group, its minute, HAPPENED."""
-    group, minute, *rest = row
+    group, minute, *rest, _ = row
     events, histograms = rest[len(COUNTS) : -len(HISTOGRAMS)], rest[-len(HISTOGRAMS) :]
     return (group, minute, *events, tasks[group], *histograms)
 
@@ -269,7 +288,21 @@ def _sum(earlier: Sequence[Any], later: Sequence[Any]) -> Row:
 
 def _folded(happened: Row) -> Row:
     *numbers, waits, runs = happened
-    return (*numbers, text_of(buckets_in(waits)), text_of(buckets_in(runs)))
+    return (*numbers, text_of(counter_in(waits)), text_of(counter_in(runs)))
+
+
+def _add_to_work_done(rows: Sequence[Row], dialect: Dialect) -> Steps[None]:
+    """Add what was done, by client: the last of COUNTERS. The rows begin with a group and a minute."""
+    texts: dict[int, list[str]] = {}
+    for _, minute, *_, text in rows:
+        texts.setdefault(minute, []).append(text)
+    done = [
+        (minute, client, count)
+        for minute, of_minute in texts.items()
+        for client, count in counter_in(" ".join(of_minute)).items()
+    ]
+    if done:
+        yield dialect.add("tasks_app_workdone", ("minute", "client", "tasks"), done, key=2)
 
 
 def _is_one_of(dialect: Dialect) -> str:

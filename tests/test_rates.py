@@ -6,10 +6,10 @@ import pytest
 
 from tasks_app import totals
 from tasks_app.models import Rate
-from tasks_app.rates import MINUTES, Span, backlogs, percentiles, series_of, series_of_all
+from tasks_app.rates import MINUTES, Span, backlogs, levels, percentiles, series_of, series_of_all
 from tasks_app.tally import bucket_of
 from tests.behaviour.conftest import Clock
-from tests.console.store import add, claim, fail
+from tests.console.store import add, claim, fail, keep_level
 
 NOW = 28_333_340  # A minute.
 MINUTE_MS = 60_000
@@ -118,3 +118,19 @@ def test_backlogs_of_some_groups(clock):
     assert backlogs(["mail", "reports", "quiet"], 4) == {"mail": [5, 5, 5, 5], "reports": [9, 9, 9, 9]}
     happen(NOW - 4, tasks=2)
     assert backlogs(["mail"], 4) == {"mail": [2, 2, 5, 5]}
+
+
+def test_levels_stay_where_nobody_kept_one(clock):
+    keep_level(NOW - 5, ready=5, workers=1)
+    keep_level(NOW - 3, ready=3)
+    keep_level(NOW, ready=100)  # Under way.
+    assert levels(6)["ready"] == [5, 5, 5, 3, 3, 3]
+    assert levels(6)["workers"] == [1, 1, 1, 0, 0, 0]
+    keep_level(NOW - 60, ready=60)
+    assert levels(6)["ready"] == [60, 5, 5, 3, 3, 3]
+
+
+def test_a_single_level_is_no_line(clock):
+    keep_level(NOW - 60, ready=60)
+    keep_level(NOW - 3, ready=3)
+    assert levels(6) == {}

@@ -1,5 +1,5 @@
-// Keeps the ages and rates of the groups in sight right: the numbers of the same page as the server has it now.
-// Rows stay where they are; only cells with `data-flow` are written.
+// Keeps the ages, rates and lines in sight right: those of the same page as the server has it now.
+// Rows stay where they are; only elements with `data-flow` are written, each by its name, and by its group if it has one.
 
 const AGAIN_MS = 10_000;
 
@@ -18,16 +18,18 @@ async function refresh() {
 }
 
 function take(page) {
-  const rows = new Map([...document.querySelectorAll("tr[data-live-group]")].map((row) => [row.dataset.liveGroup, row]));
-  for (const row of page.querySelectorAll("tr[data-live-group]")) {
-    for (const cell of row.querySelectorAll("[data-flow]")) {
-      const shown = rows.get(row.dataset.liveGroup)?.querySelector(`[data-flow="${cell.dataset.flow}"]`);
-      // Under the pointer or the focus nothing is replaced.
-      if (shown && !shown.matches(":hover, :focus-within") && !shown.isEqualNode(cell)) {
-        shown.replaceChildren(...document.importNode(cell, true).childNodes);
-      }
+  const places = new Map([...document.querySelectorAll("[data-flow]")].map((place) => [nameOf(place), place]));
+  for (const fresh of page.querySelectorAll("[data-flow]")) {
+    const shown = places.get(nameOf(fresh));
+    // Under the pointer or the focus nothing is replaced.
+    if (shown && !shown.matches(":hover, :focus-within") && !shown.isEqualNode(fresh)) {
+      shown.replaceChildren(...document.importNode(fresh, true).childNodes);
     }
   }
+}
+
+function nameOf(place) {
+  return `${place.dataset.flow} ${place.closest("[data-live-group]")?.dataset.liveGroup ?? ""}`;
 }
 
 function isPaused() {

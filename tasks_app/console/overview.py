@@ -12,17 +12,18 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from ..attention import Kind, notices
-from ..clients import LOST_MS, seen
+from ..clients import seen
 from ..counts import Counts, Stats, group_stats
+from ..heartbeats import LOST_MS
 from ..models import Task
 from ..operations import State
 from ..policy import Action
-from ..rates import Span, backlogs
+from ..rates import Span, backlogs, levels
 from . import reading
 from .commands import command_to_add
 from .pages import page
 from .reading import Order
-from .shares import Share, part, shares_of
+from .shares import Share, shares_of
 from .sparks import points_of
 
 NOTICES = 5
@@ -59,7 +60,7 @@ class Tile:
     state: State
     tasks: int
     groups: int
-    share: int  # Of all tasks, in thousandths.
+    spark: str  # Points of a line; empty: not yet known.
 
 
 @require_safe
@@ -77,14 +78,15 @@ def overview(request: HttpRequest) -> HttpResponse:
     stats, now_ms = group_stats(), Task.objects.now_ms()
     found = sorted_groups(matching(stats, searched), stats, order, is_downwards)
     shown = found[(number - 1) * ROWS : number * ROWS]
-    sparks = backlogs(shown, SPARK_MINUTES)
+    sparks, past = backlogs(shown, SPARK_MINUTES), levels(SPARK_MINUTES)
     return render(
         request,
         "console/overview.html",
         {
             **_attention(stats),
             "workers": _workers(),
-            "tiles": tiles_of(numbers.counts for numbers in stats.values()),
+            "workers_spark": points_of(past.get("workers", [])),
+            "tiles": tiles_of([numbers.counts for numbers in stats.values()], past),
             "rows": [_row(name, stats[name], now_ms, sparks.get(name, [])) for name in shown],
             "groups": len(stats),
             "found": len(found),
@@ -126,11 +128,10 @@ def _rank(stats: Stats, order: Order) -> float:
             return int(getattr(stats.counts, state))
 
 
-def tiles_of(counts: Iterable[Counts]) -> list[Tile]:
-    numbers = list(counts)
-    total = sum(group.total for group in numbers)
+def tiles_of(counts: Sequence[Counts], past: Mapping[str, Sequence[int]]) -> list[Tile]:
+    """`past`: how many tasks there were in each state, by the minute."""
     states = (State.READY, State.CLAIMED, State.SCHEDULED, State.EXPIRED, State.FAILED)
-    return [_tile(state, [getattr(group, state) for group in numbers], total) for state in states]
+    return [_tile(state, [getattr(group, state) for group in counts], past.get(state, [])) for state in states]
 
 
 def _workers() -> dict[str, int]:
@@ -163,6 +164,6 @@ def _row(name: str, stats: Stats, now_ms: int, backlog: Sequence[int]) -> Row:
     )
 
 
-def _tile(state: State, tasks_by_group: Sequence[int], total: int) -> Tile:
-    tasks = sum(tasks_by_group)
-    return Tile(state=state, tasks=tasks, groups=sum(map(bool, tasks_by_group)), share=part(tasks, total))
+def _tile(state: State, tasks_by_group: Sequence[int], past: Sequence[int]) -> Tile:
+    tasks, groups = sum(tasks_by_group), sum(map(bool, tasks_by_group))
+    return Tile(state=state, tasks=tasks, groups=groups, spark=points_of(past))

@@ -1,4 +1,4 @@
-"""Who works: the clients that say that they live, and what they hold."""
+"""Who works: the clients that say that they live, what they hold, and how much they do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ..clients import LATE_MS, LOST_MS, Seen, seen
+from ..clients import Seen, done_per_minute, seen
+from ..heartbeats import LATE_MS, LOST_MS
 from ..holdings import NOTHING, Holding, holdings
 from ..models import Task
 from ..policy import Action
@@ -29,19 +30,20 @@ class Pulse(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A client with what it holds."""
+    """A client with what it holds and does."""
 
     seen: Seen
     pulse: Pulse
     held: Holding
+    done_per_minute: float
     next_pulse_ms: int | None  # When it is late, or lost, if nothing is heard of it; None: it is lost.
 
 
 @require_safe
 @page(Action.SEE)
 def workers(request: HttpRequest) -> HttpResponse:
-    now_ms, held = Task.objects.now_ms(), holdings()
-    found = [_worker(each, held.get(each.client.id, NOTHING)) for each in seen()]
+    now_ms, held, done = Task.objects.now_ms(), holdings(), done_per_minute()
+    found = [_worker(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]
     return render(
         request,
         "console/workers.html",
@@ -55,8 +57,8 @@ def workers(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _worker(seen: Seen, held: Holding) -> Worker:
+def _worker(seen: Seen, held: Holding, done_per_minute: float) -> Worker:
     pulse = Pulse.LIVE if seen.age_ms < LATE_MS else Pulse.LATE if seen.age_ms < LOST_MS else Pulse.LOST
     age_of_next = {Pulse.LIVE: LATE_MS, Pulse.LATE: LOST_MS}.get(pulse)
     next_pulse_ms = seen.client.seen_at_ms + age_of_next if age_of_next else None
-    return Worker(seen=seen, pulse=pulse, held=held, next_pulse_ms=next_pulse_ms)
+    return Worker(seen=seen, pulse=pulse, held=held, done_per_minute=done_per_minute, next_pulse_ms=next_pulse_ms)

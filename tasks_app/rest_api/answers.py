@@ -262,9 +262,16 @@ class ClientAnswer(Struct, frozen=True, kw_only=True):
     info: dict[str, Any]
     seen: Annotated[int, Meta(description="When, in milliseconds since the Epoch.")]
     age: Annotated[int, Meta(description="How long ago by the server's clock, in milliseconds.")]
+    done_per_minute: Annotated[
+        float | UnsetType,
+        Meta(
+            description="Tasks that it was done with, over the last ten full minutes, in every group. Done: it ended "
+            "its lease by an update that did not give the task back. Only in the list."
+        ),
+    ] = UNSET
 
     @classmethod
-    def of(cls, seen: Seen) -> ClientAnswer:
+    def of(cls, seen: Seen, done_per_minute: float | UnsetType = UNSET) -> ClientAnswer:
         client = seen.client
         return cls(
             clientid=client.id,
@@ -276,6 +283,7 @@ class ClientAnswer(Struct, frozen=True, kw_only=True):
             info=json.loads(client.info),
             seen=client.seen_at_ms,
             age=seen.age_ms,
+            done_per_minute=done_per_minute,
         )
 
 

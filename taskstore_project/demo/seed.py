@@ -12,8 +12,12 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from django.db.models import Sum
+
 from tasks_app import clients, pauses, totals
-from tasks_app.models import Client, Rate, Task
+from tasks_app.counts import COUNTED
+from tasks_app.heartbeats import LOST_MS
+from tasks_app.models import Client, Level, Rate, Task, WorkDone
 from tasks_app.operations import Change, NewTask, Order
 from tasks_app.tally import bucket_of
 from tasks_app.validation import MOST_CLAIMED
@@ -24,6 +28,8 @@ RATES_AT_ONCE = 5_000
 LARGEST_SHARE = 0.6  # Of all tasks in the largest group.
 BUSY_GROUPS = 40  # That have rates for each minute; the others for every few hours.
 FIRST_OWNER = 5_000
+HOUR, DAY = 60, 1_440  # Minutes.
+SILENT_MS = 20 * MINUTE_MS  # Of a lost worker.
 
 AREAS = ("mail", "billing", "images", "search", "reports", "import", "export", "push", "video", "fraud", "crm", "stock")
 STEPS = (
@@ -74,6 +80,8 @@ class Seed:
         totals.fold_here()
         # That a million tasks came within a minute would be all that the charts show.
         Rate.objects.filter(minute__gte=self._now_ms // MINUTE_MS).delete()
+        self._remember_levels(list(sizes)[:BUSY_GROUPS])
+        self._remember_work()
 
     def _names(self) -> list[str]:
         names = [f"{area}/{step}" for step, area in itertools.product(STEPS, AREAS)]
@@ -158,11 +166,16 @@ class Seed:
                     info="{}",
                 )
             )
-        # One in twenty has fallen silent, one in twenty is late.
+        # One in twenty is lost, one in twenty is late.
         for number in range(self.workers):
-            silent_ms = {0: 20 * MINUTE_MS, 1: 45_000}.get(number % 20, self.chance.randrange(20_000))
+            silent_ms = {0: SILENT_MS, 1: 45_000}.get(number % 20, self.chance.randrange(20_000))
             client = Client.objects.filter(id=FIRST_OWNER + number)
             client.update(seen_at_ms=Task.objects.now_ms() - silent_ms)
+
+    @property
+    def _lost(self) -> range:
+        """The numbers of the workers that have fallen silent."""
+        return range(0, self.workers, 20)
 
     # ---- What was
 
@@ -203,6 +216,38 @@ class Seed:
             runs=runs,
         )
 
+    def _remember_levels(self, busy: Sequence[str]) -> None:
+        """Of a day: they went as the backlogs of the busy groups did, and lead to what there is."""
+        rates = Rate.objects.filter(group__in=busy, minutes=1)
+        backlogs = dict(rates.values_list("minute").annotate(Sum("tasks")).order_by("minute"))
+        Level.objects.all().delete()
+        Level.objects.bulk_create(self._levels(backlogs), ignore_conflicts=True)
+
+    def _levels(self, backlogs: dict[int, int]) -> Iterator[Level]:
+        numbers, end = totals.numbers_of_all(), Task.objects.now_ms() // MINUTE_MS
+        last = backlog = [*backlogs.values()][-1]
+        for minute in range(end - DAY, end):
+            backlog, ago = backlogs.get(minute, backlog), end - minute
+            means = (getattr(numbers, state) * backlog / max(last, 1) for state in COUNTED)
+            counts = (self._many(mean * up_and_down(ago, place)) for place, mean in enumerate(means))
+            yield Level(minute=minute, **dict(zip(COUNTED, counts, strict=True)), workers=self._heard(ago))
+
+    def _heard(self, minutes_ago: int) -> int:
+        """How many workers: a lost one still was, for some time after its last word."""
+        return self.workers - (len(self._lost) if minutes_ago * MINUTE_MS < SILENT_MS - LOST_MS else 0)
+
+    def _remember_work(self) -> None:
+        """Of an hour: what left the groups was done by the workers, each at its own pace, until it fell silent."""
+        end = Task.objects.now_ms() // MINUTE_MS
+        left = Rate.objects.filter(minutes=1, minute__gte=end - HOUR).aggregate(left=Sum("left"))["left"] or 0
+        WorkDone.objects.all().delete()
+        for number in range(self.workers):
+            pace = left / HOUR / self.workers * self.chance.uniform(0.5, 1.5)
+            silent = SILENT_MS // MINUTE_MS if number in self._lost else 0
+            minutes = range(end - HOUR, end - silent)
+            work = (WorkDone(minute=at, client=FIRST_OWNER + number, tasks=self._many(pace)) for at in minutes)
+            WorkDone.objects.bulk_create(work, ignore_conflicts=True)
+
     def _many(self, mean: float) -> int:
         """A whole number about the mean, and never below zero."""
         return max(0, round(self.chance.gauss(mean, math.sqrt(mean) + 0.1)))
@@ -216,6 +261,11 @@ def sizes_of(tasks: int, groups: int) -> list[int]:
     sizes = [largest, *(max(1, int(rest * weight / sum(weights))) for weight in weights)]
     sizes[0] += tasks - sum(sizes)
     return sizes
+
+
+def up_and_down(minutes_ago: int, place: int) -> float:
+    """From 0.6 to 1, which it is now; the first of several not at all, each of the others at its own pace."""
+    return 1 - 0.2 * (1 - math.cos(minutes_ago / (4 + place))) * (place > 0)
 
 
 def day_and_night(minute: int) -> float:

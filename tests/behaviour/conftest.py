@@ -22,6 +22,8 @@ FILLED = (
     "tasks_app_countdelta",
     "tasks_app_grouptotal",
     "tasks_app_rate",
+    "tasks_app_workdone",
+    "tasks_app_level",
     "tasks_app_client",
 )
 

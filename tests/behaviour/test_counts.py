@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from threading import Barrier, Thread
 
@@ -11,13 +12,14 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from tasks_app import totals
+from tasks_app.clients import done_per_minute
 from tasks_app.counts import Counts, counts_of, group_counts, group_stats
 from tasks_app.database import run
 from tasks_app.errors import CommitRefused
 from tasks_app.managers import TaskQuerySet
-from tasks_app.models import CountDelta, EndedTask, GroupTotal, PausedGroup, Rate, Task
+from tasks_app.models import CountDelta, EndedTask, GroupTotal, PausedGroup, Rate, Task, WorkDone
 from tasks_app.operations import Change, Claim, Commit, Ending, GroupScope, NewTask, State
-from tasks_app.tally import bucket_of, buckets_in
+from tasks_app.tally import bucket_of, counter_in
 from tasks_app.writer import Writer
 
 from .people import ANN, BOB
@@ -100,6 +102,7 @@ def test_counts_are_true_after_any_load(transactional_db, seed):
     assert not CountDelta.objects.exists()
     assert_counts_are_true()
     assert running_times() == running_times_by_the_trail()
+    assert work_done() == work_done_by_the_trail()
 
 
 def running_times() -> dict[str, Counter[int]]:
@@ -107,19 +110,36 @@ def running_times() -> dict[str, Counter[int]]:
     texts: dict[str, list[str]] = {}
     for group, runs in Rate.objects.exclude(runs="").values_list("group", "runs"):
         texts.setdefault(group, []).append(runs)
-    return {group: buckets_in(" ".join(runs)) for group, runs in texts.items()}
+    return {group: counter_in(" ".join(runs)) for group, runs in texts.items()}
 
 
 def running_times_by_the_trail() -> dict[str, Counter[int]]:
-    """The truth: the leases that the trail says were ended by their holders."""
-    successors = {task.id: task for model in (Task, EndedTask) for task in model.objects.all()}
     found: dict[str, Counter[int]] = {}
+    for task in ended_by_their_holders():
+        ran_ms = task.ended_at_ms - task.leased_since_ms
+        found.setdefault(task.group, Counter())[bucket_of(ran_ms)] += 1
+    return found
+
+
+def work_done() -> Counter[int]:
+    """How many tasks each client was done with, over all minutes."""
+    done = Counter[int]()
+    for client, tasks in WorkDone.objects.values_list("client", "tasks"):
+        done[client] += tasks
+    return done
+
+
+def work_done_by_the_trail() -> Counter[int]:
+    return Counter(task.owner for task in ended_by_their_holders() if task.ending != Ending.GIVEN_BACK)
+
+
+def ended_by_their_holders() -> Iterator[EndedTask]:
+    """The truth: the leases that the trail says were ended by those who had them."""
+    successors = {task.id: task for model in (Task, EndedTask) for task in model.objects.all()}
     for task in EndedTask.objects.filter(leased_since_ms__gt=0, operator="").exclude(ending=Ending.CLAIMED):
         is_renewed = task.successor is not None and successors[task.successor].leased
         if task.owner == task.ended_by and not is_renewed:
-            ran_ms = task.ended_at_ms - task.leased_since_ms
-            found.setdefault(task.group, Counter())[bucket_of(ran_ms)] += 1
-    return found
+            yield task
 
 
 def test_counts_are_true_after_batches(transactional_db):
@@ -304,6 +324,7 @@ def test_rates_say_how_long_the_holders_of_tasks_had_them(store, clock):
     assert again.origin == dead.origin
     while CountDelta.objects.exists():  # The writer folds, too.
         totals.fold_here()
+    assert work_done() == {ANN: 1}
     assert running_times() == {"mail": Counter({bucket_of(7_000): 1}), "reports": Counter({bucket_of(2_000): 1})}
 
 
@@ -316,6 +337,25 @@ def test_each_minute_has_a_rate_of_its_own(clock, transactional_db):
     assert list(Rate.objects.order_by("minute").values_list("minute", "entered")) == [
         (10_000, 1), (10_001, 1), (10_002, 1),
     ]  # fmt: skip
+
+
+def test_what_a_client_has_done_is_told_by_the_minute_over_all_groups(clock, transactional_db):
+    clock.set(600_000_000)
+    for minute in range(12):
+        for group in ("mail", "reports"):
+            Task.objects.commit(owner=ANN, adds=[NewTask(group=group)] * 2)
+            held = Task.objects.claim(group, owner=BOB, limit=2)
+            Task.objects.commit(owner=BOB, deletes=[task.id for task in held])
+            if minute % 2:  # Several foldings add up to the number of a minute.
+                totals.fold_here()
+        clock.advance(60_000)
+    totals.fold_here()
+    assert set(WorkDone.objects.values_list("client", "tasks")) == {(BOB, 4)}
+    assert done_per_minute() == {BOB: 4.0}
+    clock.advance(8 * 60_000)  # Two of the last ten full minutes had work.
+    assert done_per_minute() == {BOB: 0.8}
+    clock.advance(2 * 60_000)
+    assert done_per_minute() == {}
 
 
 def test_stats_tell_what_came_and_went_in_the_last_minute(clock, transactional_db):

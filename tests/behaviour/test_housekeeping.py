@@ -6,14 +6,14 @@ import logging
 import pytest
 from django.db import connection, transaction
 
-from tasks_app import housekeeping, totals
+from tasks_app import housekeeping, levels, totals
 from tasks_app.database import HOUSEKEEPING_LOCK, dialect_of
 from tasks_app.errors import StoreUnavailable
 from tasks_app.history import chain_of
 from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
-from tasks_app.models import EndedTask, KeptAnswer, Rate, Task
+from tasks_app.models import EndedTask, KeptAnswer, Level, Rate, Task, WorkDone
 from tasks_app.operations import Commit, NewTask, ResendKey
-from tasks_app.tally import HISTOGRAMS, buckets_in
+from tasks_app.tally import HISTOGRAMS, counter_in
 from tasks_app.writer_connection import SQLiteConnection
 
 from .databases import only_postgresql, only_sqlite
@@ -143,7 +143,7 @@ def rates() -> list[tuple[int, int, int, int]]:
 
 
 def counted(histogram: str, rate: Rate) -> int:
-    return buckets_in(getattr(rate, histogram)).total()
+    return counter_in(getattr(rate, histogram)).total()
 
 
 def test_rates_of_the_last_day_stay_as_they_are(clock):
@@ -153,6 +153,31 @@ def test_rates_of_the_last_day_stay_as_they_are(clock):
     clock.advance(DAY_MS)
     keep_house()
     assert rates() == [(1, START_MS // 60_000, 1, 0)]
+
+
+def test_what_clients_have_done_is_kept_for_an_hour(clock, small_steps):
+    clock.set(START_MS)
+    for owner in range(1, 6):
+        Task.objects.commit(owner=owner, adds=[NewTask(group="mail")])
+        [task] = Task.objects.claim("mail", owner=owner)
+        Task.objects.commit(owner=owner, deletes=[task.id])
+    totals.fold_here()
+    clock.advance(60 * 60_000)
+    keep_house()
+    assert WorkDone.objects.count() == 5
+    clock.advance(60_000)
+    keep_house()
+    assert not WorkDone.objects.exists()
+
+
+def test_levels_are_kept_for_a_day(clock, small_steps):
+    clock.set(START_MS)
+    for _ in range(5):
+        levels.keep()
+        clock.advance(60_000)
+    clock.advance(DAY_MS - 3 * 60_000)
+    keep_house()
+    assert list(Level.objects.values_list("minute", flat=True)) == [START_MS // 60_000 + minute for minute in (2, 3)]
 
 
 class BrokenConnection(SQLiteConnection):

@@ -28,6 +28,8 @@ FILLED = (
     "tasks_app_countdelta",
     "tasks_app_grouptotal",
     "tasks_app_rate",
+    "tasks_app_workdone",
+    "tasks_app_level",
 )
 
 

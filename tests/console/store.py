@@ -1,7 +1,8 @@
 """What the tests of the console put into the store. Ann and Bob are the owners, `mail` and `reports` the groups."""
 
-from tasks_app.models import Task
+from tasks_app.models import Level, Task
 from tasks_app.operations import Change, NewTask, Order
+from tasks_app.rates import LEVELS
 
 ANN = 1643
 BOB = 2624
@@ -20,6 +21,11 @@ def fail(task: Task, error: str = "no such recipient") -> Task:
     """The worker gives the task back with an error."""
     change = Change(id=task.id, keep_data=True, error=error, release=True)
     return Task.objects.commit(owner=task.owner, updates=[change])[0]
+
+
+def keep_level(minute: int, **numbers: int) -> None:
+    """How much there was at the end of the minute; of what is not named nothing."""
+    Level.objects.create(minute=minute, **dict.fromkeys(LEVELS, 0) | numbers)
 
 
 def one_of_each_state(group: str = "mail") -> dict[str, Task]:

@@ -1,5 +1,7 @@
 """Charts and ages that keep themselves right, in Chromium."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -7,7 +9,7 @@ from tasks_app.models import Task
 
 from ..test_rates import happen
 from .browsing import Person, operator
-from .store import add
+from .store import add, keep_level
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
@@ -58,14 +60,18 @@ def test_without_anything_that_happened_it_says_so(person):
     expect(person.page.locator("[data-chart=flow][data-empty]")).to_be_visible()
 
 
-def test_rates_of_groups_keep_themselves_right(browser, live_server):
+def test_rates_and_lines_keep_themselves_right(browser, live_server):
     add()
     with browser.new_context() as context:
         context.clock.install()
         person = Person(context.new_page(), live_server.url, operator())
         person.go("/console/")
         rate = person.page.locator("tr[data-live-group=mail] [data-flow=out]")
+        line = person.page.locator("[data-flow=ready-level] polyline")
         expect(rate).to_have_text("0")
+        expect(line).to_have_count(0)
+        keep_level(last_minute(), ready=1), keep_level(last_minute() - 1)
         happen(last_minute() + 1, left=120)
         context.clock.run_for(11_000)
         expect(rate).not_to_have_text("0")
+        expect(line).to_have_attribute("points", re.compile(r"^0\.0,20\.0 .*,0\.0$"))

@@ -10,7 +10,7 @@ from tasks_app import pauses
 from tasks_app.console import overview
 from tasks_app.models import PausedGroup
 
-from .store import add, one_of_each_state
+from .store import add, keep_level, one_of_each_state
 
 pytestmark = pytest.mark.django_db
 
@@ -105,6 +105,20 @@ def test_it_asks_the_database_as_often_for_many_groups_as_for_few(viewer, django
         add(f"group {name}")
     with django_assert_max_num_queries(24):
         page(viewer)
+
+
+def test_its_tiles_draw_how_it_was(viewer, clock):
+    add()
+    assert "<polyline" not in page(viewer)
+    minute = clock.now_ms // 60_000
+    keep_level(minute - 30, ready=4, workers=1), keep_level(minute - 1, ready=2, failed=3, workers=2)
+    lines = dict(re.findall(r'data-flow="(\w+)-level".*?<polyline points="([^"]*)"', page(viewer), re.DOTALL))
+    assert list(lines) == ["ready", "claimed", "scheduled", "expired", "failed", "workers"]
+    ends = {name: (line.split()[0], line.split()[-1]) for name, line in lines.items()}
+    assert ends["ready"] == ("0.0,0.0", "100.0,10.0")
+    assert ends["claimed"] == ("0.0,20.0", "100.0,20.0")
+    assert ends["failed"] == ("0.0,20.0", "100.0,0.0")
+    assert ends["workers"] == ("0.0,10.0", "100.0,0.0")
 
 
 def test_it_says_which_groups_are_paused(viewer):

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from tasks_app import clients
-from tasks_app.models import Client
+from tasks_app import clients, totals
+from tasks_app.models import Client, Task
 
-from .store import add, claim
+from .store import BOB, add, claim
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +46,20 @@ def test_it_shows_what_a_worker_says_of_itself_and_holds(viewer, clock):
     hear(clock, 0, name="Kim", host="ann.example.org", pid=4711, groups=["mail", "reports"], version="1.2")
     html = viewer.get("/console/workers").content.decode()
     assert '<a href="/console/search?q=owner%3A7+state%3Aclaimed">2<' in html
-    assert "Kim 7 live now late in 30 s mail , reports 2 held 5 s ago ann.example.org pid 4711 1.2" in text(viewer)
+    assert (
+        "Kim 7 live now late in 30 s mail , reports 0 done a minute 2 held 5 s ago ann.example.org pid 4711 1.2"
+        in text(viewer)
+    )
+
+
+def test_it_shows_how_much_a_worker_has_done_lately(viewer, clock):
+    hear(clock, 0, BOB, name="Bob")
+    add(count=3)
+    Task.objects.commit(owner=BOB, deletes=[task.id for task in claim(count=3)])
+    totals.fold_here()
+    assert "0 done a minute" in text(viewer)  # The minute is under way.
+    clock.advance(60_000)
+    assert "0.3 done a minute" in text(viewer)
 
 
 def test_lost_ones_come_first_and_are_counted(viewer, clock):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tasks_app import clients
-from tasks_app.models import Client, Scope
+from tasks_app.models import Client, Scope, Task, WorkDone
 
 from .api import Api, answered
 
@@ -31,7 +31,7 @@ def test_what_a_worker_says_of_itself_is_listed(api):
     status, heard = put(api, 1643, SAID)
     assert (status, heard) == (200, {"clientid": 1643, **SAID, "seen": heard["seen"], "age": 0})
     [listed] = api.get("/clients")[1]
-    assert listed == heard | {"age": listed["age"]}
+    assert listed == heard | {"age": listed["age"], "done_per_minute": 0.0}
     assert 0 <= listed["age"] < 60_000
 
 
@@ -50,6 +50,15 @@ def test_the_next_heartbeat_takes_the_place_of_the_last(api):
     [listed] = api.get("/clients")[1]
     assert (listed["name"], listed["groups"], listed["info"]) == ("reporter", [], {})
     assert listed["age"] < 5_000
+
+
+def test_it_is_told_how_much_each_has_done_lately(api):
+    put(api, 1, {}), put(api, 2, {})
+    minute = Task.objects.now_ms() // 60_000
+    for minutes_ago, tasks in ((2, 7), (9, 8), (30, 1_000)):
+        WorkDone.objects.create(minute=minute - minutes_ago, client=2, tasks=tasks)
+    listed = api.get("/clients")[1]
+    assert {client["clientid"]: client["done_per_minute"] for client in listed} == {1: 0.0, 2: 1.5}
 
 
 def test_the_last_heard_comes_first_with_its_age(api):

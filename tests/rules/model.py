@@ -29,6 +29,7 @@ class NaiveStore:
     tasks: dict[int, TaskRecord] = field(default_factory=dict)
     trail: list[Ended] = field(default_factory=list)
     runs: list[tuple[str, int]] = field(default_factory=list)  # Group and running time in ms of what holders ended.
+    done: Counter[int] = field(default_factory=Counter)  # By client: what they ended and did not give back.
 
     def perform(self, operation: Operation, claimable: Iterable[int] | None = None) -> list[TaskRecord] | Refusal:
         """Do one operation. A claim takes tasks among `claimable` only, if that is given."""
@@ -51,13 +52,15 @@ class NaiveStore:
                 moved_to[replaced] = made[-1]
         for change in commit.updates:
             made.append(self.changed(removed[change.id], change, commit.owner))
+            ending = why_changed(removed[change.id], made[-1], change, commit)
             if made[-1].leased_since_ms == 0:
-                self.end_run(removed[change.id], commit)
-            self.end(removed[change.id], why_changed(removed[change.id], made[-1], change, commit), made[-1], commit)
+                self.end_run(removed[change.id], ending, commit)
+            self.end(removed[change.id], ending, made[-1], commit)
         for task_id in commit.deletes:
             successor = moved_to.get(task_id)
-            self.end_run(removed[task_id], commit)
-            self.end(removed[task_id], why_deleted(removed[task_id], successor, commit), successor, commit)
+            ending = why_deleted(removed[task_id], successor, commit)
+            self.end_run(removed[task_id], ending, commit)
+            self.end(removed[task_id], ending, successor, commit)
         return made
 
     def claim(self, claim: Claim, claimable: Iterable[int]) -> list[TaskRecord] | Refusal:
@@ -188,9 +191,10 @@ class NaiveStore:
             Ended(id=task.id, ending=ending, successor=successor.id if successor else None, by=asked.owner)
         )
 
-    def end_run(self, task: TaskRecord, commit: Commit) -> None:
+    def end_run(self, task: TaskRecord, ending: Ending, commit: Commit) -> None:
         if task.leased_since_ms and task.owner == commit.owner and not commit.operator:
             self.runs.append((task.group, self.now_ms - task.leased_since_ms))
+            self.done[task.owner] += ending != Ending.GIVEN_BACK
 
 
 def why_changed(task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit) -> Ending:

@@ -29,6 +29,7 @@ class CountedTable(TableInMemory):
         self.sums: dict[str, Counter[str]] = {}
         self.waits: dict[str, Counter[int]] = {}
         self.runs: dict[str, Counter[int]] = {}
+        self.done = Counter[int]()
         self.now_ms = NOW_MS
 
     def run(self, operations: Sequence[Operation], now_ms: int) -> list[list[TaskRecord] | Refusal]:
@@ -44,6 +45,7 @@ class CountedTable(TableInMemory):
                 self.waits.setdefault(group, Counter()).update(delta.waits)
             if delta.runs:
                 self.runs.setdefault(group, Counter()).update(delta.runs)
+            self.done.update(delta.done)
         return super().write(effect)
 
     def do(self, operation: Operation, now_ms: int = NOW_MS) -> TaskRecord:
@@ -81,7 +83,7 @@ def test_the_deltas_of_any_sequence_add_up_to_what_is_there(sequence):
 
 @settings(max_examples=300, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None)
 @given(SEQUENCES)
-def test_the_running_times_of_any_sequence_are_those_of_the_model(sequence):
+def test_the_running_times_and_what_is_done_of_any_sequence_are_those_of_the_model(sequence):
     table, model = CountedTable(), NaiveStore(START_MS)
     for elapsed_ms, operations in batches(sequence):
         model.now_ms += elapsed_ms
@@ -94,6 +96,7 @@ def test_the_running_times_of_any_sequence_are_those_of_the_model(sequence):
     for group, ms in model.runs:
         expected.setdefault(group, Counter())[tally.bucket_of(ms)] += 1
     assert table.runs == expected
+    assert table.done == model.done
 
 
 @pytest.fixture
@@ -176,10 +179,15 @@ ENDS = {
 }
 
 
+# Also with an error: the worker could not do it.
+GIVING_BACK = [ENDS[name] for name in ("giving it back", "giving it back for later", "an error")]
+
+
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
 def test_a_run_lasts_from_the_claim_to_what_its_holder_ends_it_by(table, held, end):
     table.run([end(held)], NOW_MS)
     assert table.runs == A_MINUTE
+    assert table.done == ({} if end in GIVING_BACK else {BOB: 1})
 
 
 @pytest.mark.parametrize("keep_data", [True, False], ids=["keeping the data", "with new data"])
@@ -217,7 +225,7 @@ def test_who_takes_over_by_an_update_has_a_run_of_its_own(table, held):
 
 def test_an_operator_ends_no_run_not_even_under_the_number_of_the_holder(table, held):
     table.run([Commit(owner=BOB, deletes=(held.id,), operator=Operator(name="Ann"))], NOW_MS)
-    assert table.runs == {}
+    assert (table.runs, table.done) == ({}, {})
 
 
 def test_the_end_of_what_was_never_leased_is_no_run(table):
@@ -237,7 +245,7 @@ def test_a_run_is_told_where_the_numbers_of_its_batch_cancel_each_other(table, h
     )
     deltas = tally.deltas_of([effect for effect in effects if isinstance(effect, Effect)], NOW_MS)
     assert set(deltas["mail"].numbers) == {0}
-    assert deltas["mail"].runs == A_MINUTE["mail"]
+    assert (deltas["mail"].runs, deltas["mail"].done) == (A_MINUTE["mail"], {BOB: 1})
 
 
 @given(st.integers(0, 10**13))
@@ -256,9 +264,9 @@ def test_a_time_before_now_by_another_clock_counts_as_none():
     assert tally.bucket_of(-5) == 0
 
 
-@given(st.lists(st.dictionaries(st.integers(0, 90), st.integers(1, 1000)), max_size=5))
-def test_texts_of_buckets_add_up(several):
+@given(st.lists(st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.integers(1, 1000)), max_size=5))
+def test_texts_of_counters_add_up(several):
     expected = Counter[int]()
-    for buckets in several:
-        expected.update(buckets)
-    assert tally.buckets_in(" ".join(map(tally.text_of, several))) == expected
+    for counter in several:
+        expected.update(counter)
+    assert tally.counter_in(" ".join(map(tally.text_of, several))) == expected

@@ -2,6 +2,10 @@
 
 import pytest
 
+from tasks_app.models import Level, Task
+from tasks_app.totals import numbers_of_all
+from taskstore_project.demo.seed import Seed
+
 ASKED = ("demo", "seed", "--tasks", "3000", "--groups", "10", "--workers", "25")
 
 
@@ -24,6 +28,8 @@ def test_it_has_tasks_in_every_state_with_history_and_rates_and_is_filled_once(s
         workers = server.ask("GET", "/clients", seeded.token).json()
         assert len(workers) == 25
         assert max(worker["age"] for worker in workers) > 1_000_000
+        done = {worker["name"]: worker["done_per_minute"] for worker in workers}
+        assert done["worker-1"] == done["worker-21"] == 0 < sum(done.values())
         [failed] = server.ask("GET", "/search?q=state:failed&limit=1", seeded.token).json()["tasks"]
         assert failed["error"]
         steps = server.ask("GET", f"/history/{failed['id']}", seeded.token).json()["steps"]
@@ -31,6 +37,17 @@ def test_it_has_tasks_in_every_state_with_history_and_rates_and_is_filled_once(s
     again = seeded.manage(*ASKED)
     assert again.returncode == 2
     assert again.stderr == "taskstore: this store holds tasks: fill an empty one, for example with --data DIR\n"
+
+
+@pytest.mark.once
+@pytest.mark.django_db
+def test_its_levels_lead_to_what_there_is():
+    Seed(tasks=300, groups=3, workers=21, tell=lambda *_: None).sow()
+    *_, last = levels = list(Level.objects.order_by("minute"))
+    assert len(levels) == 1_440
+    assert last.minute == Task.objects.now_ms() // 60_000 - 1
+    assert last.ready == pytest.approx(numbers_of_all().ready, rel=0.3)
+    assert (levels[0].workers, last.workers) == (21, 19)
 
 
 STATES = ("ready", "claimed", "expired", "scheduled", "failed")
