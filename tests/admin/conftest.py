@@ -1,8 +1,9 @@
 """People of each role with a browser of Django's."""
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.test import Client
+
+from ..people import make_user, signed_in
 
 
 @pytest.fixture
@@ -29,16 +30,3 @@ def operator(db) -> Client:
 @pytest.fixture
 def administrator(db) -> Client:
     return signed_in(make_user("ada", "admin"))
-
-
-def make_user(name: str, *groups: str) -> User:
-    # Without a password: hashing one costs half a second.
-    user = User.objects.create(username=name)
-    user.groups.set(Group.objects.filter(name__in=groups))
-    return user
-
-
-def signed_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
-    return client

@@ -5,10 +5,10 @@ from playwright.sync_api import Page, expect
 
 from tasks_app.models import Task, Token
 
-from .conftest import make_user, signed_in
+from ..people import make_user, signed_in
 from .pages import TASKS, add, change_page, claim
 
-pytestmark = [pytest.mark.browser, pytest.mark.once, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.once, pytest.mark.usefixtures("transactional_db")]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tasks_app.models import AuditEntry
 from tasks_app.people import must_choose_password
 from tasks_app.policy import ROLES, Action, may
 
-from .conftest import make_user
+from ..people import make_user
 from .pages import fields_of, text_of
 
 pytestmark = pytest.mark.once

@@ -8,7 +8,7 @@ from django.test import Client
 
 from tasks_app.people import password_was_given
 
-from .conftest import make_user, signed_in
+from ..people import make_user, signed_in
 from .pages import text_of
 
 pytestmark = pytest.mark.once

@@ -11,39 +11,6 @@ from tasks_app.models import Task
 from .ways import WAYS, Manager, Store
 from .writing import writing
 
-FILLED = (
-    "tasks_app_task",
-    "tasks_app_payload",
-    "tasks_app_endedtask",
-    "tasks_app_token",
-    "tasks_app_auditentry",
-    "tasks_app_keptanswer",
-    "tasks_app_pausedgroup",
-    "tasks_app_countdelta",
-    "tasks_app_grouptotal",
-    "tasks_app_rate",
-    "tasks_app_workdone",
-    "tasks_app_level",
-    "tasks_app_client",
-)
-
-
-@pytest.fixture
-def transactional_db(django_db_setup, django_db_blocker) -> Iterator[None]:
-    """The test database without a transaction around the test, and empty again after it.
-
-    In place of pytest-django's, which flushes all tables and makes all permissions anew: ten times slower.
-    """
-    with django_db_blocker.unblock():
-        yield
-        empty()
-
-
-def empty() -> None:
-    with connection.cursor() as cursor:
-        for table in FILLED:
-            cursor.execute(f"DELETE FROM {table}")  # noqa: S608 - the names are ours
-
 
 @pytest.fixture
 def days_made_anew(transactional_db: None) -> Iterator[None]:

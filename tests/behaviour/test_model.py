@@ -13,7 +13,7 @@ from tests.rules.harness import Disagreement, agree, without_texts
 from tests.rules.model import Ended, NaiveStore
 from tests.rules.sequences import SEQUENCES, START_MS, batches, resolved
 
-from .conftest import empty
+from ..emptying import empty
 from .databases import only_sqlite
 from .people import ANN
 

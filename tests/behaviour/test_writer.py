@@ -11,7 +11,7 @@ from tasks_app.errors import CommitRefused, StoreUnavailable
 from tasks_app.models import Task
 from tasks_app.operations import Claim, Commit, NewTask, Refusal
 
-from .conftest import empty
+from ..emptying import empty
 from .databases import only_postgresql, only_sqlite
 from .people import ANN, BOB
 from .rivals import Rival

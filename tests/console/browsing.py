@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.backends.signed_cookies import SessionStore
 from playwright.sync_api import Locator, Page, expect
 
-from .conftest import make_user
+from ..people import make_user
 
 
 class Person:

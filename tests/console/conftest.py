@@ -1,14 +1,13 @@
 """People of each role with a browser of Django's, and a clock to set."""
 
-from collections.abc import Iterator
-
 import pytest
-from django.contrib.auth.models import Group, User
-from django.db import connection
+from django.contrib.auth.models import User
 from django.test import Client
 
 from tasks_app import database
 from tasks_app.models import Task
+
+from ..people import make_user, signed_in
 
 PASSWORD = "correct horse battery"
 ROLES = {
@@ -17,38 +16,6 @@ ROLES = {
     "operator": ["operator"],
     "admin": ["admin"],
 }
-
-
-FILLED = (
-    "tasks_app_task",
-    "tasks_app_endedtask",
-    "tasks_app_auditentry",
-    "tasks_app_pausedgroup",
-    "tasks_app_client",
-    "tasks_app_countdelta",
-    "tasks_app_grouptotal",
-    "tasks_app_rate",
-    "tasks_app_workdone",
-    "tasks_app_level",
-)
-
-
-@pytest.fixture
-def transactional_db(django_db_setup, django_db_blocker) -> Iterator[None]:
-    """The test database without a transaction around the test, for the server that a browser talks to.
-
-    In place of pytest-django's, which flushes all tables and makes all permissions anew: ten times slower.
-    """
-    with django_db_blocker.unblock():
-        yield
-        empty()
-
-
-def empty() -> None:
-    with connection.cursor() as cursor:
-        for table in FILLED:
-            cursor.execute(f"DELETE FROM {table}")  # noqa: S608 - the names are ours
-    User.objects.all().delete()
 
 
 @pytest.fixture
@@ -93,16 +60,3 @@ class Clock:
 
     def advance(self, by_ms: int) -> None:
         self.set(self.now_ms + by_ms)
-
-
-def make_user(name: str, *groups: str) -> User:
-    # Without a password: hashing one costs half a second.
-    user = User.objects.create(username=name)
-    user.groups.set(Group.objects.filter(name__in=groups))
-    return user
-
-
-def signed_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
-    return client

@@ -9,7 +9,7 @@ from tasks_app.errors import CommitRefused
 from tasks_app.models import AuditEntry, EndedTask, Task
 from tasks_app.task_form import EDITABLE_BYTES
 
-from .conftest import signed_in
+from ..people import signed_in
 from .store import BOB, add, claim, fail
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import Change
 from tasks_app.search.grammar import quoted
 
-from .conftest import make_user, signed_in
+from ..people import make_user, signed_in
 from .store import ANN, add, claim
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from django.test import Client
 from tasks_app.console.urls import urlpatterns
 from tasks_app.models import AuditEntry, Task
 
-from .conftest import signed_in
+from ..people import signed_in
 from .store import add
 
 # Who may do what is decided before the database is asked for tasks.

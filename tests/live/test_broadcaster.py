@@ -203,7 +203,7 @@ async def test_heartbeats_come_also_when_the_database_was_never_there():
         assert await viewer.hears() == {"seq": 0}
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("transactional_db")
 def test_it_reads_what_the_store_holds():
     before_ms = Task.objects.now_ms()
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1"), NewTask(group="reports")])

@@ -20,7 +20,7 @@ from taskstore_project.asgi import application
 from .loop import in_event_loop
 
 # Not inside a transaction: channels closes connections that are in one when it is done with them.
-pytestmark = [pytest.mark.once, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("transactional_db")]
 
 OWN_PAGE = "http://localhost:8048"
 MAIL = {"mail": [3, 0, 0, 0, 0]}

@@ -3,11 +3,7 @@
 import pytest
 from django.db import connection
 
-from tests.behaviour.conftest import transactional_db
-
 from .api import Api
-
-__all__ = ["transactional_db"]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tasks_app.rest_api import stream
 from .api import ANN, Api
 
 # The application answers in threads of its own, which see only what is committed.
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 PATIENCE_S = 30
 

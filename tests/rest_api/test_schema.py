@@ -54,7 +54,7 @@ def test_it_names_its_page(schema):
 
 
 @pytest.mark.browser
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("transactional_db")
 def test_its_page_works_under_the_policy_and_asks_with_a_token(live_server, chromium):
     api = Api(Scope.READ)
     chromium.goto(f"{live_server.url}/schema/ui")

@@ -13,7 +13,7 @@ from tasks_app.models import Scope
 from .api import Api
 
 # The application closes its connection after each request, which ends a transaction of the test.
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 schema = schemathesis.openapi.from_wsgi("/schema", get_wsgi_application(), headers={"Host": "localhost"})
 schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])

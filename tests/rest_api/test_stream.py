@@ -13,7 +13,7 @@ from tasks_app.rest_api.stream import PIECE_BYTES, listing
 from .api import ANN
 
 # Whether a transaction is open is seen only where the test is none.
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
 def add(number: int, size: int) -> list[int]:

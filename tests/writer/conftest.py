@@ -8,9 +8,9 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from tasks_app.writer import Bounds, Writer
-from tests.behaviour.conftest import Clock, clock, transactional_db
+from tests.behaviour.conftest import Clock, clock
 
-__all__ = ["Clock", "clock", "transactional_db"]
+__all__ = ["Clock", "clock"]
 
 Scenario = Callable[[Writer], Awaitable[None]]
 Play = Callable[..., None]
