@@ -7,10 +7,9 @@ for (const place of document.querySelectorAll("[data-follows-counts]")) {
 }
 
 function redraw(changes) {
-  const owners = new Set(changes.map(({ target }) => target.closest("[data-live-count], [data-live-total]")?.closest("tr, ul")));
-  for (const owner of owners) {
-    if (owner?.matches("tr")) drawRow(owner);
-    if (owner?.matches("ul")) drawTiles(owner);
+  const rows = new Set(changes.map(({ target }) => target.closest("[data-live-count]")?.closest("tr")));
+  for (const row of rows) {
+    if (row) drawRow(row);
   }
 }
 
@@ -28,15 +27,6 @@ function drawRow(row) {
     piece.setAttribute("width", length);
     start += length;
   });
-}
-
-function drawTiles(tiles) {
-  const numbers = [...tiles.querySelectorAll("[data-live-total]")];
-  // Failed tasks are counted beside their state, not instead of it.
-  const total = sum(numbers.filter(({ dataset }) => dataset.liveTotal !== "failed").map(valueOf)) || 1;
-  for (const number of numbers) {
-    number.closest("li").querySelector("rect").setAttribute("width", (WHOLE * valueOf(number)) / total);
-  }
 }
 
 function valueOf(element) {

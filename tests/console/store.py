@@ -23,9 +23,9 @@ def fail(task: Task, error: str = "no such recipient") -> Task:
     return Task.objects.commit(owner=task.owner, updates=[change])[0]
 
 
-def keep_level(minute: int, **numbers: int) -> None:
+def keep_level(minute: int, **numbers: int) -> Level:
     """How much there was at the end of the minute; of what is not named nothing."""
-    Level.objects.create(minute=minute, **dict.fromkeys(LEVELS, 0) | numbers)
+    return Level.objects.create(minute=minute, **dict.fromkeys(LEVELS, 0) | numbers)
 
 
 def one_of_each_state(group: str = "mail") -> dict[str, Task]:
