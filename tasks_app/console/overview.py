@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from ..attention import Kind, notices
-from ..clients import LOST_MS, seen
+from ..clients import LOST_MS, Seen, seen
 from ..counts import Counts, Stats, group_stats
 from ..models import Task
 from ..operations import State
@@ -66,7 +66,7 @@ class Tile:
 @page(Action.SEE)
 def attention(request: HttpRequest) -> HttpResponse:
     """What needs attention alone, which an open page asks for again and again."""
-    return render(request, "console/_attention.html", _attention(group_stats()))
+    return render(request, "console/_attention.html", _attention(group_stats(), seen()))
 
 
 @require_safe
@@ -74,7 +74,7 @@ def attention(request: HttpRequest) -> HttpResponse:
 def overview(request: HttpRequest) -> HttpResponse:
     order, is_downwards = reading.order_of(request.GET)
     searched, number = reading.filter_of(request.GET), reading.page_of(request.GET)
-    stats, now_ms = group_stats(), Task.objects.now_ms()
+    stats, clients, now_ms = group_stats(), seen(), Task.objects.now_ms()
     found = sorted_groups(matching(stats, searched), stats, order, is_downwards)
     shown = found[(number - 1) * ROWS : number * ROWS]
     sparks = backlogs(shown, SPARK_MINUTES)
@@ -82,8 +82,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         request,
         "console/overview.html",
         {
-            **_attention(stats),
-            "workers": _workers(),
+            **_attention(stats, clients),
+            "workers": _workers(clients),
             "tiles": tiles_of(numbers.counts for numbers in stats.values()),
             "rows": [_row(name, stats[name], now_ms, sparks.get(name, [])) for name in shown],
             "groups": len(stats),
@@ -133,16 +133,16 @@ def tiles_of(counts: Iterable[Counts]) -> list[Tile]:
     return [_tile(state, [getattr(group, state) for group in numbers], total) for state in states]
 
 
-def _workers() -> dict[str, int]:
+def _workers(clients: Iterable[Seen]) -> dict[str, int]:
     """How many workers are heard, and how many were within a day and are no longer."""
-    ages_ms = [each.age_ms for each in seen()]
+    ages_ms = [each.age_ms for each in clients]
     lost = sum(age_ms >= LOST_MS for age_ms in ages_ms)
     return {"heard": len(ages_ms) - lost, "lost": lost}
 
 
-def _attention(stats: Mapping[str, Stats]) -> dict[str, Any]:
+def _attention(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, Any]:
     """The worst notices, and in a word what trouble there is."""
-    found = notices(stats)
+    found = notices(stats, clients)
     numbers = Counter(notice.kind for notice in found)
     return {
         "notices": found[:NOTICES],
