@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from django.db.models import F, QuerySet, Sum
 
+from . import totals
 from .models import Rate, Task
 from .tally import buckets_in, least_of
 
@@ -86,9 +87,8 @@ def series_of(group: str, span: Span) -> Series:
 def backlogs(groups: Sequence[str], minutes: int) -> dict[str, list[int]]:
     """How many tasks there were at the end of each of the last minutes; without groups in which nothing happened."""
     end = Task.objects.now_ms() // MINUTE_MS
-    rates = Rate.objects.filter(group__in=groups, minutes=1, minute__gte=end - minutes, minute__lt=end)
     known: dict[str, dict[int, int]] = {}
-    for group, minute, tasks in rates.order_by("minute").values_list("group", "minute", "tasks"):
+    for group, minute, tasks in sorted(totals.tasks_by_minute(groups, end - minutes, end)):
         known.setdefault(group, {})[minute] = tasks
     steps = range(end - minutes, end)
     return {
@@ -96,6 +96,29 @@ def backlogs(groups: Sequence[str], minutes: int) -> dict[str, list[int]]:
         group: [tasks or 0 for tasks in _carried_on(steps, of_minutes, next(iter(of_minutes.values())))]
         for group, of_minutes in known.items()
     }
+
+
+def backlogs_together(sets: Sequence[tuple[Sequence[str], int]], minutes: int) -> list[list[int]]:
+    """The same of each set of groups as one, reckoned back from how many tasks it holds now.
+
+    Empty where nothing happened.
+    """
+    end = Task.objects.now_ms() // MINUTE_MS
+    changes = totals.changes_by_minute([groups for groups, _ in sets], end - minutes)
+    return [
+        _reckoned_back(range(end - minutes, end), changed, tasks) if changed else []
+        for changed, (_, tasks) in zip(changes, sets, strict=True)
+    ]
+
+
+def _reckoned_back(steps: Sequence[int], changes: Mapping[int, int], tasks: int) -> list[int]:
+    later = sum(more for minute, more in changes.items() if minute not in steps)
+    numbers = []
+    for step in reversed(steps):
+        # The number of now is from a moment before the changes.
+        numbers.append(max(0, tasks - later))
+        later += changes.get(step, 0)
+    return numbers[::-1]
 
 
 def percentiles(histogram: Mapping[int, int]) -> Percentiles:

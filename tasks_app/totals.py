@@ -147,6 +147,52 @@ def flow(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> dict[str, tuple[fl
     return flows
 
 
+def tasks_by_minute(
+    groups: Iterable[str], start: int, end: int, using: str = DEFAULT_DB_ALIAS
+) -> Sequence[tuple[str, int, int]]:
+    """Group, minute, and how many tasks there were at its end, for the minutes in which something happened."""
+    dialect = dialect_of(using)
+    return dialect.rows_at_once(
+        ["group", "minute", "tasks"],
+        # A cross join, because SQLite keeps its order: by itself it reads what happened in all groups.
+        f"""
+        SELECT "group", minute, tasks FROM {dialect.names} CROSS JOIN tasks_app_rate
+        WHERE "group" = name AND minutes = 1 AND minute >= %s AND minute < %s
+        """,
+        [dialect.list_of_names(groups), start, end],
+    )
+
+
+def changes_by_minute(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_DB_ALIAS) -> list[dict[int, int]]:
+    """By how much the number of tasks of each set of groups changed, for the minutes in which something happened."""
+    changes: list[dict[int, int]] = [{} for _ in sets]
+    if not sets:
+        return changes
+    dialect = dialect_of(using)
+    rows = dialect.rows_at_once(
+        ["place", "minute", "more"],
+        " UNION ALL ".join(_changes_of_a_set(place, dialect) for place in range(len(sets))),
+        [each for groups in sets for each in [dialect.list_of_names(groups), start] * 2],
+    )
+    for place, minute, more in rows:
+        changes[place][minute] = more
+    return changes
+
+
+def _changes_of_a_set(place: int, dialect: Dialect) -> str:
+    return f"""
+        SELECT {place} AS place, minute, CAST(sum(more) AS bigint) AS more
+        FROM (
+            SELECT minute, entered - "left" AS more FROM {dialect.names} CROSS JOIN tasks_app_rate
+            WHERE "group" = name AND minutes = 1 AND minute >= %s
+            UNION ALL
+            SELECT minute, tasks AS more FROM tasks_app_countdelta
+            WHERE "group" IN (SELECT name FROM {dialect.names}) AND minute >= %s
+        ) AS rates_and_deltas
+        GROUP BY minute
+    """
+
+
 def _condition(scope: GroupScope) -> tuple[str, list[str]]:
     """A condition for the groups that the scope allows, and its parameters."""
     if scope.patterns is None:

@@ -76,7 +76,7 @@ MAY_IMPORT = {
     "failures": VERBS | {"time_limits"},
     "time_limits": set(),
     "console": VERBS | {"time_limits"},
-    "rates": VERBS | {"tally"},
+    "rates": VERBS | {"tally", "totals"},
     # Claims that wait are woken.
     "pauses": VERBS | {"writer"},
 }
