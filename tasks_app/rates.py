@@ -84,40 +84,26 @@ def series_of(group: str, span: Span) -> Series:
     )
 
 
-def backlogs(groups: Sequence[str], minutes: int) -> dict[str, list[int]]:
-    """How many tasks there were at the end of each of the last minutes; without groups in which nothing happened."""
-    end = Task.objects.now_ms() // MINUTE_MS
-    known: dict[str, dict[int, int]] = {}
-    for group, minute, tasks in sorted(totals.tasks_by_minute(groups, end - minutes, end)):
-        known.setdefault(group, {})[minute] = tasks
-    steps = range(end - minutes, end)
-    return {
-        # Before the first minute that is known there were about as many as in it.
-        group: [tasks or 0 for tasks in _carried_on(steps, of_minutes, next(iter(of_minutes.values())))]
-        for group, of_minutes in known.items()
-    }
-
-
-def backlogs_together(sets: Sequence[tuple[Sequence[str], int]], minutes: int) -> list[list[int]]:
-    """The same of each set of groups as one, reckoned back from how many tasks it holds now.
+def backlogs(sets: Sequence[tuple[Sequence[str], int]], minutes: int) -> list[list[int]]:
+    """How many tasks there were at the end of each of the last minutes in sets of groups, by how many each holds now.
 
     Empty where nothing happened.
     """
     end = Task.objects.now_ms() // MINUTE_MS
-    changes = totals.changes_by_minute([groups for groups, _ in sets], end - minutes)
-    return [
-        _reckoned_back(range(end - minutes, end), changed, tasks) if changed else []
-        for changed, (_, tasks) in zip(changes, sets, strict=True)
-    ]
+    steps = range(end - minutes, end)
+    changes = totals.changes_of([groups for groups, _ in sets], steps.start)
+    return [_reckoned_back(steps, changed, tasks) for changed, (_, tasks) in zip(changes, sets, strict=True)]
 
 
-def _reckoned_back(steps: Sequence[int], changes: Mapping[int, int], tasks: int) -> list[int]:
-    later = sum(more for minute, more in changes.items() if minute not in steps)
+def _reckoned_back(steps: range, changes: Mapping[int, int], tasks: int) -> list[int]:
+    if not any(minute in steps for minute in changes):
+        return []
+    since = sum(more for minute, more in changes.items() if minute >= steps.stop)
     numbers = []
     for step in reversed(steps):
-        # The number of now is from a moment before the changes.
-        numbers.append(max(0, tasks - later))
-        later += changes.get(step, 0)
+        # What they hold now was read a moment before the changes.
+        numbers.append(max(0, tasks - since))
+        since += changes.get(step, 0)
     return numbers[::-1]
 
 

@@ -26,6 +26,8 @@ FUTURE_CAP = 200_000
 # Sorts after every name that a group can have.
 BEYOND_EVERY_NAME = chr(0x10FFFF) * 256
 
+PLACE_DIGITS = 6
+
 COUNTS = ("tasks", "leases", "failed")  # Of a group, at a moment.
 EVENTS = ("entered", "left", "failures", "claimed")  # In a group, within a time.
 TOTAL_COLUMNS = ("group", *COUNTS)
@@ -147,50 +149,41 @@ def flow(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> dict[str, tuple[fl
     return flows
 
 
-def tasks_by_minute(
-    groups: Iterable[str], start: int, end: int, using: str = DEFAULT_DB_ALIAS
-) -> Sequence[tuple[str, int, int]]:
-    """Group, minute, and how many tasks there were at its end, for the minutes in which something happened."""
+def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_DB_ALIAS) -> list[dict[int, int]]:
+    """By how much the number of tasks of each set of groups changed, by minute from `start` on.
+
+    Minutes in which nothing happened are left out.
+    """
     dialect = dialect_of(using)
-    return dialect.rows_at_once(
-        ["group", "minute", "tasks"],
-        # A cross join, because SQLite keeps its order: by itself it reads what happened in all groups.
-        f"""
-        SELECT "group", minute, tasks FROM {dialect.names} CROSS JOIN tasks_app_rate
-        WHERE "group" = name AND minutes = 1 AND minute >= %s AND minute < %s
-        """,
-        [dialect.list_of_names(groups), start, end],
+    # A list of names is all that every database takes as one parameter: each bears the place of its set.
+    members = dialect.list_of_names(
+        f"{place:0{PLACE_DIGITS}}{name}" for place, names in enumerate(sets) for name in names
     )
-
-
-def changes_by_minute(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_DB_ALIAS) -> list[dict[int, int]]:
-    """By how much the number of tasks of each set of groups changed, for the minutes in which something happened."""
-    changes: list[dict[int, int]] = [{} for _ in sets]
-    if not sets:
-        return changes
-    dialect = dialect_of(using)
     rows = dialect.rows_at_once(
         ["place", "minute", "more"],
-        " UNION ALL ".join(_changes_of_a_set(place, dialect) for place in range(len(sets))),
-        [each for groups in sets for each in [dialect.list_of_names(groups), start] * 2],
-    )
-    for place, minute, more in rows:
-        changes[place][minute] = more
-    return changes
-
-
-def _changes_of_a_set(place: int, dialect: Dialect) -> str:
-    return f"""
-        SELECT {place} AS place, minute, CAST(sum(more) AS bigint) AS more
+        # Materialized, or SQLite would look through all members for each delta. And a cross join, because it keeps
+        # the order of that: by itself it would read what happened in all groups.
+        f"""
+        WITH members AS MATERIALIZED (
+            SELECT substr(name, 1, {PLACE_DIGITS}) AS place, substr(name, {PLACE_DIGITS + 1}) AS member
+            FROM {dialect.names}
+        )
+        SELECT place, minute, CAST(sum(more) AS bigint) AS more
         FROM (
-            SELECT minute, entered - "left" AS more FROM {dialect.names} CROSS JOIN tasks_app_rate
-            WHERE "group" = name AND minutes = 1 AND minute >= %s
+            SELECT place, minute, entered - "left" AS more FROM members CROSS JOIN tasks_app_rate
+            WHERE "group" = member AND minutes = 1 AND minute >= %s
             UNION ALL
-            SELECT minute, tasks AS more FROM tasks_app_countdelta
-            WHERE "group" IN (SELECT name FROM {dialect.names}) AND minute >= %s
+            SELECT place, minute, tasks AS more FROM members JOIN tasks_app_countdelta ON "group" = member
+            WHERE minute >= %s
         ) AS rates_and_deltas
-        GROUP BY minute
-    """
+        GROUP BY place, minute
+        """,
+        [members, start, start],
+    )
+    changes: list[dict[int, int]] = [{} for _ in sets]
+    for place, minute, more in rows:
+        changes[int(place)][minute] = more
+    return changes
 
 
 def _condition(scope: GroupScope) -> tuple[str, list[str]]:

@@ -17,16 +17,16 @@ from ..counts import Counts, Stats, group_stats
 from ..models import Task
 from ..operations import State
 from ..policy import Action
-from ..rates import Span, backlogs
+from ..rates import Span
 from . import reading
 from .commands import command_to_add
+from .group_rows import rows_of
+from .group_table import Table
 from .pages import page
-from .reading import Order
-from .shares import Share, part, shares_of
-from .sparks import points_of
+from .reading import Order, View
+from .shares import part
 
 NOTICES = 5
-SPARK_MINUTES = 30
 COLUMNS = {
     Order.NAME: "Group",
     Order.READY: "Ready",
@@ -38,18 +38,6 @@ COLUMNS = {
     Order.IN: "In/min",
     Order.OUT: "Out/min",
 }
-ROWS = 200  # On one page: more than that nobody reads, and browsers get slow.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A group of the table."""
-
-    name: str
-    stats: Stats
-    shares: Sequence[Share]
-    oldest_ready_at_ms: int | None
-    spark: str  # Points of a line; empty: nothing happened.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +60,10 @@ def attention(request: HttpRequest) -> HttpResponse:
 @require_safe
 @page(Action.SEE)
 def overview(request: HttpRequest) -> HttpResponse:
-    order, is_downwards = reading.order_of(request.GET)
-    searched, number = reading.filter_of(request.GET), reading.page_of(request.GET)
+    wanted = reading.arrangement_of(request.GET)
     stats, clients, now_ms = group_stats(), seen(), Task.objects.now_ms()
-    found = sorted_groups(matching(stats, searched), stats, order, is_downwards)
-    shown = found[(number - 1) * ROWS : number * ROWS]
-    sparks = backlogs(shown, SPARK_MINUTES)
+    table = Table(stats, wanted)
+    shown = table.page()
     return render(
         request,
         "console/overview.html",
@@ -85,45 +71,23 @@ def overview(request: HttpRequest) -> HttpResponse:
             **_attention(stats, clients),
             "workers": _workers(clients),
             "tiles": tiles_of(numbers.counts for numbers in stats.values()),
-            "rows": [_row(name, stats[name], now_ms, sparks.get(name, [])) for name in shown],
+            "rows": rows_of(shown.lines, table, now_ms),
             "groups": len(stats),
-            "found": len(found),
-            "filter": searched,
-            "order": order,
+            "found": len(table.names),
+            "wanted": wanted,
+            "filter": wanted.searched,
+            "order": wanted.order,
+            "is_downwards": wanted.is_downwards,
             "columns": COLUMNS.items(),
+            "views": list(View),
             "states": list(State),
-            "is_downwards": is_downwards,
-            "page": number,
-            "next_page": number + 1 if len(found) > number * ROWS else None,
+            "page": shown.number,
+            "next_page": shown.number + 1 if shown.has_more else None,
             "command": command_to_add(request, "mail"),
             "span": reading.span_of(request.GET),
             "spans": list(Span),
         },
     )
-
-
-def matching(names: Iterable[str], searched: str) -> list[str]:
-    """The names that contain what was searched for, in whatever case."""
-    return [name for name in names if searched.casefold() in name.casefold()]
-
-
-def sorted_groups(names: list[str], stats: Mapping[str, Stats], order: Order, is_downwards: bool) -> list[str]:
-    """The names by the order; equal ones by name, upwards."""
-    if order is Order.NAME:
-        return sorted(names, reverse=is_downwards)
-    return sorted(sorted(names), key=lambda name: _rank(stats[name], order), reverse=is_downwards)
-
-
-def _rank(stats: Stats, order: Order) -> float:
-    match order:
-        case Order.OLDEST:
-            return stats.oldest_ready_ms or 0
-        case Order.IN:
-            return stats.in_per_minute
-        case Order.OUT:
-            return stats.out_per_minute
-        case state:
-            return int(getattr(stats.counts, state))
 
 
 def tiles_of(counts: Iterable[Counts]) -> list[Tile]:
@@ -150,17 +114,6 @@ def _attention(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str,
         "trouble": ", ".join(f"{numbers[kind]} {kind}" for kind in Kind if numbers[kind]),
         "now_ms": Task.objects.now_ms(),
     }
-
-
-def _row(name: str, stats: Stats, now_ms: int, backlog: Sequence[int]) -> Row:
-    age_ms = stats.oldest_ready_ms
-    return Row(
-        name=name,
-        stats=stats,
-        shares=shares_of(stats.counts),
-        oldest_ready_at_ms=None if age_ms is None else now_ms - age_ms,
-        spark=points_of(backlog),
-    )
 
 
 def _tile(state: State, tasks_by_group: Sequence[int], total: int) -> Tile:

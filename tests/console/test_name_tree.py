@@ -86,6 +86,11 @@ def leaves(nodes: Sequence[Node]) -> Iterator[str]:
         yield from leaves(node.nodes) if isinstance(node, Folder) else [node]
 
 
+def test_the_deepest_tree_is_no_problem():
+    names = ["/" * length for length in range(1, 256)]
+    assert list(leaves(tree_of(names))) == names
+
+
 @given(NAMES)
 def test_each_name_stands_in_one_place(names):
     assert sorted(leaves(tree_of(names))) == sorted(names)
