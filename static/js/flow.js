@@ -1,15 +1,23 @@
-// Keeps the ages and rates of the groups in sight right: the numbers of the same page as the server has it now.
+// Keeps the ages and rates of the groups in sight right, as tasks_app/console/flow.py has them now.
 // Rows stay where they are; only cells with `data-flow` are written.
+//
+//   data-flows="/console/flow"   around the rows: where to ask for them
+
+import { showAll as showTimes } from "./time.js";
 
 const AGAIN_MS = 10_000;
+const MOST = 100; // Rows, and
+const LONGEST = 6000; // characters of an address: servers refuse much longer ones.
+const SPARK = '<svg viewBox="0 0 29 20" preserveAspectRatio="none" aria-hidden="true"><polyline /></svg>';
+const WRITERS = { oldest: showTime, spark: showSpark };
 
-if (document.querySelector("[data-flow]")) setTimeout(refresh, AGAIN_MS);
+const place = document.querySelector("[data-flows]");
+if (place) setTimeout(refresh, AGAIN_MS);
 
 async function refresh() {
   if (document.visibilityState === "visible" && !isPaused()) {
     try {
-      const answer = await fetch(location.href, { cache: "no-store" });
-      if (answer.ok) take(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      for (const address of addressesOf(rowsInSight())) await askFor(address);
     } catch {
       // The server is away; the banner says so.
     }
@@ -17,17 +25,74 @@ async function refresh() {
   setTimeout(refresh, AGAIN_MS);
 }
 
-function take(page) {
-  const rows = new Map([...document.querySelectorAll("tr[data-live-group]")].map((row) => [row.dataset.liveGroup, row]));
-  for (const row of page.querySelectorAll("tr[data-live-group]")) {
-    for (const cell of row.querySelectorAll("[data-flow]")) {
-      const shown = rows.get(row.dataset.liveGroup)?.querySelector(`[data-flow="${cell.dataset.flow}"]`);
-      // Under the pointer or the focus nothing is replaced.
-      if (shown && !shown.matches(":hover, :focus-within") && !shown.isEqualNode(cell)) {
-        shown.replaceChildren(...document.importNode(cell, true).childNodes);
-      }
-    }
+async function askFor(address) {
+  const answer = await fetch(address, { cache: "no-store" });
+  if (answer.ok) take(await answer.json());
+}
+
+function rowsInSight() {
+  return [...place.querySelectorAll("tbody tr")].filter((row) => {
+    const { top, bottom } = row.getBoundingClientRect();
+    return bottom > 0 && top < innerHeight;
+  });
+}
+
+function* addressesOf(rows) {
+  let asked = question();
+  for (const [number, row] of rows.entries()) {
+    const { liveGroup: group, liveFolder: folder } = row.dataset;
+    asked.append(group === undefined ? "folder" : "group", group ?? folder);
+    if (number + 1 < rows.length && asked.size <= MOST && `${asked}`.length < LONGEST) continue;
+    yield `${place.dataset.flows}?${asked}`;
+    asked = question();
   }
+}
+
+// Folders are asked for as they are shown: with what the filter finds in them.
+function question() {
+  return new URLSearchParams({ filter: new URLSearchParams(location.search).get("filter") ?? "" });
+}
+
+function take({ groups, folders }) {
+  const cellsOf = { group: new Map(Object.entries(groups)), folder: new Map(Object.entries(folders)) };
+  for (const row of place.querySelectorAll("tbody tr")) {
+    const { liveGroup: group, liveFolder: folder } = row.dataset;
+    const cells = group === undefined ? cellsOf.folder.get(folder) : cellsOf.group.get(group);
+    if (cells) show(row, cells);
+  }
+  showTimes();
+}
+
+function show(row, cells) {
+  for (const cell of row.querySelectorAll("[data-flow]")) {
+    const now = cells[cell.dataset.flow];
+    // Under the pointer or the focus nothing is replaced.
+    if (cell.matches(":hover, :focus-within")) continue;
+    (WRITERS[cell.dataset.flow] ?? showText)(cell, now);
+  }
+}
+
+function showText(cell, text) {
+  if (cell.textContent !== text) cell.textContent = text;
+}
+
+// To the millisecond a time is never told twice alike.
+function showTime(cell, iso) {
+  const time = cell.querySelector("time");
+  if (iso && time && Math.abs(Date.parse(time.dateTime) - Date.parse(iso)) < 1000) return;
+  if (iso && time) time.dateTime = iso;
+  else if (iso) cell.replaceChildren(make("time", { className: "when", dateTime: iso, tabIndex: 0 }));
+  else if (time) cell.replaceChildren(make("span", { className: "quiet", textContent: "—" }));
+}
+
+function showSpark(cell, points) {
+  if (points && !cell.querySelector("svg")) cell.innerHTML = SPARK;
+  if (!points) cell.replaceChildren();
+  else cell.querySelector("polyline").setAttribute("points", points);
+}
+
+function make(name, properties) {
+  return Object.assign(document.createElement(name), properties);
 }
 
 function isPaused() {

@@ -22,7 +22,7 @@ showAll();
 setInterval(showAll, 1000);
 document.addEventListener("htmx:after:swap", showAll);
 
-function showAll() {
+export function showAll() {
   const nowMs = Date.now() - aheadMs;
   for (const element of document.querySelectorAll("time.when")) {
     show(element, Date.parse(element.dateTime), nowMs);

@@ -3,8 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
+from ..test_rates import happen
 from .browsing import Person, operator
 from .store import add
+from .test_browser_charts import last_minute
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
@@ -84,3 +86,27 @@ def test_folders_open_and_close_without_scripts(without_scripts):
     folder(person, "mail/").click()
     assert shown(person) == ["mail", "mail/", "reports/"]
     expect(person.link(f"{HOSTILE}/b")).to_be_visible()
+
+
+def test_rates_of_the_rows_in_sight_keep_themselves_right(person):
+    for number in range(40):
+        add(f"web-{number}")
+    person.page.clock.install()
+    person.go("/console/?view=tree&sort=name&open=reports/")
+    asked: list[str] = []
+    person.page.on("request", lambda request: asked.append(request.url) if "/flow?" in request.url else None)
+    happen(last_minute() + 1, group="mail/in", left=120)
+    happen(last_minute(), group="mail/in", entered=120)
+    rates = person.page.locator("[data-live-folder='mail/'] [data-flow]")
+    before = rates.nth(0).locator("time").get_attribute("datetime")
+    person.page.locator("[data-live-folder='reports/']").scroll_into_view_if_needed()
+    person.page.locator("[data-live-group=mail] .out").hover()
+    happen(last_minute() + 1, group="mail", left=120)
+    person.page.clock.run_for(11_000)
+    expect(rates.nth(2)).not_to_have_text("0")
+    expect(person.page.locator("[data-live-folder='mail/'] polyline")).to_have_count(1)
+    # The same stays untouched, and so does what is under the pointer.
+    assert rates.nth(0).locator("time").get_attribute("datetime") == before
+    expect(person.page.locator("[data-live-group=mail] .out")).to_have_text("0")
+    assert asked
+    assert "web-39" not in "".join(asked)

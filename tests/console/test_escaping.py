@@ -119,6 +119,7 @@ def test_it_shows_what_was_asked_for_as_text(client, hostile):
         ("/console/", {"sort": hostile("asked")}),
         ("/console/", {"view": hostile("asked")}),
         ("/console/", {"view": "tree", "open": hostile("asked") + "/"}),
+        ("/console/flow", {"folder": hostile("asked")}),
         ("/console/group", {"name": hostile("asked")}),
         ("/console/group", {"name": "mail", "state": hostile("asked")}),
         ("/console/search", {"q": hostile("asked")}),

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from tasks_app import pauses
-from tasks_app.console import group_table
+from tasks_app.console import group_table, words
 from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import NewTask
 
@@ -226,6 +226,45 @@ def test_folders_may_lie_as_deep_as_names_are_long(viewer):
 )
 def test_nonsense_about_the_tree_is_named(viewer, query, field):
     answer = viewer.get(f"/console/?{query}")
+    assert answer.status_code == 400
+    assert field in answer.content.decode()
+
+
+def flow(client, **asked):
+    answer = client.get("/console/flow", asked)
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def test_what_flows_is_told_of_the_groups_that_are_asked_for(viewer, clock):
+    add("mail", count=3), add("reports"), add("mail*")
+    clock.advance(1_000)
+    told = flow(viewer, group=["mail", "mail*", "gone"])
+    assert set(told["groups"]) == {"mail", "mail*"}
+    mail = told["groups"]["mail"]
+    assert (mail["out"], mail["drain"], mail["spark"]) == ("0", "growing", "")
+    assert float(mail["in"]) > 0
+    assert mail["oldest"] == words.iso(clock.now_ms - 1_000)
+    clock.advance(60_000)
+    points = flow(viewer, group="mail")["groups"]["mail"]["spark"].split()
+    assert (points[0], points[-1]) == ("0,20", "29,0")
+
+
+def test_what_flows_through_a_folder_is_that_of_all_below_that_the_filter_finds(viewer, clock):
+    add("mail/in", count=3), add("mail/out"), add("mailbox")
+    [folder] = flow(viewer, folder="mail/")["folders"].values()
+    assert float(folder["in"]) == pytest.approx(4, abs=0.1)
+    [folder] = flow(viewer, folder="mail/", filter="OUT")["folders"].values()
+    assert float(folder["in"]) == pytest.approx(1, abs=0.1)
+    assert flow(viewer, folder="mail/", filter="nothing") == {"groups": {}, "folders": {}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [({"group": ""}, "group[0]"), ({"folder": "mail"}, "folder[0]"), ({"group": ["a"] * 201}, "group")],
+)
+def test_nonsense_about_what_flows_is_named(viewer, asked, field):
+    answer = viewer.get("/console/flow", asked)
     assert answer.status_code == 400
     assert field in answer.content.decode()
 
