@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from django.db.models import Max, QuerySet, Sum
 
-from .clients import Seen, seen
+from .clients import Seen
 from .counts import Stats
 from .heartbeats import LOST_MS
 from .holdings import holdings
@@ -40,12 +40,12 @@ class Notice:
     at_ms: int | None = None  # Last claimed, last heard, paused; None: never, or of no matter.
 
 
-def notices(stats: Mapping[str, Stats]) -> list[Notice]:
+def notices(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> list[Notice]:
     """What there is to look at now, by kind, then by the number of tasks; empty when all is well.
 
-    `stats`: those of all groups.
+    `stats`: those of all groups; `clients`: all that were heard within a day.
     """
-    clients, now_ms = seen(), Task.objects.now_ms()
+    now_ms = Task.objects.now_ms()
     return sorted(
         [*_stalled(stats, clients, now_ms), *_lost(clients), *_failing(now_ms), *_paused(stats, now_ms)],
         key=lambda notice: (list(Kind).index(notice.kind), -notice.tasks, notice.name),

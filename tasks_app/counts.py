@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from . import totals
 from .models import CountDelta, GroupTotal
@@ -74,6 +76,20 @@ def group_stats(scope: GroupScope = EVERY_GROUP) -> dict[str, Stats]:
         group: _stats(counted, oldest.get(group), flow.get(group, (0.0, 0.0)), group in paused)
         for group, counted in counts.items()
     }
+
+
+def sum_of(groups: Sequence[Stats]) -> Stats:
+    """Many groups as one: with the oldest task of all, and paused when each of them is."""
+    counts = [group.counts for group in groups]
+    return Stats(
+        counts=Counts(**{state: sum(map(attrgetter(state), counts)) for state in COUNTED}),
+        oldest_ready_ms=max(
+            (group.oldest_ready_ms for group in groups if group.oldest_ready_ms is not None), default=None
+        ),
+        in_per_minute=sum(group.in_per_minute for group in groups),
+        out_per_minute=sum(group.out_per_minute for group in groups),
+        is_paused=bool(groups) and all(group.is_paused for group in groups),
+    )
 
 
 def _stats(counts: Counts, oldest_ready_ms: int | None, flow: tuple[float, float], is_paused: bool) -> Stats:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from django.db.models import F, QuerySet, Sum
 
+from . import totals
 from .counts import COUNTED
 from .models import Level, Rate, Task
 from .tally import counter_in, least_of
@@ -87,19 +88,27 @@ def series_of(group: str, span: Span) -> Series:
     )
 
 
-def backlogs(groups: Sequence[str], minutes: int) -> dict[str, list[int]]:
-    """How many tasks there were at the end of each of the last minutes; without groups in which nothing happened."""
+def backlogs(sets: Sequence[tuple[Sequence[str], int]], minutes: int) -> list[list[int]]:
+    """How many tasks there were at the end of each of the last minutes in sets of groups, by how many each holds now.
+
+    Empty where nothing happened.
+    """
     end = Task.objects.now_ms() // MINUTE_MS
-    rates = Rate.objects.filter(group__in=groups, minutes=1, minute__gte=end - minutes, minute__lt=end)
-    known: dict[str, dict[int, int]] = {}
-    for group, minute, tasks in rates.order_by("minute").values_list("group", "minute", "tasks"):
-        known.setdefault(group, {})[minute] = tasks
     steps = range(end - minutes, end)
-    return {
-        # Before the first minute that is known there were about as many as in it.
-        group: _carried_on(steps, of_minutes, next(iter(of_minutes.values())))
-        for group, of_minutes in known.items()
-    }
+    changes = totals.changes_of([groups for groups, _ in sets], steps.start)
+    return [_reckoned_back(steps, changed, tasks) for changed, (_, tasks) in zip(changes, sets, strict=True)]
+
+
+def _reckoned_back(steps: range, changes: Mapping[int, int], tasks: int) -> list[int]:
+    if not any(minute in steps for minute in changes):
+        return []
+    since = sum(more for minute, more in changes.items() if minute >= steps.stop)
+    numbers = []
+    for step in reversed(steps):
+        # What they hold now was read a moment before the changes.
+        numbers.append(max(0, tasks - since))
+        since += changes.get(step, 0)
+    return numbers[::-1]
 
 
 def levels(minutes: int) -> dict[str, list[int]]:

@@ -26,6 +26,8 @@ FUTURE_CAP = 200_000
 # Sorts after every name that a group can have.
 BEYOND_EVERY_NAME = chr(0x10FFFF) * 256
 
+PLACE_DIGITS = 6
+
 COUNTS = ("tasks", "leases", "failed")  # Of a group, at a moment.
 EVENTS = ("entered", "left", "failures", "claimed")  # In a group, within a time.
 TOTAL_COLUMNS = ("group", *COUNTS)
@@ -163,6 +165,43 @@ def flow(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> dict[str, tuple[fl
         entered_before, left_before = flows.get(group, (0.0, 0.0))
         flows[group] = entered_before + entered * share, left_before + left * share
     return flows
+
+
+def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_DB_ALIAS) -> list[dict[int, int]]:
+    """By how much the number of tasks of each set of groups changed, by minute from `start` on.
+
+    Minutes in which nothing happened are left out.
+    """
+    dialect = dialect_of(using)
+    # A list of names is all that every database takes as one parameter: each bears the place of its set.
+    members = dialect.list_of_names(
+        f"{place:0{PLACE_DIGITS}}{name}" for place, names in enumerate(sets) for name in names
+    )
+    rows = dialect.rows_at_once(
+        ["place", "minute", "more"],
+        # Materialized, or SQLite would look through all members for each delta. And a cross join, because it keeps
+        # the order of that: by itself it would read what happened in all groups.
+        f"""
+        WITH members AS MATERIALIZED (
+            SELECT substr(name, 1, {PLACE_DIGITS}) AS place, substr(name, {PLACE_DIGITS + 1}) AS member
+            FROM {dialect.names}
+        )
+        SELECT place, minute, CAST(sum(more) AS bigint) AS more
+        FROM (
+            SELECT place, minute, entered - "left" AS more FROM members CROSS JOIN tasks_app_rate
+            WHERE "group" = member AND minutes = 1 AND minute >= %s
+            UNION ALL
+            SELECT place, minute, tasks AS more FROM members JOIN tasks_app_countdelta ON "group" = member
+            WHERE minute >= %s
+        ) AS rates_and_deltas
+        GROUP BY place, minute
+        """,
+        [members, start, start],
+    )
+    changes: list[dict[int, int]] = [{} for _ in sets]
+    for place, minute, more in rows:
+        changes[int(place)][minute] = more
+    return changes
 
 
 def _condition(scope: GroupScope) -> tuple[str, list[str]]:

@@ -90,7 +90,7 @@ MAY_IMPORT = {
     "failures": VERBS | {"time_limits"},
     "time_limits": set(),
     "console": VERBS | {"time_limits", "descriptors"},
-    "rates": VERBS | {"tally"},
+    "rates": VERBS | {"tally", "totals"},
     # Claims that wait are woken.
     "pauses": VERBS | {"writer"},
 }

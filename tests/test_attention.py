@@ -19,7 +19,7 @@ def clock(db, monkeypatch) -> Clock:
 
 
 def notices():
-    return attention.notices(group_stats())
+    return attention.notices(group_stats(), clients.seen())
 
 
 def happen(minute: int, group: str = "mail", **numbers):

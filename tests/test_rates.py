@@ -111,13 +111,33 @@ def test_what_happens_in_the_store_comes_into_the_charts(clock):
 
 
 def test_backlogs_of_some_groups(clock):
-    happen(NOW - 2, tasks=5)
-    happen(NOW - 1, "reports", tasks=9)
-    happen(NOW, tasks=100)  # Under way.
-    happen(NOW - 9, "other", tasks=1)
-    assert backlogs(["mail", "reports", "quiet"], 4) == {"mail": [5, 5, 5, 5], "reports": [9, 9, 9, 9]}
-    happen(NOW - 4, tasks=2)
-    assert backlogs(["mail"], 4) == {"mail": [2, 2, 5, 5]}
+    happen(NOW - 5, entered=100)  # What went before is in no number.
+    happen(NOW - 2, entered=5)
+    happen(NOW - 1, "reports", left=9)
+    happen(NOW - 1, "other", entered=1)
+    happen(NOW, "quiet", entered=1)  # Under way: of no number yet.
+    assert backlogs([(["mail"], 8), (["reports"], 0), (["quiet"], 1)], 4) == [[3, 3, 8, 8], [9, 9, 9, 0], []]
+
+
+def test_backlogs_of_groups_together(clock):
+    happen(NOW - 2, entered=5)
+    happen(NOW - 2, "reports", entered=1, left=4)
+    happen(NOW - 2, "other", entered=50)
+    happen(NOW, entered=3)
+    add("mail", count=2)  # Not folded yet.
+    assert backlogs([(["mail", "reports"], 20), (["reports"], 7), ([], 0)], 3) == [[13, 15, 15], [10, 7, 7], []]
+    assert backlogs([], 3) == []
+
+
+def test_backlogs_are_what_there_was(clock):
+    for name in ("mail", "reports"):
+        for later_min, count in ((-3, 3), (2, 2)):
+            clock.advance(later_min * MINUTE_MS)
+            add(name, count=count)
+            claim(name)
+        totals.fold_here()
+        clock.advance(MINUTE_MS)
+    assert backlogs([(["mail"], 5), (["mail", "reports"], 10)], 4) == [[0, 3, 3, 5], [0, 6, 6, 10]]
 
 
 def test_levels_stay_where_nobody_kept_one(clock):

@@ -1,15 +1,24 @@
-// Keeps the ages, rates and lines in sight right: those of the same page as the server has it now.
-// Rows stay where they are; only elements with `data-flow` are written, each by its name, and by its group if it has one.
+// Keeps ages, rates and lines right, as tasks_app/console/flow.py has them now: those of the tiles, and of the groups
+// in sight. Rows stay where they are; only elements with `data-flow` are written.
+//
+//   data-flows="/console/flow"   around the rows: where to ask for them
+
+import { showAll as showTimes } from "./time.js";
 
 const AGAIN_MS = 10_000;
+const MOST = 100; // Rows, and
+const LONGEST = 6000; // characters of an address: servers refuse much longer ones.
+const SPARK = '<svg viewBox="0 0 29 20" preserveAspectRatio="none" aria-hidden="true"><polyline /></svg>';
+const LEVEL = '<svg viewBox="0 -6 29 26" preserveAspectRatio="none" aria-hidden="true"><polygon /><polyline /></svg>';
+const WRITERS = { oldest: showTime, spark: showSpark };
 
-if (document.querySelector("[data-flow]")) setTimeout(refresh, AGAIN_MS);
+const place = document.querySelector("[data-flows]");
+if (place) setTimeout(refresh, AGAIN_MS);
 
 async function refresh() {
   if (document.visibilityState === "visible" && !isPaused()) {
     try {
-      const answer = await fetch(location.href, { cache: "no-store" });
-      if (answer.ok) take(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      for (const address of addressesOf(rowsInSight())) await askFor(address);
     } catch {
       // The server is away; the banner says so.
     }
@@ -17,19 +26,89 @@ async function refresh() {
   setTimeout(refresh, AGAIN_MS);
 }
 
-function take(page) {
-  const places = new Map([...document.querySelectorAll("[data-flow]")].map((place) => [nameOf(place), place]));
-  for (const fresh of page.querySelectorAll("[data-flow]")) {
-    const shown = places.get(nameOf(fresh));
+async function askFor(address) {
+  const answer = await fetch(address, { cache: "no-store" });
+  if (answer.ok) take(await answer.json());
+}
+
+function rowsInSight() {
+  return [...place.querySelectorAll("tbody tr")].filter((row) => {
+    const { top, bottom } = row.getBoundingClientRect();
+    return bottom > 0 && top < innerHeight;
+  });
+}
+
+function* addressesOf(rows) {
+  let asked = question();
+  for (const row of rows) {
+    const { liveGroup: group, liveFolder: folder } = row.dataset;
+    asked.append(group === undefined ? "folder" : "group", group ?? folder);
+    if (asked.size <= MOST && `${asked}`.length < LONGEST) continue;
+    yield `${place.dataset.flows}?${asked}`;
+    asked = question();
+  }
+  yield `${place.dataset.flows}?${asked}`; // Also without a row: the tiles.
+}
+
+// Folders are asked for as they are shown: with what the filter finds in them.
+function question() {
+  return new URLSearchParams({ filter: new URLSearchParams(location.search).get("filter") ?? "" });
+}
+
+function take({ tiles, groups, folders }) {
+  for (const [name, now] of Object.entries(tiles)) showTile(document.querySelector(`[data-flow="${name}"]`), now);
+  const cellsOf = { group: new Map(Object.entries(groups)), folder: new Map(Object.entries(folders)) };
+  for (const row of place.querySelectorAll("tbody tr")) {
+    const { liveGroup: group, liveFolder: folder } = row.dataset;
+    const cells = group === undefined ? cellsOf.folder.get(folder) : cellsOf.group.get(group);
+    if (cells) show(row, cells);
+  }
+  showTimes();
+}
+
+function showTile(shown, now) {
+  (shown.dataset.flow.endsWith("-level") ? showLevel : showText)(shown, now);
+}
+
+function show(row, cells) {
+  for (const cell of row.querySelectorAll("[data-flow]")) {
+    const now = cells[cell.dataset.flow];
     // Under the pointer or the focus nothing is replaced.
-    if (shown && !shown.matches(":hover, :focus-within") && !shown.isEqualNode(fresh)) {
-      shown.replaceChildren(...document.importNode(fresh, true).childNodes);
-    }
+    if (cell.matches(":hover, :focus-within")) continue;
+    (WRITERS[cell.dataset.flow] ?? showText)(cell, now);
   }
 }
 
-function nameOf(place) {
-  return `${place.dataset.flow} ${place.closest("[data-live-group]")?.dataset.liveGroup ?? ""}`;
+function showText(cell, text) {
+  if (cell.textContent !== text) cell.textContent = text;
+}
+
+// To the millisecond a time is never told twice alike.
+function showTime(cell, iso) {
+  const time = cell.querySelector("time");
+  if (iso && time && Math.abs(Date.parse(time.dateTime) - Date.parse(iso)) < 1000) return;
+  if (iso && time) time.dateTime = iso;
+  else if (iso) cell.replaceChildren(make("time", { className: "when", dateTime: iso, tabIndex: 0 }));
+  else if (time) cell.replaceChildren(make("span", { className: "quiet", textContent: "—" }));
+}
+
+function showSpark(cell, points) {
+  draw(cell, SPARK, points);
+}
+
+function showLevel(tile, points) {
+  draw(tile, LEVEL, points);
+  tile.querySelector("polygon")?.setAttribute("points", `0,20 ${points} 29,20`);
+}
+
+function draw(shown, empty, points) {
+  if (points && !shown.querySelector("svg")) shown.innerHTML = empty;
+  if (!points) shown.replaceChildren();
+  else shown.querySelector("polyline").setAttribute("points", points);
+}
+
+function make(name, properties) {
+  return Object.assign(document.createElement(name), properties);
 }
 
 function isPaused() {

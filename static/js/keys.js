@@ -6,7 +6,7 @@
 
 const STORED_AS = "taskstore.keys";
 const TYPING = "input:not([type=checkbox]), select, textarea, [contenteditable]";
-const ROWS = "main tbody tr:has(a)";
+const ROWS = "main tbody tr:has(a, button)";
 const PATIENCE_MS = 1500; // Between `g` and the next key.
 
 const help = document.getElementById("keys-help");
@@ -69,7 +69,7 @@ function goTo(step) {
   const rows = [...document.querySelectorAll(ROWS)].filter((row) => row.checkVisibility());
   const place = rows.indexOf(rowInFocus());
   const next = place < 0 ? rows.at(step > 0 ? 0 : -1) : rows[place + step];
-  return focus(next?.querySelector("a"));
+  return focus(next?.querySelector("a, button"));
 }
 
 function rowInFocus() {

@@ -1,7 +1,9 @@
 // The counts of all groups, and where they stand on the page:
 //
 //   data-live-group="mail"     a row or section of that group, with
+//   data-live-folder="mail/"   a row of all groups whose names begin so, and that are searched for, with
 //   data-live-count="ready"    the number of its tasks in a state, or "total"
+//   data-live-below            the number of the folder's groups
 //   data-live-total="ready"    over all groups: how many tasks are in the state,
 //   data-live-groups="ready"   in how many groups there are any
 //   data-live-list="17"        the list of groups, made when there were so many of them, and
@@ -13,6 +15,7 @@
 
 const STATES = ["ready", "claimed", "expired", "scheduled", "failed"];
 const NONE = [0, 0, 0, 0, 0];
+const [SLASH, DOT] = [47, 46]; // As in tasks_app/console/name_tree.py.
 const NARROW_SPACE = "\u202f"; // As in tasks_app/console/words.py.
 const FLASH = [{ opacity: 0.6 }, { opacity: 1 }];
 const FLASH_MS = 500;
@@ -47,6 +50,7 @@ export class Counts {
     cancelAnimationFrame(this.#frame);
     this.#frame = requestAnimationFrame(() => {
       this.#showGroups();
+      this.#showFolders();
       this.#showTotals();
       this.#showNews();
       this.#showTaskNews();
@@ -56,9 +60,31 @@ export class Counts {
   // The elements are looked up each time: parts of the page are replaced meanwhile.
   #showGroups() {
     for (const place of document.querySelectorAll("[data-live-group]")) {
-      const numbers = this.#groups.get(place.dataset.liveGroup) ?? NONE;
-      for (const element of place.querySelectorAll("[data-live-count]")) {
-        write(element, numberOf(numbers, element.dataset.liveCount));
+      writeCounts(place, this.#groups.get(place.dataset.liveGroup) ?? NONE);
+    }
+  }
+
+  #showFolders() {
+    const rows = document.querySelectorAll("[data-live-folder]");
+    if (rows.length === 0) return;
+    const folders = new Map([...rows].map(({ dataset }) => [dataset.liveFolder, { groups: 0, numbers: [...NONE] }]));
+    this.#addUp(folders);
+    for (const row of rows) {
+      const { groups, numbers } = folders.get(row.dataset.liveFolder);
+      writeCounts(row, numbers);
+      set(row.querySelector("[data-live-below]"), groupsIn(groups));
+    }
+  }
+
+  // In one pass over the names: folders times groups would be too many.
+  #addUp(folders) {
+    for (const name of this.#searched()) {
+      for (let end = 1; end <= name.length; end++) {
+        if (!isSeparator(name.charCodeAt(end - 1))) continue;
+        const folder = folders.get(name.slice(0, end));
+        if (!folder) continue;
+        folder.groups += 1;
+        this.#groups.get(name).forEach((number, place) => (folder.numbers[place] += number));
       }
     }
   }
@@ -125,8 +151,8 @@ export class Counts {
 
 function tell(added, gone) {
   const texts = [];
-  if (added) texts.push(`${grouped(added)} new ${added === 1 ? "group" : "groups"}`);
-  if (gone) texts.push(`${grouped(gone)} ${gone === 1 ? "group" : "groups"} gone`);
+  if (added) texts.push(groupsIn(added, "new "));
+  if (gone) texts.push(`${groupsIn(gone)} gone`);
   const news = document.querySelector("[data-live-news]");
   news.hidden = texts.length === 0;
   set(news.querySelector("[data-live-news-text]"), `${texts.join(", ")},`);
@@ -135,6 +161,20 @@ function tell(added, gone) {
 function tellOfTasks(news, more) {
   news.hidden = more === 0;
   set(news.querySelector("[data-live-news-text]"), `${grouped(Math.abs(more))} ${more > 0 ? "more" : "fewer"} now,`);
+}
+
+function isSeparator(code) {
+  return code === SLASH || code === DOT;
+}
+
+function groupsIn(number, which = "") {
+  return `${grouped(number)} ${which}${number === 1 ? "group" : "groups"}`;
+}
+
+function writeCounts(place, numbers) {
+  for (const element of place.querySelectorAll("[data-live-count]")) {
+    write(element, numberOf(numbers, element.dataset.liveCount));
+  }
 }
 
 function numberOf(numbers, state) {

@@ -30,7 +30,7 @@ function offer(select, names) {
   select.append(...names.filter((name) => !offered.has(name)).map((name) => new Option(name.replaceAll("_", " "), name)));
 }
 
-function showAll() {
+export function showAll() {
   const nowMs = Date.now() - aheadMs;
   for (const element of document.querySelectorAll("time.when")) {
     show(element, Date.parse(element.dateTime), nowMs);

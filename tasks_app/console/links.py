@@ -14,6 +14,11 @@ def group_page(name: str, state: State | None = None, **place: object) -> str:
     return f"{resolve_url('console:group')}?{_query(name=name, state=state, **place)}"
 
 
+def folder_page(prefix: str, state: State | None = None) -> str:
+    """The tasks of all groups whose names begin so."""
+    return search_page(" ".join(filter(None, [f"group:{quoted(prefix + '*')}", state and f"state:{state}"])))
+
+
 def confirm_page(verb: str, name: str, *, state: str | None = None, task: int | None = None) -> str:
     """The question before a verb is done to one task, or to all tasks of a group in this state."""
     which = {"all": 1} if task is None else {"id": task, "task": task}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -15,6 +15,7 @@ from ..listing import END, Place
 from ..operations import State
 from ..rates import Span
 from ..validation import INT64_MAX, group_name, is_utf8
+from .name_tree import is_prefix, prefix_above
 from .payload import Form
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -45,6 +46,25 @@ class Order(StrEnum):
     OUT = "out"
 
 
+class View(StrEnum):
+    """How the groups are shown."""
+
+    FLAT = "flat"
+    TREE = "tree"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """How somebody wants to see the groups."""
+
+    view: View
+    order: Order
+    is_downwards: bool
+    searched: str  # In the names; empty: all.
+    opened: Sequence[str]  # The prefixes of folders that stand open, and with each all that it lies in.
+    page: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
     """What somebody has seen in a confirmation and agreed to."""
@@ -58,11 +78,7 @@ class Confirmed:
 
 
 def group_of(asked: QueryDict) -> str:
-    name = asked.get("name", "")
-    problems = [text for _, text in group_name("name", name)]
-    if problems:
-        raise InvalidInput({"name": problems})
-    return name
+    return _name("name", asked.get("name", ""))
 
 
 def state_of(asked: QueryDict) -> State | None:
@@ -78,6 +94,18 @@ def order_of(asked: QueryDict) -> tuple[Order, bool]:
     """What to sort by, and whether downwards (a minus before it). The most ready first, if nothing is said."""
     text = asked.get("sort") or "-ready"
     return _one_of(Order, "sort", text.removeprefix("-")), text.startswith("-")
+
+
+def arrangement_of(asked: QueryDict) -> Arrangement:
+    order, is_downwards = order_of(asked)
+    return Arrangement(
+        view=_one_of(View, "view", asked.get("view") or View.FLAT),
+        order=order,
+        is_downwards=is_downwards,
+        searched=filter_of(asked),
+        opened=_opened(prefixes_of(asked, "open"), prefixes_of(asked, "close")),
+        page=page_of(asked),
+    )
 
 
 def form_of(asked: QueryDict) -> Form | None:
@@ -118,6 +146,20 @@ def selection_of(asked: QueryDict) -> Selection:
     return Selection(group=group_of(asked), ids=tuple(dict.fromkeys(ids)), bound=bound)
 
 
+def names_of(asked: QueryDict, field: str) -> list[str]:
+    """The names of groups in this field; there may be none."""
+    return [_name(f"{field}[{place}]", name) for place, name in enumerate(asked.getlist(field))]
+
+
+def prefixes_of(asked: QueryDict, field: str) -> list[str]:
+    """The beginnings of names that are folders' in this field; there may be none."""
+    prefixes = names_of(asked, field)
+    for place, prefix in enumerate(prefixes):
+        if not is_prefix(prefix):
+            raise InvalidInput({f"{field}[{place}]": ["the beginning of a name, up to a / or ."]})
+    return prefixes
+
+
 def confirmed_of(asked: QueryDict) -> Confirmed:
     return Confirmed(
         selection=selection_of(asked),
@@ -144,6 +186,19 @@ def whole_number(field: str, text: str, *, least: int = 0, most: int = INT64_MAX
     if not is_number or not least <= int(text) <= most:
         raise InvalidInput({field: [f"a whole number from {least} to {most}"]})
     return int(text)
+
+
+def _opened(opened: Sequence[str], closed: Sequence[str]) -> list[str]:
+    """What stands open when some are closed: nothing that lies in one of these, but what they lie in."""
+    left = [*opened, *map(prefix_above, closed)]
+    return [prefix for prefix in dict.fromkeys(left) if prefix and not prefix.startswith(tuple(closed))]
+
+
+def _name(field: str, name: str) -> str:
+    problems = [text for _, text in group_name(field, name)]
+    if problems:
+        raise InvalidInput({field: problems})
+    return name
 
 
 def _one_of(choices: type[Choice], field: str, text: str) -> Choice:

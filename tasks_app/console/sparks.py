@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-WIDTH, HEIGHT = 100, 20
+HEIGHT = 20
 
 
 def points_of(numbers: Sequence[int]) -> str:
-    """The points of a line through a box of 100 by 20, the largest number at its top; empty for too few numbers."""
+    """The points of a line one step for each number wide, the largest at its top; empty for too few numbers."""
     if len(numbers) < 2:
         return ""
-    most, step = max(*numbers, 1), WIDTH / (len(numbers) - 1)
-    return " ".join(f"{place * step:.1f},{HEIGHT - HEIGHT * value / most:.1f}" for place, value in enumerate(numbers))
+    most = max(*numbers, 1)
+    return " ".join(f"{place},{_tenths(HEIGHT - HEIGHT * value / most)}" for place, value in enumerate(numbers))
+
+
+def _tenths(height: float) -> str:
+    # Short, because there are six thousand of them on a page.
+    return f"{height:.1f}".removesuffix(".0")

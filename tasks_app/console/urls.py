@@ -8,6 +8,7 @@ from . import (
     charts,
     editing,
     failed,
+    flow,
     giving_back,
     groups,
     overview,
@@ -29,6 +30,7 @@ urlpatterns = [
     # What there is
     path("", overview.overview, name="overview"),
     path("attention", overview.attention, name="attention"),
+    path("flow", flow.flow, name="flow"),
     path("group", groups.group, name="group"),
     path("group/facts", groups.facts, name="facts"),
     path("failed", failed.failed, name="failed"),

@@ -9,8 +9,7 @@ from typing import Any
 from django import template
 
 from .. import policy
-from ..console import links, payload, words
-from ..counts import Stats
+from ..console import group_rows, links, payload, words
 from ..listing import Row
 from ..operations import State
 
@@ -21,7 +20,7 @@ register.filter("thousands", words.thousands)
 register.filter("rate", words.rate)
 register.filter("size", words.size)
 register.filter("duration", words.duration)
-
+register.filter("drain", group_rows.drained)
 
 SCREENS = (
     ("console:overview", "Overview", "o"),
@@ -49,18 +48,13 @@ def count(counts: Any, state: State) -> int:
 
 
 @register.filter
-def drain(stats: Stats) -> str:
-    """When a group will be empty of available tasks."""
-    return words.drain(stats.counts.ready + stats.counts.expired, stats.in_per_minute, stats.out_per_minute)
-
-
-@register.filter
 def preview(row: Row) -> str:
     """The beginning of a task's data; empty when the person may not see it."""
     return payload.one_line(row.data, row.size or 0) if row.data is not None else ""
 
 
 register.simple_tag(links.group_page, name="group_url")
+register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.add_page, name="add_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")

@@ -74,4 +74,4 @@ def test_rates_and_lines_keep_themselves_right(browser, live_server):
         happen(last_minute() + 1, left=120)
         context.clock.run_for(11_000)
         expect(rate).not_to_have_text("0")
-        expect(line).to_have_attribute("points", re.compile(r"^0\.0,20\.0 .*,0\.0$"))
+        expect(line).to_have_attribute("points", re.compile(r"^0,20 .*,0$"))

@@ -33,6 +33,7 @@ def pages(person) -> dict[str, str]:
     Task.objects.commit(
         owner=ANN, adds=[NewTask(group=LONG, data=b'{"to": "kim", "lines": [{"n": 9007199254740993}]}')]
     )
+    add("very/short")
     [binary] = add("reports", data=bytes(range(256)), labels={"tenant": "x" * 200})
     [text] = add("reports", data=b"x" * 3_000)
     [ended] = claim("reports", count=1)
@@ -41,6 +42,7 @@ def pages(person) -> dict[str, str]:
     alive = binary if text.id == ended.origin else text
     return {
         "overview": "/console/",
+        "tree of groups": "/console/?view=tree&open=very/",
         "nothing found": "/console/?filter=nothing",
         "group": "/console/group?name=mail",
         "tab": "/console/group?name=mail&state=failed",

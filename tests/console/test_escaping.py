@@ -41,6 +41,7 @@ def client(hostile) -> Client:
 def task(hostile) -> Task:
     """A task of which everything that can be text is hostile."""
     labels = {hostile("name"): hostile("value")}
+    add(hostile("group") + "/in"), add(hostile("group") + "/out")
     add(hostile("group"), data=f'{{"{hostile("key")}": 1}}'.encode(), labels=labels)
     [task] = claim(hostile("group"), owner=ANN)
     change = Change(
@@ -63,6 +64,8 @@ def addresses(task):
     return [
         ("/console/", {}),
         ("/console/", {"filter": "alert"}),
+        ("/console/", {"view": "tree", "open": f"{task.group}/"}),
+        ("/console/", {"view": "tree", "filter": "alert"}),
         ("/console/group", group),
         ("/console/group", {**group, "state": "failed"}),
         ("/console/group", {**group, "state": "expired"}),
@@ -114,6 +117,9 @@ def test_it_shows_what_was_asked_for_as_text(client, hostile):
     for path, query in [
         ("/console/", {"filter": hostile("asked")}),
         ("/console/", {"sort": hostile("asked")}),
+        ("/console/", {"view": hostile("asked")}),
+        ("/console/", {"view": "tree", "open": hostile("asked") + "/"}),
+        ("/console/flow", {"folder": hostile("asked")}),
         ("/console/group", {"name": hostile("asked")}),
         ("/console/group", {"name": "mail", "state": hostile("asked")}),
         ("/console/search", {"q": hostile("asked")}),

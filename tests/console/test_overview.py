@@ -7,10 +7,11 @@ import pytest
 from django.utils import timezone
 
 from tasks_app import pauses
-from tasks_app.console import overview
-from tasks_app.models import PausedGroup
+from tasks_app.console import group_table, words
+from tasks_app.models import PausedGroup, Task
+from tasks_app.operations import NewTask
 
-from .store import add, keep_level, one_of_each_state
+from .store import ANN, add, keep_level, one_of_each_state
 
 pytestmark = pytest.mark.django_db
 
@@ -23,6 +24,17 @@ def page(client, query=""):
 
 def groups(html):
     return re.findall(r'<tr data-live-group="([^"]*)"', html)
+
+
+def lines(html):
+    """Groups and folders, each with its level before it."""
+    found = re.findall(r'<tr data-live-(?:group|folder)="([^"]*)"(?: data-level="(\d)")?>', html)
+    return [f"{level} {name}".strip() for name, level in found]
+
+
+def row(html, name):
+    [found] = re.findall(rf'<tr data-live-\w+="{name}".*?</tr>', html, re.DOTALL)
+    return found
 
 
 def numbers(html, attribute):
@@ -88,12 +100,13 @@ def test_it_says_why_it_is_empty_and_what_to_do(viewer):
 
 
 def test_it_shows_many_groups_page_by_page(viewer, monkeypatch):
-    monkeypatch.setattr(overview, "ROWS", 2)
+    monkeypatch.setattr(group_table, "ROWS", 2)
     for name in "abc":
         add(name)
     assert groups(page(viewer, "?sort=name")) == ["a", "b"]
     assert 'href="?sort=name&amp;page=2">Next</a>' in page(viewer, "?sort=name")
     assert groups(page(viewer, "?sort=name&page=2")) == ["c"]
+    assert groups(page(viewer, "?sort=name&page=3")) == ["c"]  # The last, when there are not so many any more.
 
 
 def test_it_is_kept_by_no_browser_and_no_proxy(viewer):
@@ -103,7 +116,7 @@ def test_it_is_kept_by_no_browser_and_no_proxy(viewer):
 def test_it_asks_the_database_as_often_for_many_groups_as_for_few(viewer, django_assert_max_num_queries):
     for name in range(30):
         add(f"group {name}")
-    with django_assert_max_num_queries(24):
+    with django_assert_max_num_queries(20):
         page(viewer)
 
 
@@ -115,10 +128,162 @@ def test_its_tiles_draw_how_it_was(viewer, clock):
     lines = dict(re.findall(r'data-flow="(\w+)-level".*?<polyline points="([^"]*)"', page(viewer), re.DOTALL))
     assert list(lines) == ["ready", "claimed", "scheduled", "expired", "failed", "workers"]
     ends = {name: (line.split()[0], line.split()[-1]) for name, line in lines.items()}
-    assert ends["ready"] == ("0.0,0.0", "100.0,10.0")
-    assert ends["claimed"] == ("0.0,20.0", "100.0,20.0")
-    assert ends["failed"] == ("0.0,20.0", "100.0,0.0")
-    assert ends["workers"] == ("0.0,10.0", "100.0,0.0")
+    assert ends["ready"] == ("0,0", "29,10")
+    assert ends["claimed"] == ("0,20", "29,20")
+    assert ends["failed"] == ("0,20", "29,0")
+    assert ends["workers"] == ("0,10", "29,0")
+    told = flow(viewer)["tiles"]
+    assert {name: told[f"{name}-level"] for name in lines} == lines
+    assert (told["workers"], told["workers-note"]) == ("0", "none was heard")
+
+
+def test_it_asks_the_database_as_often_for_many_folders_as_for_few(viewer, django_assert_max_num_queries):
+    for name in range(20):
+        add(f"{name}/a"), add(f"{name}/b")
+    with django_assert_max_num_queries(20):
+        assert len(lines(page(viewer, "?view=tree"))) == 20
+
+
+def test_names_that_begin_alike_fold(viewer):
+    for name in ("mail/in", "mail/out/a", "mail/out/b", "mail", "reports/a"):
+        add(name)
+    assert lines(page(viewer, "?view=tree&sort=name")) == ["mail", "mail/", "reports/a"]
+    opened = ["mail", "mail/", "1 mail/in", "1 mail/out/", "reports/a"]
+    assert lines(page(viewer, "?view=tree&sort=name&open=mail/")) == opened
+    # What it lies in is open with it, and what lies in it is closed with it.
+    everything = ["mail", "mail/", "1 mail/in", "1 mail/out/", "2 mail/out/a", "2 mail/out/b", "reports/a"]
+    assert lines(page(viewer, "?view=tree&sort=name&open=mail/out/")) == everything
+    assert lines(page(viewer, "?view=tree&sort=name&open=mail/out/&close=mail/out/")) == opened
+    assert lines(page(viewer, "?view=tree&sort=name&open=mail/out/&close=mail/")) == ["mail", "mail/", "reports/a"]
+
+
+def test_a_folder_has_the_numbers_of_all_below(viewer, clock):
+    one_of_each_state("mail/in")
+    clock.advance(60_000)
+    add("mail/out", count=1_234)
+    pauses.pause("mail/out", by="Ann")
+    folder = row(page(viewer, "?view=tree"), "mail/")
+    expected = {"ready": "1\u202f236", "claimed": "0", "expired": "2", "scheduled": "1", "failed": "1"}
+    assert numbers(folder, "data-live-count") == expected
+    assert "2 groups" in folder
+    assert "1 paused" in folder
+    assert ">1 min ago<" in folder
+    assert re.search(r'data-flow="in">1\u202f\d{3}<', folder)
+    assert 'data-state="ready" x="0" width="997"' in folder
+    assert 'href="/console/search?q=group%3A%22mail%2F%2A%22+state%3Aready"' in folder
+
+
+def test_a_folder_can_be_opened_without_losing_the_rest(viewer):
+    add("mail/in"), add("mail/out"), add("reports/a"), add("reports/b")
+    html = page(viewer, "?view=tree&sort=-name&open=reports/&open=mail/&close=mail/")
+    [form] = re.findall(r'<form id="folders".*?</form>', html, re.DOTALL)
+    assert re.findall(r'name="(\w+)" value="([^"]*)"', form) == [
+        ("sort", "-name"),
+        ("view", "tree"),
+        ("open", "reports/"),
+    ]
+    assert re.search(r'name="open" value="mail/" aria-expanded="false"', row(html, "mail/"))
+    assert re.search(r'name="close" value="reports/" aria-expanded="true"', row(html, "reports/"))
+
+
+def test_siblings_are_sorted(viewer):
+    add("mail/in"), add("mail/out", count=2), add("reports", count=2), add("web/a", count=2), add("web/b", count=2)
+    opened = "?view=tree&open=mail/"
+    assert lines(page(viewer, opened)) == ["web/", "mail/", "1 mail/out", "1 mail/in", "reports"]
+    assert lines(page(viewer, f"{opened}&sort=ready")) == ["reports", "mail/", "1 mail/in", "1 mail/out", "web/"]
+    assert lines(page(viewer, f"{opened}&sort=-name")) == ["web/", "reports", "mail/", "1 mail/out", "1 mail/in"]
+
+
+def test_a_filter_opens_what_it_finds(viewer):
+    add("mail/in/a"), add("mail/in/b"), add("mail/out", count=5), add("reports")
+    html = page(viewer, "?view=tree&sort=name&filter=IN")
+    assert lines(html) == ["mail/in/", "1 mail/in/a", "1 mail/in/b"]
+    assert numbers(row(html, "mail/in/"), "data-live-count")["ready"] == "2"
+    # It would lead to more than it counts.
+    assert "href" not in row(html, "mail/in/").replace('<use href="', "")
+
+
+def test_a_page_begins_with_the_folders_that_it_goes_on_in(viewer, monkeypatch):
+    monkeypatch.setattr(group_table, "ROWS", 3)
+    for name in "abcd":
+        add(f"mail/{name}")
+    tree = "?view=tree&sort=name&open=mail/"
+    assert lines(page(viewer, tree)) == ["mail/", "1 mail/a", "1 mail/b"]
+    assert lines(page(viewer, f"{tree}&page=2")) == ["mail/", "1 mail/c", "1 mail/d"]
+    assert "Next" not in page(viewer, f"{tree}&page=2")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("<b>/", "&lt;b&gt;/"), ("a//", "a//"), (".", "."), ("\N{HEBREW LETTER ALEF}/", "\N{HEBREW LETTER ALEF}/")],
+)
+def test_folders_may_have_any_name(viewer, name, shown):
+    add(f"{name}x"), add(f"{name}y")
+    html = viewer.get("/console/", {"view": "tree", "open": name}).content.decode()
+    assert lines(html) == [shown, f"1 {shown}x", f"1 {shown}y"]
+    assert f'aria-label="{shown}x"><bdi class="group-name">x</bdi>' in html
+
+
+def test_folders_may_lie_as_deep_as_names_are_long(viewer):
+    tasks = [NewTask(group="/" * length, data=b"") for length in range(1, 256)]
+    Task.objects.commit(owner=ANN, adds=tasks)
+    shown = lines(page(viewer, "?view=tree&sort=name&filter=/"))
+    assert shown[:4] == ["/", "1 /", "1 //", "2 //"]
+    assert len(shown) == group_table.ROWS
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("view=round", "view"),
+        ("view=tree&open=mail", "open[0]"),
+        ("open=a/&open=", "open[1]"),
+        ("close=a%00/", "close[0]"),
+    ],
+)
+def test_nonsense_about_the_tree_is_named(viewer, query, field):
+    answer = viewer.get(f"/console/?{query}")
+    assert answer.status_code == 400
+    assert field in answer.content.decode()
+
+
+def flow(client, **asked):
+    answer = client.get("/console/flow", asked)
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def test_what_flows_is_told_of_the_groups_that_are_asked_for(viewer, clock):
+    add("mail", count=3), add("reports"), add("mail*")
+    clock.advance(1_000)
+    told = flow(viewer, group=["mail", "mail*", "gone"])
+    assert set(told["groups"]) == {"mail", "mail*"}
+    mail = told["groups"]["mail"]
+    assert (mail["out"], mail["drain"], mail["spark"]) == ("0", "growing", "")
+    assert float(mail["in"]) > 0
+    assert mail["oldest"] == words.iso(clock.now_ms - 1_000)
+    clock.advance(60_000)
+    points = flow(viewer, group="mail")["groups"]["mail"]["spark"].split()
+    assert (points[0], points[-1]) == ("0,20", "29,0")
+
+
+def test_what_flows_through_a_folder_is_that_of_all_below_that_the_filter_finds(viewer, clock):
+    add("mail/in", count=3), add("mail/out"), add("mailbox")
+    [folder] = flow(viewer, folder="mail/")["folders"].values()
+    assert float(folder["in"]) == pytest.approx(4, abs=0.1)
+    [folder] = flow(viewer, folder="mail/", filter="OUT")["folders"].values()
+    assert float(folder["in"]) == pytest.approx(1, abs=0.1)
+    assert flow(viewer, folder="mail/", filter="nothing")["folders"] == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [({"group": ""}, "group[0]"), ({"folder": "mail"}, "folder[0]"), ({"group": ["a"] * 201}, "group")],
+)
+def test_nonsense_about_what_flows_is_named(viewer, asked, field):
+    answer = viewer.get("/console/flow", asked)
+    assert answer.status_code == 400
+    assert field in answer.content.decode()
 
 
 def test_it_says_which_groups_are_paused(viewer):

@@ -23,6 +23,7 @@ CALLS = {
     "group": ("GET", EVERYBODY, {"name": "mail"}),
     "facts": ("GET", EVERYBODY, {"name": "mail"}),
     "attention": ("GET", EVERYBODY, {}),
+    "flow": ("GET", EVERYBODY, {"group": "mail"}),
     "rates": ("GET", EVERYBODY, {"span": "1h"}),
     "failed": ("GET", EVERYBODY, {}),
     "workers": ("GET", EVERYBODY, {}),

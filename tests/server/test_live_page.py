@@ -172,6 +172,42 @@ def test_new_groups_that_nobody_searches_for_are_no_news(page, place):
 
 
 @pytest.mark.once
+def test_folders_follow_all_that_is_in_them(page, place):
+    place.add("mail/in")
+    place.add("mail/out", 2)
+    place.add("mail")
+    open_overview(page, place, "/console/?view=tree")
+    folder = page.locator('tr[data-live-folder="mail/"]')
+    expect(folder.locator('[data-live-count="ready"]')).to_have_text("3")
+    place.claim("mail/out")
+    expect(folder.locator('[data-live-count="ready"]')).to_have_text("2")
+    expect(folder.locator('[data-live-count="claimed"]')).to_have_text("1")
+    expect(folder.locator('rect[data-state="claimed"]')).to_have_attribute("width", re.compile("^333"))
+    expect(count(page, "mail", "ready")).to_have_text("1")
+    place.add("mail/new", 1_000)
+    place.add("reports")
+    expect(folder.locator('[data-live-count="ready"]')).to_have_text("1\N{NARROW NO-BREAK SPACE}002")
+    expect(folder.locator("[data-live-below]")).to_have_text("3 groups")
+    expect(page.locator("[data-live-news]")).to_have_text("2 new groups, show")
+    folder.locator("button").click()
+    expect(count(page, "mail/new", "ready")).to_have_text("1\N{NARROW NO-BREAK SPACE}000")
+    expect(page.locator("[data-live-news]")).to_be_hidden()
+
+
+@pytest.mark.once
+def test_a_folder_follows_what_the_filter_finds(page, place):
+    for name in ("mail/in", "mail/in-again", "mail/out"):
+        place.add(name)
+    open_overview(page, place, "/console/?view=tree&filter=IN")
+    place.add("mail/out")
+    place.add("mail/in-late")
+    expect(page.locator("[data-live-news]")).to_have_text("1 new group, show")
+    folder = page.locator('tr[data-live-folder="mail/"]')
+    expect(folder.locator('[data-live-count="ready"]')).to_have_text("3")
+    expect(folder.locator("[data-live-below]")).to_have_text("3 groups")
+
+
+@pytest.mark.once
 def test_a_filter_that_is_typed_begins_anew(page, place):
     place.add("mail")
     open_overview(page, place)

@@ -1,0 +1,69 @@
+"""How tasks flow through the store, and through the groups and folders in sight, for static/js/flow.js."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+
+from ..clients import seen
+from ..counts import group_stats
+from ..errors import InvalidInput
+from ..models import Task
+from ..operations import GroupScope
+from ..policy import Action
+from . import reading, words
+from .group_rows import drained, oldest_at_ms, sparks_of
+from .group_table import Line, folder_line, group_line, matching
+from .pages import page
+from .tiles import lines_of_tiles, workers_of
+
+MOST = 200  # Groups and folders that are asked for at once.
+
+
+@require_safe
+@page(Action.SEE)
+def flow(request: HttpRequest) -> HttpResponse:
+    """What changes in the tiles; the cells of each `group`, and of each `folder` with what the filter finds in it.
+
+    What holds no task any more is left out.
+    """
+    groups, prefixes = reading.names_of(request.GET, "group"), reading.prefixes_of(request.GET, "folder")
+    if len(groups) + len(prefixes) > MOST:
+        raise InvalidInput({"group": [f"at most {MOST} groups and folders, not {len(groups) + len(prefixes)}"]})
+    # A group whose name ends with * brings others with it; they are not looked at.
+    stats = group_stats(GroupScope((*groups, *(f"{prefix}*" for prefix in prefixes))))
+    found = matching(stats, reading.filter_of(request.GET))
+    folders = {prefix: [name for name in found if name.startswith(prefix)] for prefix in prefixes}
+    return JsonResponse(
+        {
+            "tiles": _tiles(),
+            "groups": _cells([group_line(name, stats) for name in groups if name in stats]),
+            "folders": _cells([folder_line(prefix, names, stats) for prefix, names in folders.items() if names]),
+        }
+    )
+
+
+def _tiles() -> dict[str, str]:
+    lines = lines_of_tiles()
+    workers = workers_of(seen(), lines)
+    texts = {"workers": words.number(workers.heard), "workers-note": workers.note}
+    return {**texts, **{f"{name}-level": points for name, points in lines.items()}}
+
+
+def _cells(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    now_ms = Task.objects.now_ms()
+    return {line.name: _cells_of(line, spark, now_ms) for line, spark in zip(lines, sparks_of(lines), strict=True)}
+
+
+def _cells_of(line: Line, spark: str, now_ms: int) -> dict[str, Any]:
+    oldest = oldest_at_ms(line.stats, now_ms)
+    return {
+        "oldest": None if oldest is None else words.iso(oldest),
+        "in": words.rate(line.stats.in_per_minute),
+        "out": words.rate(line.stats.out_per_minute),
+        "drain": drained(line.stats),
+        "spark": spark,
+    }
