@@ -54,7 +54,7 @@ class Housekeeper:
         loop = asyncio.get_running_loop()
         left: list[Chore] = []
         next_round_s = loop.time()
-        # The first one comes within two minutes: what was before is no end of a minute.
+        # Not at once: a process that only starts and ends has no need to know when a minute ends.
         next_level_s = loop.time() + LEVEL_EVERY_S
         while True:
             await self._do(fold)

@@ -16,14 +16,16 @@ from .time_limits import TookTooLong, at_most
 from .totals import numbers_of_all
 
 LIMIT_S = 5.0
+GRACE_MS = 10_000  # After the end of a minute: what there is later says too little about it.
 
 COLUMNS = ("minute", "ready", "claimed", "expired", "scheduled", "failed", "workers")
 
 
 def keep(using: str = DEFAULT_DB_ALIAS) -> float:
-    """Keep what there is now as the level of the minute that ended last, unless somebody has or keeps house right now.
+    """Keep what there is now as the level of the minute that has just ended, unless somebody has.
 
-    Returns the seconds until it is to be called again. A minute for which the database took too long is left out.
+    Returns the seconds until it is to be called again: at once when somebody else keeps house right now. A minute is
+    left out when it ended a while ago, or when the database takes too long.
     """
     dialect = dialect_of(using)
     is_settled = True
@@ -33,12 +35,14 @@ def keep(using: str = DEFAULT_DB_ALIAS) -> float:
 
 
 def _keep(dialect: Dialect) -> bool:
-    """Returns whether the last minute has a level now."""
+    """Returns whether there is nothing left to do for that minute."""
+    minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
+    if past_ms > GRACE_MS:
+        return True
     [(is_elected,)] = dialect.rows(*dialect.election())
-    minute = dialect.now_ms() // MINUTE_MS - 1
-    if is_elected and not dialect.rows("SELECT 1 FROM tasks_app_level WHERE minute = %s", [minute]):
-        # Another process may be at it where the lock does not tell: on SQLite.
-        insertion = dialect.insert("tasks_app_level", COLUMNS, [_level(minute, dialect)], "ON CONFLICT DO NOTHING")
+    if is_elected and not dialect.rows("SELECT 1 FROM tasks_app_level WHERE minute = %s", [minute - 1]):
+        # On SQLite everybody is elected.
+        insertion = dialect.insert("tasks_app_level", COLUMNS, [_level(minute - 1, dialect)], "ON CONFLICT DO NOTHING")
         with dialect.turn():
             dialect.send(insertion)
     return bool(is_elected)
