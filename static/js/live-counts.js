@@ -19,8 +19,10 @@ const [SLASH, DOT] = [47, 46]; // As in tasks_app/console/name_tree.py.
 const NARROW_SPACE = "\u202f"; // As in tasks_app/console/words.py.
 const FLASH = [{ opacity: 0.6 }, { opacity: 1 }];
 const FLASH_MS = 500;
+const MOST_FLASHES = 40; // Of one message: hundreds at once tell nobody anything, and keep the browser busy.
 
 const stillness = matchMedia("(prefers-reduced-motion: reduce)");
+let flashes = 0; // Of the message that is being shown.
 
 export class Counts {
   #groups = new Map();
@@ -49,6 +51,7 @@ export class Counts {
     this.#atMs = atMs;
     cancelAnimationFrame(this.#frame);
     this.#frame = requestAnimationFrame(() => {
+      flashes = 0;
       this.#showGroups();
       this.#showFolders();
       this.#showTotals();
@@ -184,7 +187,9 @@ function numberOf(numbers, state) {
 
 function write(element, number) {
   if (!set(element, grouped(number))) return;
-  if (!stillness.matches && element.getAnimations().length === 0) element.animate(FLASH, FLASH_MS);
+  if (stillness.matches || flashes === MOST_FLASHES || element.getAnimations().length > 0) return;
+  element.animate(FLASH, FLASH_MS);
+  flashes += 1;
 }
 
 // Says whether there was anything to change; what is the same stays untouched.

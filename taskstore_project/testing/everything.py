@@ -65,7 +65,9 @@ def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
     own = ["--without=once", "--without=stress"]
     outcomes = run_side_by_side(
         *gates,
-        run(first, "--only=once", "--without=stress", part="once"),
+        # In two, else the others wait for it.
+        run(first, "--only=once", "--without=browser", "--without=stress", part="once"),
+        run(first, "--only=once", "--only=browser", "--without=stress", part="once in a browser"),
         run(first, *own),
         # The slower database takes twice as long otherwise.
         run(second, "--without=servers", *own),
