@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from django.db import OperationalError, connections, transaction
-from psycopg.errors import QueryCanceled
 
 STEPS_BETWEEN_LOOKS = 10_000  # Of SQLite's machine: about a tenth of a millisecond.
 
@@ -25,6 +24,8 @@ def at_most(seconds: float, *, using: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def _on_postgresql(seconds: float, using: str) -> Iterator[None]:
+    from psycopg.errors import QueryCanceled  # Where the database is SQLite nothing else needs psycopg.
+
     try:
         # For this transaction: pgbouncer gives the session to others after it.
         with transaction.atomic(using=using), connections[using].cursor() as cursor:
