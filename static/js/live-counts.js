@@ -22,6 +22,7 @@ const FLASH_MS = 500;
 const MOST_FLASHES = 40; // Of one message: hundreds at once tell nobody anything, and keep the browser busy.
 
 const stillness = matchMedia("(prefers-reduced-motion: reduce)");
+const flashedAt = new WeakMap(); // Not asked of the browser: for that it would work out the style of the whole page.
 let flashes = 0; // Of the message that is being shown.
 
 export class Counts {
@@ -187,8 +188,10 @@ function numberOf(numbers, state) {
 
 function write(element, number) {
   if (!set(element, grouped(number))) return;
-  if (stillness.matches || flashes === MOST_FLASHES || element.getAnimations().length > 0) return;
+  const now = performance.now();
+  if (stillness.matches || flashes === MOST_FLASHES || now - flashedAt.get(element) < FLASH_MS) return;
   element.animate(FLASH, FLASH_MS);
+  flashedAt.set(element, now);
   flashes += 1;
 }
 
