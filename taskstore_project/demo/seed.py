@@ -26,7 +26,8 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 AT_ONCE = 5_000  # Tasks of a commit.
 RATES_AT_ONCE = 5_000
 LARGEST_SHARE = 0.6  # Of all tasks in the largest group.
-BUSY_GROUPS = 40  # That have rates for each minute; the others for every few hours.
+BUSY_GROUPS = 40  # That have rates for each minute; the others for every few hours, and just now,
+STILL_GROUPS = 2  # but for some in which nobody works any more.
 FIRST_OWNER = 5_000
 HOUR, DAY = 60, 1_440  # Minutes.
 SILENT_MS = 20 * MINUTE_MS  # Of a lost worker.
@@ -183,12 +184,13 @@ class Seed:
         """Rates of thirty days, as housekeeping would have left them."""
         total = len(sizes)
         for number, (group, size) in enumerate(sizes.items()):
-            rates = self._rates(group, size, is_busy=number < BUSY_GROUPS)
+            is_still = BUSY_GROUPS <= number < BUSY_GROUPS + STILL_GROUPS
+            rates = self._rates(group, size, is_busy=number < BUSY_GROUPS, is_still=is_still)
             for some in iter(lambda: list(itertools.islice(rates, RATES_AT_ONCE)), []):  # noqa: B023 - used at once.
                 Rate.objects.bulk_create(some, ignore_conflicts=True)
             self.tell("groups with a past", number + 1, total)
 
-    def _rates(self, group: str, size: int, *, is_busy: bool) -> Iterator[Rate]:
+    def _rates(self, group: str, size: int, *, is_busy: bool, is_still: bool) -> Iterator[Rate]:
         now = self._now_ms // MINUTE_MS
         backlog, busyness = size * 1.2 + 10, 2 + size / 2_000
         for minutes, oldest, newest in ((60, 43_200, 10_080), (10, 10_080, 1_440), (1, 1_440, 1)):
@@ -199,6 +201,8 @@ class Seed:
                 left = min(self._many(busyness * minutes * day_and_night(minute - 20)), int(backlog) + entered)
                 backlog = max(0, backlog + entered - left + (size - backlog) * minutes / 20_000)
                 yield self._rate(group, minutes, minute, entered, left, int(backlog))
+        if not is_still:
+            yield self._rate(group, 1, now - 1, 1, 1, int(backlog))
 
     def _rate(self, group: str, minutes: int, minute: int, entered: int, left: int, tasks: int) -> Rate:
         waits = f"{bucket_of(self.chance.randrange(200, 3_000))}:{left} {bucket_of(20_000)}:{left // 20 + 1}"
