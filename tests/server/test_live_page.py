@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import websockets.sync.client as websockets
 from playwright.sync_api import Browser, Page, WebSocket, expect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from ..behaviour.databases import only_postgresql
 from .conftest import new_store
 from .harness import Server, Store
 
@@ -132,6 +134,21 @@ def test_a_change_in_the_store_shows_in_under_a_second(page, place):
         expect(count(page, "mail", "ready")).to_have_text(str(number), timeout=AGAIN_MS)
         delays_s.append(time.monotonic() - changed_at)
     assert sorted(delays_s)[int(0.95 * len(delays_s)) - 1] < 1
+
+
+@only_postgresql
+def test_a_change_through_another_process_shows_as_soon(page, place):
+    place.add("mail")
+    open_overview(page, place)
+    change = {"clientid": ANN, "adds": [{"group": "mail"}]}
+    delays_s = []
+    with place.store.up(command="serve --workers 1") as other:
+        for number in range(2, 9):
+            assert other.ask("POST", "/update", place.store.token, json=change).status_code == 200
+            changed_s = time.monotonic()
+            expect(count(page, "mail", "ready")).to_have_text(str(number), timeout=AGAIN_MS)
+            delays_s.append(time.monotonic() - changed_s)
+    assert median(delays_s) < 1, delays_s
 
 
 def test_rows_and_totals_change_in_place(page, place):
