@@ -1,4 +1,4 @@
-"""What an operator should look at: groups that stand still, lost workers, errors that pile up, long pauses."""
+"""What an operator should look at: stalled groups, lost workers, errors that pile up, long pauses."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ export class Status {
     this.#switch.title = this.#isPaused ? "Let the numbers move again" : "Let the numbers stand still";
     this.#word.textContent = WORDS[state];
     this.#banner.hidden = !(state in BANNERS);
-    this.#text.replaceChildren(`${BANNERS[state]} The numbers are those of `, this.#time, ".");
+    if (state in BANNERS) this.#text.replaceChildren(`${BANNERS[state]} The numbers are those of `, this.#time, ".");
   }
 
   #state(ageMs) {

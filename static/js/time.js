@@ -1,6 +1,6 @@
 // Keeps relative times right and says exact ones in the reader's zone. The words are those of console/words.py.
 
-import { choose, zone } from "./zone.js";
+import { choose, labelOf, zone } from "./zone.js";
 
 const UNITS_S = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
@@ -27,7 +27,8 @@ document.addEventListener("htmx:after:swap", showAll);
 
 function offer(select, names) {
   const offered = new Set([...select.options].map(({ value }) => value));
-  select.append(...names.filter((name) => !offered.has(name)).map((name) => new Option(name.replaceAll("_", " "), name)));
+  const options = names.filter((name) => !offered.has(name)).map((name) => new Option(labelOf(name), name));
+  select.append(...options.sort((one, other) => one.text.localeCompare(other.text)));
 }
 
 export function showAll() {

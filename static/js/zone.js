@@ -1,6 +1,16 @@
 // The zone in which the reader wants to be told times; undefined: the browser's own.
 
 const STORED_AS = "taskstore.zone";
+// What browsers still offer by its old name only.
+const TODAY = {
+  "America/Godthab": "America/Nuuk",
+  "Asia/Calcutta": "Asia/Kolkata",
+  "Asia/Katmandu": "Asia/Kathmandu",
+  "Asia/Rangoon": "Asia/Yangon",
+  "Asia/Saigon": "Asia/Ho_Chi_Minh",
+  "Atlantic/Faeroe": "Atlantic/Faroe",
+  "Europe/Kiev": "Europe/Kyiv",
+};
 
 export function zone() {
   const stored = localStorage.getItem(STORED_AS);
@@ -19,4 +29,9 @@ function isKnown(name) {
   } catch {
     return false;
   }
+}
+
+// As people write it today.
+export function labelOf(name) {
+  return (TODAY[name] ?? name).replaceAll("_", " ");
 }

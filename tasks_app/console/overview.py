@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ..attention import Kind, notices
+from ..attention import Kind, Notice, notices
 from ..clients import Seen, seen
 from ..counts import Stats, group_stats
 from ..models import Task
@@ -22,10 +22,10 @@ from .commands import command_to_add
 from .group_rows import rows_of
 from .group_table import Table
 from .pages import page
-from .reading import Order, View
+from .reading import Notices, Order, View
 from .tiles import lines_of_tiles, tiles_of, workers_of
 
-NOTICES = 5
+NOTICES, MOST_NOTICES = 5, 200
 COLUMNS = {
     Order.NAME: "Group",
     Order.READY: "Ready",
@@ -43,7 +43,7 @@ COLUMNS = {
 @page(Action.SEE)
 def attention(request: HttpRequest) -> HttpResponse:
     """What needs attention alone, which an open page asks for again and again."""
-    return render(request, "console/_attention.html", _attention(group_stats(), seen()))
+    return render(request, "console/_attention.html", _attention(request, group_stats(), seen()))
 
 
 @require_safe
@@ -58,7 +58,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         request,
         "console/overview.html",
         {
-            **_attention(stats, clients),
+            **_attention(request, stats, clients),
             "tiles": tiles_of(stats, lines),
             "workers": workers_of(clients, lines),
             "rows": rows_of(shown.lines, table, now_ms),
@@ -80,13 +80,23 @@ def overview(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _attention(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, Any]:
-    """The worst notices, and in a word what trouble there is."""
+def _attention(request: HttpRequest, stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, Any]:
+    """The worst notices, or all of them, and in a word what trouble there is."""
     found = notices(stats, clients)
+    extent = reading.notices_of(request.GET)
+    shown = worst(found, NOTICES) if extent is Notices.WORST else found[:MOST_NOTICES]
     numbers = Counter(notice.kind for notice in found)
     return {
-        "notices": found[:NOTICES],
-        "more": max(0, len(found) - NOTICES),
+        "notices": shown,
+        "more": len(found) - len(shown),
+        "can_be_fewer": len(shown) > NOTICES,
         "trouble": ", ".join(f"{numbers[kind]} {kind}" for kind in Kind if numbers[kind]),
         "now_ms": Task.objects.now_ms(),
     }
+
+
+def worst(found: Sequence[Notice], most: int) -> list[Notice]:
+    """So many of them in their order, and at least one of each kind: many of one kind hide no other."""
+    firsts = list({notice.kind: notice for notice in reversed(found)}.values())
+    others = [notice for notice in found if notice not in firsts]
+    return sorted([*firsts, *others][:most], key=found.index)

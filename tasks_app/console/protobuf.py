@@ -86,7 +86,7 @@ def _left_out(message: Message, name: str) -> str:
 
 
 def _unknown(name: str, data: bytes) -> Decoded:
-    if not data:
+    if not data or _is_plain_text(data):  # Nearly any text could also be taken for fields.
         return Decoded()
     try:
         lines = _by_number(data)
@@ -125,13 +125,17 @@ def _value(field: Any, depth: int) -> Any:
 
 def _text_or_message(data: bytes, depth: int) -> Any:
     text = _text(data)
-    # A line break is also how a message begins whose first field is a text.
-    if text is not None and not text.startswith(("\t", "\n", "\r")):
+    if _is_plain_text(data):
         return text
     try:
         return _numbered(_fields(data), depth + 1)
     except DecodeError:
         return data if text is None else text
+
+
+def _is_plain_text(data: bytes) -> bool:
+    # A line break is also how a message begins whose first field is a text.
+    return _text(data) is not None and not data.startswith((b"\t", b"\n", b"\r"))
 
 
 def _text(data: bytes) -> str | None:

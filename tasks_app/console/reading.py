@@ -32,6 +32,13 @@ class Verb(StrEnum):
     PURGE = "purge"
 
 
+class Notices(StrEnum):
+    """How many of the things that need attention are to be shown."""
+
+    WORST = "worst"
+    ALL = "all"
+
+
 class Order(StrEnum):
     """What the groups are sorted by."""
 
@@ -111,6 +118,10 @@ def arrangement_of(asked: QueryDict) -> Arrangement:
 def form_of(asked: QueryDict) -> Form | None:
     """How to look at data; None: as it suits the data."""
     return _one_of(Form, "as", text) if (text := asked.get("as")) else None
+
+
+def notices_of(asked: QueryDict) -> Notices:
+    return _one_of(Notices, "notices", asked.get("notices") or Notices.WORST)
 
 
 def span_of(asked: QueryDict) -> Span:

@@ -28,7 +28,9 @@ def search(request: HttpRequest) -> HttpResponse:
         terms = _terms(user_of(request), text)
         place = Place.read(after, "after") if after else None
     except InvalidInput as refused:
-        return _page(request, text, problems=[each for texts in refused.fields.values() for each in texts])
+        # What is wrong with the search names the term itself.
+        fields = [("" if field == "q" else f"{field}: ", texts) for field, texts in refused.fields.items()]
+        return _page(request, text, problems=[f"{field}{each}" for field, texts in fields for each in texts])
     if task_id := grammar.lone_id(terms):
         return redirect("console:task", task_id)
     return _page(request, text, find(terms, after=place) if terms else None)

@@ -108,9 +108,9 @@ def quoted(value: str) -> str:
 
 def _tokens(text: str) -> list[str]:
     if len(text) > LONGEST:
-        raise InvalidInput({"q": [f"at most {LONGEST} characters, not {len(text)}"]})
+        raise InvalidInput({"q": [f"a search of at most {LONGEST} characters, not {len(text)}"]})
     if "\0" in text or not is_utf8(text):
-        raise InvalidInput({"q": ["text without the NUL character and without lone surrogates"]})
+        raise InvalidInput({"q": ["a search without the NUL character and without lone surrogates"]})
     if '"' in TOKEN.sub("", text):
         raise InvalidInput({"q": ['a quotation mark is not closed; one that is meant as it is: \\" within quotes']})
     is_id = re.fullmatch(r"[0-9\s]*[0-9][0-9\s]*", text)  # With gaps, as pages print it.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from django.db.models import Sum
 
 from tasks_app import clients, pauses, totals
-from tasks_app.counts import COUNTED
+from tasks_app.counts import COUNTED, group_counts
 from tasks_app.heartbeats import LOST_MS
 from tasks_app.models import Client, Level, Rate, Task, WorkDone
 from tasks_app.operations import Change, NewTask, Order
@@ -182,12 +182,12 @@ class Seed:
 
     def _remember(self, sizes: dict[str, int]) -> None:
         """Rates of thirty days, as housekeeping would have left them."""
-        total = len(sizes)
-        for number, (group, size) in enumerate(sizes.items()):
+        total, counts = len(sizes), group_counts()
+        for number, group in enumerate(sizes):
+            size = counts[group].total if group in counts else 0
             is_still = BUSY_GROUPS <= number < BUSY_GROUPS + STILL_GROUPS
-            rates = self._rates(group, size, is_busy=number < BUSY_GROUPS, is_still=is_still)
-            for some in iter(lambda: list(itertools.islice(rates, RATES_AT_ONCE)), []):  # noqa: B023 - used at once.
-                Rate.objects.bulk_create(some, ignore_conflicts=True)
+            rates = list(self._rates(group, size, is_busy=number < BUSY_GROUPS, is_still=is_still))
+            Rate.objects.bulk_create(leading_to(size, rates), RATES_AT_ONCE, ignore_conflicts=True)
             self.tell("groups with a past", number + 1, total)
 
     def _rates(self, group: str, size: int, *, is_busy: bool, is_still: bool) -> Iterator[Rate]:
@@ -265,6 +265,14 @@ def sizes_of(tasks: int, groups: int) -> list[int]:
     sizes = [largest, *(max(1, int(rest * weight / sum(weights))) for weight in weights)]
     sizes[0] += tasks - sum(sizes)
     return sizes
+
+
+def leading_to(size: int, rates: list[Rate]) -> list[Rate]:
+    """The rates of a group, whose backlog ends with what there is."""
+    more = size - rates[-1].tasks
+    for rate in rates:
+        rate.tasks = max(0, rate.tasks + more)
+    return rates
 
 
 def up_and_down(minutes_ago: int, place: int) -> float:

@@ -7,7 +7,8 @@ import pytest
 from django.utils import timezone
 
 from tasks_app import pauses
-from tasks_app.console import group_table, words
+from tasks_app.attention import Kind, Notice
+from tasks_app.console import group_table, overview, words
 from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import NewTask
 
@@ -315,6 +316,22 @@ def test_many_notices_are_cut(viewer):
     for number in range(10):
         pauses.pause(f"group-{number}", by="Ann")
     PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
-    html = viewer.get("/console/attention").content.decode()
+    html = viewer.get("/console/attention?view=tree").content.decode()
     assert html.count("<li") == 5
-    assert "and 5 more" in html
+    assert 'href="/console/?view=tree&amp;notices=all">and 5 more<' in html
+    html = viewer.get("/console/attention?notices=all").content.decode()
+    assert html.count("<li") == 10
+    assert 'href="/console/?">the worst only<' in html
+    refused = viewer.get("/console/?notices=5")
+    assert refused.status_code == 400
+    assert re.search(r"notices\b.*one of worst, all", refused.content.decode(), re.DOTALL)
+
+
+def test_many_notices_of_one_kind_hide_no_other():
+    def notice(kind, tasks):
+        return Notice(kind=kind, name="mail", tasks=tasks)
+
+    stalled = [notice(Kind.STALLED, tasks) for tasks in (9, 8, 7, 6)]
+    found = [*stalled, notice(Kind.LOST, 5), notice(Kind.LOST, 4), notice(Kind.PAUSED, 3)]
+    assert overview.worst(found, 5) == [*stalled[:3], found[4], found[6]]
+    assert overview.worst(found[:2], 5) == found[:2]

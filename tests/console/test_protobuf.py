@@ -94,6 +94,12 @@ def test_it_shows_a_type_that_is_not_known_by_numbers():
     assert decoded.note == f"The type shop.Order is not known here: fields by number. {REMEDY}"
 
 
+@pytest.mark.parametrize(("data", "data_type"), [(b"hi", "text/plain"), (b'{"a": 1}', "application/json")])
+def test_it_takes_no_text_for_the_fields_of_a_type_that_is_not_known(data, data_type):
+    assert decode(data, data_type) == protobuf.Decoded()
+    assert payload.show(data, data_type=data_type).kind in ("text", "JSON")
+
+
 def test_it_tells_a_message_from_a_text():
     long = field(1, b"x" * 40)
     assert long.decode().isascii()
@@ -124,7 +130,6 @@ def test_it_shows_by_numbers_what_can_not_be_written_by_names():
         ),
         (field(1, b"x")[:2], ORDER, "The type shop.Order is not known here, and these bytes are no message."),
         (b"\x0a" + varint(2**62), ORDER, "The type shop.Order is not known here, and these bytes are no message."),
-        (b'{"a": 1}', "application/json", "The type json is not known here, and these bytes are no message."),
         (b"\x08\x01" * 2_000, "x/", "This x/ is too deep or too long to be decoded here."),
         (b"\0" * 65_537, ORDER, "Data above 64 kB is not decoded; it should be a shop.Order."),
         (b"", ORDER, ""),
@@ -179,7 +184,8 @@ def test_it_survives_any_bytes_of_any_type(data, data_type, inner):
     if inner:
         data = field(1, inner.encode()) + field(2, data)
     decoded = decode(data, data_type)
-    assert decoded.lines or decoded.note or not data
+    is_text = data.isascii() and data.decode().isprintable()
+    assert decoded.lines or decoded.note or is_text or not data
     assert {line.kind for line in decoded.lines} <= {"open", "close", "string", "number", "bytes", "word", "brackets"}
 
 

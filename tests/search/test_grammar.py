@@ -92,7 +92,7 @@ def test_an_id_alone_leads_to_a_task(text, number):
         ("available:<tomorrow", "<now, >now+1h"),
         ("available:<now*1h", "<now, >now+1h"),
         ('error:"timed out', "a quotation mark is not closed"),
-        ("x" * 1_001, "at most 1000 characters, not 1001"),
+        ("x" * 1_001, "a search of at most 1000 characters, not 1001"),
         (" ".join(["state:ready"] * (MOST_TERMS + 1)), "at most 20 terms, not 21"),
         ("error:\0", "without the NUL character"),
         ("error:\ud800", "without lone surrogates"),
