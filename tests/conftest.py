@@ -38,6 +38,8 @@ elif not OWN_DATA_FOLDER:
     # `manage.py test` runs several parts of the suite on one server.
     connection.settings_dict["TEST"]["NAME"] = f"test_{Path(os.environ['TASKSTORE_DATA']).name}"
 
+BY_FOLDER = "servers"  # The mark that tests/server/conftest.py sets.
+
 # Time limits of single examples say more about the machine than about the code.
 hypothesis.settings.register_profile("full", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
@@ -48,6 +50,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("taskstore")
     group.addoption("--without", action="append", default=[], metavar="MARK", help="leave out tests with this mark")
     group.addoption("--only", action="append", default=[], metavar="MARK", help="run only tests with this mark")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file in which a wanted mark stands nowhere is not imported: for a few tests that takes most of the time."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    text = collection_path.read_text()
+    return any(f"mark.{mark}" not in text for mark in config.option.only if mark != BY_FOLDER) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
