@@ -202,7 +202,8 @@ class Seed:
                 backlog = max(0, backlog + entered - left + (size - backlog) * minutes / 20_000)
                 yield self._rate(group, minutes, minute, entered, left, int(backlog))
         if not is_still:
-            yield self._rate(group, 1, now - 1, 1, 1, int(backlog))
+            some = max(1, self._many(busyness * day_and_night(now)))
+            yield self._rate(group, 1, now - 1, some, some, int(backlog))
 
     def _rate(self, group: str, minutes: int, minute: int, entered: int, left: int, tasks: int) -> Rate:
         waits = f"{bucket_of(self.chance.randrange(200, 3_000))}:{left} {bucket_of(20_000)}:{left // 20 + 1}"
