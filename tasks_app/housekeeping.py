@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -106,23 +106,20 @@ def chores(dialect: Dialect) -> list[Chore]:
     ]
 
 
+def _forget(table: str, key: str, which: str, parameters: Sequence[object]) -> Steps[bool]:
+    """Delete a step's worth of the rows that are meant; whether there may be more."""
+    chosen = f"SELECT {key} FROM {table} WHERE {which} LIMIT {STEP}"
+    [rows] = yield [Statement(f"DELETE FROM {table} WHERE {key} IN ({chosen}) RETURNING 1", parameters)]
+    return len(rows) == STEP
+
+
 # ---- Answers that were kept for resends
 
 
 def forget_answers(dialect: Dialect) -> Steps[bool]:
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     before_ms = now_ms - getattr(settings, "TASKSTORE_KEY_SECONDS", KEY_SECONDS) * 1_000
-    [rows] = yield [
-        Statement(
-            f"""
-            DELETE FROM tasks_app_keptanswer
-            WHERE key IN (SELECT key FROM tasks_app_keptanswer WHERE at_ms < %s ORDER BY at_ms LIMIT {STEP})
-            RETURNING 1
-            """,
-            [before_ms],
-        )
-    ]
-    return len(rows) == STEP
+    return (yield from _forget("tasks_app_keptanswer", "key", "at_ms < %s ORDER BY at_ms", [before_ms]))
 
 
 # ---- Rates: by the minute for a day, by ten minutes for a week, by the hour for thirty days
@@ -166,35 +163,14 @@ def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
 
 def forget_rates(dialect: Dialect) -> Steps[bool]:
     before = (yield from _minute_now(dialect)) - RATES_KEPT_MINUTES
-    [rows] = yield [
-        Statement(
-            f"""
-            DELETE FROM tasks_app_rate
-            WHERE id IN (
-                SELECT id FROM tasks_app_rate WHERE minutes = %s AND minute < %s ORDER BY minute LIMIT {STEP}
-            )
-            RETURNING 1
-            """,
-            [LAST_TIER_MINUTES, before],
-        )
-    ]
-    return len(rows) == STEP
+    which = "minutes = %s AND minute < %s ORDER BY minute"
+    return (yield from _forget("tasks_app_rate", "id", which, [LAST_TIER_MINUTES, before]))
 
 
 def forget_work(dialect: Dialect) -> Steps[bool]:
     """What each client has done. Any number may be one, so that nobody can tell who comes back."""
     before = (yield from _minute_now(dialect)) - WORK_KEPT_MINUTES
-    [rows] = yield [
-        Statement(
-            f"""
-            DELETE FROM tasks_app_workdone
-            WHERE id IN (SELECT id FROM tasks_app_workdone WHERE minute < %s ORDER BY minute LIMIT {STEP})
-            RETURNING 1
-            """,
-            [before],
-        )
-    ]
-    return len(rows) == STEP
+    return (yield from _forget("tasks_app_workdone", "id", "minute < %s ORDER BY minute", [before]))
 
 
 def forget_levels(dialect: Dialect) -> Steps[bool]:
@@ -219,19 +195,8 @@ def forget_strays(dialect: Dialect) -> Steps[bool]:
     """
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     kept_ms = retention.days() * DAY_MS
-    [rows] = yield [
-        Statement(
-            f"""
-            DELETE FROM {history_days.DEFAULT}
-            WHERE id IN (
-                SELECT id FROM {history_days.DEFAULT} WHERE ended_at_ms < %s OR ended_at_ms > %s LIMIT {STEP}
-            )
-            RETURNING 1
-            """,
-            [now_ms - kept_ms, now_ms + kept_ms],
-        )
-    ]
-    return len(rows) == STEP
+    times_ms = [now_ms - kept_ms, now_ms + kept_ms]
+    return (yield from _forget(history_days.DEFAULT, "id", "ended_at_ms < %s OR ended_at_ms > %s", times_ms))
 
 
 # On PostgreSQL.

@@ -8,8 +8,7 @@ import { showAll as showTimes } from "./time.js";
 const AGAIN_MS = 10_000;
 const MOST = 100; // Rows, and
 const LONGEST = 6000; // characters of an address: servers refuse much longer ones.
-const SPARK = '<svg viewBox="0 0 29 20" preserveAspectRatio="none" aria-hidden="true"><polyline /></svg>';
-const LEVEL = '<svg viewBox="0 -6 29 26" preserveAspectRatio="none" aria-hidden="true"><polygon /><polyline /></svg>';
+const SVG = "http://www.w3.org/2000/svg";
 const WRITERS = { oldest: showTime, spark: showSpark };
 
 const place = document.querySelector("[data-flows]");
@@ -93,18 +92,26 @@ function showTime(cell, iso) {
 }
 
 function showSpark(cell, points) {
-  draw(cell, SPARK, points);
+  draw(cell, "0 0 29 20", points);
 }
 
 function showLevel(tile, points) {
-  draw(tile, LEVEL, points);
-  tile.querySelector("polygon")?.setAttribute("points", `0,20 ${points} 29,20`);
+  draw(tile, "0 -6 29 26", points, `0,20 ${points} 29,20`);
 }
 
-function draw(shown, empty, points) {
-  if (points && !shown.querySelector("svg")) shown.innerHTML = empty;
-  if (!points) shown.replaceChildren();
-  else shown.querySelector("polyline").setAttribute("points", points);
+// A line, over what it encloses if that is given, as _group_row.html and _level.html have them.
+function draw(shown, viewBox, line, area) {
+  if (!line) return shown.replaceChildren();
+  const svg = makeSvg("svg", { viewBox, preserveAspectRatio: "none", "aria-hidden": "true" });
+  if (area) svg.append(makeSvg("polygon", { points: area }));
+  svg.append(makeSvg("polyline", { points: line }));
+  shown.replaceChildren(svg);
+}
+
+function makeSvg(name, attributes) {
+  const element = document.createElementNS(SVG, name);
+  for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
+  return element;
 }
 
 function make(name, properties) {
