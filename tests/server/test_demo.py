@@ -79,7 +79,7 @@ def test_killed_workers_change_nothing(store, rest, tmp_path):
 @pytest.mark.stress
 def test_much_text_is_counted_while_workers_are_killed(store, rest, tmp_path):
     file = tmp_path / "text"
-    file.write_text(sample_text()[:250_000])
+    file.write_text(sample_text()[:400_000])
     done = store.manage("demo", "wordcount", str(file), "--kill-workers", patience_s=900)
     assert (done.returncode, done.stderr) == (0, "")
     assert rest.groups() == []
