@@ -47,6 +47,12 @@ KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
 ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
 # By how much a batch changes the numbers of a group; the minute is of its time.
 DELTA_COLUMNS = ("group", "minute", *NUMBERS, *COUNTERS)
+# What a bulk operation keeps of a task, for its undo.
+ITEM_COLUMNS = (
+    *("operation", "origin", "task", "outcome", "why", "commit"),
+    *("group", "available_at_ms", "leased_since_ms", "error", "labels", "priority", "claims", "created_at_ms"),
+    *("data", "data_type"),
+)
 MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 ENDED_COLUMNS = (*KEPT_COLUMNS, *ENDING_COLUMNS)
@@ -106,6 +112,7 @@ class Written:
     payloads_gone: list[int] = field(default_factory=list)
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
+    items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.drafts or self.kept)
@@ -213,6 +220,7 @@ def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcom
         first = len(written.drafts)
         if isinstance(outcome, Effect):
             _add_rows(outcome, commit, seen.now_ms, written, history)
+            written.items += _items(outcome, commit)
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
             text = kept_answers.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
             written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
@@ -244,6 +252,27 @@ def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written, histor
             continue
         successor = None if place is None else first + place
         written.ended.append((*_kept(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
+
+
+def _items(effect: Effect, commit: int) -> Iterator[Row]:
+    """What the effect of a bulk operation's commit has done, and to what."""
+    if not (effect.operator and effect.operator.bulk):
+        return
+    replacing = {removal.successor for removal in effect.removals}
+    for task, _, successor in effect.removals:
+        yield _item(task, effect.operator.bulk, commit, keeps_data=successor is None)
+    for place, draft in enumerate(effect.drafts):
+        if place not in replacing:  # It comes back: there was nothing that it replaces.
+            yield _item(draft, effect.operator.bulk, commit, keeps_data=False)
+
+
+def _item(task: TaskRecord, operation: int, commit: int, *, keeps_data: bool) -> Row:
+    return (
+        *(operation, task.origin, task.id, "done", "", commit),
+        *(task.group, task.available_at_ms, task.leased_since_ms, task.error, json.dumps(dict(task.labels))),
+        *(task.priority, task.claims, task.created_at_ms),
+        *((task.data, task.data_type) if keeps_data else (b"", "")),
+    )
 
 
 # What of a task's row the trail keeps.
@@ -639,7 +668,11 @@ POSTGRESQL_TYPES: Mapping[str, str] = {
     "priority": "smallint",
     "claims": "integer",
 } | dict.fromkeys(
-    ("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *COUNTERS), "text"
+    (
+        *("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *COUNTERS),
+        *("outcome", "why"),
+    ),
+    "text",
 )
 
 
@@ -713,6 +746,12 @@ class PostgreSQL(Dialect):
         counted AS (
             INSERT INTO tasks_app_countdelta ({", ".join(_quoted(DELTA_COLUMNS))})
             SELECT * FROM unnest({_arrays(DELTA_COLUMNS)})
+        )
+    """
+    itemised = f"""
+        itemised AS (
+            INSERT INTO tasks_app_bulkitem ({", ".join(_quoted(ITEM_COLUMNS))})
+            SELECT * FROM unnest({_arrays(ITEM_COLUMNS)})
         )
     """
     stored = f"""
@@ -959,6 +998,8 @@ class PostgreSQL(Dialect):
             yield self.kept if written.drafts else self.kept_alone, self._columns(ANSWERED_COLUMNS, written.kept)
         if written.deltas:
             yield self.counted, self._columns(DELTA_COLUMNS, written.deltas)
+        if written.items:
+            yield self.itemised, self._columns(ITEM_COLUMNS, written.items)
         if any(draft.payload for draft in written.drafts):
             yield self.stored, []
         if written.payloads_gone:
@@ -1134,6 +1175,7 @@ class SQLite(Dialect):
             *_insertions("tasks_app_endedtask", ENDED_COLUMNS, ended),
             *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
             *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
+            *_insertions("tasks_app_bulkitem", ITEM_COLUMNS, written.items),
         ]
         return ids
 

@@ -333,6 +333,87 @@ class OneTimePassword(models.Model):
         return f"one-time password of {self.user}"
 
 
+class BulkOperation(models.Model):
+    """What a person or a program does to many tasks: what was asked for, and how far it has come."""
+
+    class Verb(models.TextChoices):
+        REQUEUE = "requeue"
+        MOVE = "move"
+        EDIT = "edit"
+        PURGE = "purge"
+        UNDO = "undo"
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        DONE = "done"
+        CANCELLED = "cancelled"
+
+    verb = models.CharField(max_length=10, choices=Verb.choices)
+    parameters = models.JSONField(default=dict)  # See bulk.verbs.Parameters.
+    selection = models.JSONField(default=dict)  # See bulk.selection.Selection.
+    in_words = models.TextField()  # The selection.
+    group = NameField(max_length=255)  # The one that all tasks of the selection are in; empty: several, or none.
+    expected = models.BigIntegerField()  # Tasks that the person saw and agreed to.
+    undoes = models.BigIntegerField(null=True, db_index=True)  # The operation that this one takes back.
+    by = models.CharField(max_length=150)
+    reason = models.TextField()
+    began_at_ms = models.BigIntegerField()
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    place = models.TextField()  # Up to where tasks were looked at; empty: not begun.
+    done = models.BigIntegerField(default=0)
+    skipped = models.BigIntegerField(default=0)
+    failed = models.BigIntegerField(default=0)
+    gone = models.BigIntegerField(default=0)  # Expected, but changed or finished by workers before their turn came.
+    cancelled_by = models.CharField(max_length=150)  # Empty: nobody wants it to end early.
+    ended_at_ms = models.BigIntegerField(null=True)
+    held_by = models.CharField(max_length=40)  # The process that runs it; empty: none.
+    held_until_ms = models.BigIntegerField(default=0)  # Then another process may go on with it.
+
+    class Meta:
+        indexes = [
+            # What is to be run; what ended lately.
+            models.Index(fields=["state", "ended_at_ms"], name="bulkoperation_state"),
+        ]
+
+    def __str__(self) -> str:
+        return f"operation {self.pk}: {self.verb} {self.in_words}"
+
+
+class BulkItem(models.Model):
+    """What a bulk operation did to a task, and the task as it was. Kept for as long as that can be undone."""
+
+    class Outcome(models.TextChoices):
+        DONE = "done"
+        SKIPPED = "skipped"
+        FAILED = "failed"
+
+    operation = models.BigIntegerField()
+    origin = models.BigIntegerField()
+    task = models.BigIntegerField()  # The id that it had; 0: it came back.
+    outcome = models.CharField(max_length=10, choices=Outcome.choices)
+    why = models.TextField()  # It was skipped, or failed.
+    commit = models.BigIntegerField(default=0)  # The number of the one that did it.
+    group = NameField(max_length=255)
+    available_at_ms = models.BigIntegerField(default=0)
+    leased_since_ms = models.BigIntegerField(default=0)
+    error = models.TextField()
+    labels = models.JSONField(default=dict)
+    priority = models.SmallIntegerField(default=0)
+    claims = models.IntegerField(default=0)
+    created_at_ms = models.BigIntegerField(default=0)
+    data = models.BinaryField(default=b"")  # Of a task that was purged.
+    data_type = models.TextField()
+
+    class Meta:
+        constraints = [
+            # Once for each task, however often a process dies. Also finds what is to be undone, in order.
+            models.UniqueConstraint(fields=["operation", "origin"], name="item_of_operation"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.origin} {self.outcome} by operation {self.operation}"
+
+
 class AuditEntry(models.Model):
     """What a person changed: who, when, what, how many, why, and how it ended. Never changed."""
 

@@ -71,6 +71,15 @@ class Operator:
     name: str
     ending: Ending = Ending.CHANGED  # What the trail says became of the tasks.
     reason: str = ""
+    bulk: int = 0  # The bulk operation that this is a part of: what it replaces is kept for the undo. 0: none.
+
+
+class Origin(NamedTuple):
+    """The chain that a task goes on with that was purged and comes back."""
+
+    id: int
+    claims: int
+    created_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,7 @@ class NewTask:
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0  # -100 to 100, larger first.
     id: int = 0  # Of a task that the same commit deletes: this one is its successor. Else ignored.
+    origin: Origin | None = None  # Set: it comes back, and goes on with its chain.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,9 +212,11 @@ def _added(add: NewTask, owner: int, world: World, replaces: TaskRecord | None) 
         made_at_ms=world.now_ms,
         made_by_commit=0,
     )
-    if replaces is None:
-        return draft
-    return draft._replace(origin=replaces.origin, claims=replaces.claims, created_at_ms=replaces.created_at_ms)
+    if replaces is not None:
+        return draft._replace(origin=replaces.origin, claims=replaces.claims, created_at_ms=replaces.created_at_ms)
+    if add.origin is not None:
+        return draft._replace(origin=add.origin.id, claims=add.origin.claims, created_at_ms=add.origin.created_at_ms)
+    return draft
 
 
 def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskRecord:

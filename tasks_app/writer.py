@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -46,6 +46,16 @@ class Bounds:
     queued: int = 10_000
 
 
+class Companion(Protocol):
+    """What works beside the writer, in the same process."""
+
+    def end(self) -> None:
+        """Come to an end soon."""
+
+    async def ended(self) -> None:
+        """Return when it has."""
+
+
 class Writer:
     """Answers operations in the order in which they arrive, as many in one transaction as are there."""
 
@@ -61,6 +71,7 @@ class Writer:
         self._set_aside: set[asyncio.Task[None]] = set()
         self._waiting = WaitingClaims(self._enqueue)
         self._neighbours: Neighbours | None = None
+        self._companions: list[Companion] = []
         self._is_stopping = False
         self._work_task = self._loop.create_task(self._work())
         self._watch_task = self._loop.create_task(self._watch())
@@ -73,6 +84,10 @@ class Writer:
         if connections[using].vendor == "postgresql":  # SQLite has one process only.
             writer._neighbours = Neighbours(using, writer._waiting.look_into)
         return writer
+
+    def keep(self, companion: Companion) -> None:
+        """Until the end: what asks the writer for work has to stop before it."""
+        self._companions.append(companion)
 
     @property
     def waiting(self) -> int:
@@ -107,14 +122,18 @@ class Writer:
             self._loop.call_soon_threadsafe(self._neighbours.tell_of, [group])
 
     def end_waiting(self) -> None:
-        """Claims that wait find nothing, and no other will wait."""
+        """Claims that wait find nothing, and no other will wait. Companions come to their end."""
         self._watch_task.cancel()
         self._waiting.give_up()
+        for companion in self._companions:
+            companion.end()
 
     async def stop(self) -> None:
         """Answer everything that has arrived, then end."""
-        self._is_stopping = True
         self.end_waiting()
+        for companion in self._companions:
+            await companion.ended()
+        self._is_stopping = True
         await ended(self._watch_task)
         self._arrived.set()
         await self._work_task

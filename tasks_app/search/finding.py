@@ -14,7 +14,7 @@ from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
 from ..time_limits import TookTooLong, at_most
 from . import paths
-from .conditions import DATA, Condition, condition_of, every, within
+from .conditions import DATA, EVERYTHING, Condition, condition_of, every, within
 from .grammar import Key, Term
 from .ways import way_to
 
@@ -45,21 +45,7 @@ def find(
 ) -> Found:
     """Up to `limit` tasks beyond `after`. All tasks meet no term at all."""
     walk = Walk(terms=terms, scope=scope, place=after, limit=limit)
-    end, looked_at, window = time.monotonic() + seconds, 0, FIRST_WINDOW
-    while not walk.is_over and (began := time.monotonic()) < end:
-        try:
-            with at_most(end - began, using=walk.using):
-                is_window_done = walk.look_at(window)
-        except TookTooLong:
-            break
-        if not is_window_done:
-            window = max(window // 2, FIRST_WINDOW)
-            continue
-        if walk.is_at_end:  # There were fewer.
-            break
-        looked_at += window
-        if time.monotonic() - began < QUICK_S:
-            window = min(4 * window, LARGEST_WINDOW)
+    looked_at = walk.go_on(seconds)
     return Found(
         ids=[place.id for place in walk.found[:limit]],
         after=walk.place_to_go_on,
@@ -77,15 +63,18 @@ class Walk:
     scope: GroupScope
     place: Place | None  # Looked at up to here; None: not begun.
     limit: int
+    also: Condition = EVERYTHING  # What a row has to meet beside the terms.
+    now_ms: int = 0  # The time that "now" means; 0: that of the database.
     found: list[Place] = field(default_factory=list)
     is_at_end: bool = False
 
     def __post_init__(self) -> None:
         self.using = Task.objects.db
-        self.now_ms = Task.objects.now_ms()
+        self.now_ms = self.now_ms or Task.objects.now_ms()
         vendor = connections[self.using].vendor
         self._way = way_to(self.terms, self.now_ms, vendor)
-        self._asked = every([*(condition_of(term, self.now_ms, vendor) for term in self.terms), within(self.scope)])
+        asked = (condition_of(term, self.now_ms, vendor) for term in self.terms)
+        self._asked = every([*asked, within(self.scope), self.also])
         self._paths = [term for term in self.terms if term.key is Key.DATA and term.name]
 
     @property
@@ -97,6 +86,25 @@ class Walk:
         if len(self.found) > self.limit:
             return self.found[self.limit - 1]
         return None if self.is_at_end else self.place
+
+    def go_on(self, seconds: float) -> int:
+        """Until enough is found, the way is at its end, or the time is up. Returns how many it looked at, at least."""
+        end, looked_at, window = time.monotonic() + seconds, 0, FIRST_WINDOW
+        while not self.is_over and (began := time.monotonic()) < end:
+            try:
+                with at_most(end - began, using=self.using):
+                    is_window_done = self.look_at(window)
+            except TookTooLong:
+                break
+            if not is_window_done:
+                window = max(window // 2, FIRST_WINDOW)
+                continue
+            if self.is_at_end:  # There were fewer.
+                break
+            looked_at += window
+            if time.monotonic() - began < QUICK_S:
+                window = min(4 * window, LARGEST_WINDOW)
+        return looked_at
 
     def look_at(self, window: int) -> bool:
         """Look at the next tasks of the way, at most so many. Says whether none of them is left for the next time."""

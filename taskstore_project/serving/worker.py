@@ -27,7 +27,7 @@ def main() -> None:
     from taskstore_project.starting import allow, spare_the_collector
 
     allow(orders["url"], no_auth=orders["no_auth"])
-    from tasks_app.writer import Writer
+    from tasks_app.serving import start_work
     from taskstore_project.asgi import application
 
     from .server import Server
@@ -43,7 +43,7 @@ def main() -> None:
         asyncio.get_running_loop().remove_reader(sys.stdin)
         server.end()
 
-    server = Server(application, socket.socket(fileno=orders["socket"]), say_ready, Writer.start)
+    server = Server(application, socket.socket(fileno=orders["socket"]), say_ready, start_work)
     spare_the_collector()
     server.run()
     # Not by the usual way: it would wait for the threads that are still at it.

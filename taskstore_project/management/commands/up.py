@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from tasks_app.writer import Writer
+from tasks_app.serving import start_work
 from taskstore_project.server import Server
 from taskstore_project.starting import ServerCommand, say_ready, spare_the_collector
 
@@ -18,7 +18,7 @@ class Command(ServerCommand):
         # Late, as it reads the settings and imports all pages.
         from taskstore_project.asgi import application
 
-        server = Server(application, bound, ready_callable=lambda: say_ready(url), start_writer=Writer.start)
+        server = Server(application, bound, ready_callable=lambda: say_ready(url), start_writer=start_work)
         spare_the_collector()
         server.run()
         return not server.has_cut_off

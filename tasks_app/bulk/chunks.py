@@ -1,0 +1,110 @@
+"""The next tasks of an operation, and what is to be done to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..listing import Place
+from ..models import BulkItem, BulkOperation, Task
+from ..operations import Change, NewTask
+from ..search.conditions import Condition
+from .selection import Selection
+from .verbs import Doing, Parameters, Skip, Verb
+
+SIZE = 200  # Tasks a commit: short enough that workers' claims do not wait for it.
+MOST_BYTES = 8 * 2**20  # Of their data: a commit reads it all.
+LOOK_S = 0.5  # For tasks that meet the terms, until it is said again that somebody is at it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What is to be done to a task of this origin, which has so many bytes of data."""
+
+    origin: int
+    task: int  # Its id; 0: it comes back.
+    step: Change | NewTask | int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some tasks of an operation, up to a place from which it goes on."""
+
+    planned: Sequence[Planned] = ()
+    skipped: Sequence[BulkItem] = ()
+    place: str = ""
+    is_last: bool = False
+
+    def portions(self) -> Iterator[list[Planned]]:
+        """Each as much as one commit should read."""
+        portion: list[Planned] = []
+        size = 0
+        for planned in self.planned:
+            if portion and size + planned.size > MOST_BYTES:
+                yield portion
+                portion, size = [], 0
+            portion.append(planned)
+            size += planned.size
+        if portion:
+            yield portion
+
+
+def next_chunk(operation: BulkOperation) -> Chunk:
+    """The tasks of the selection that come next. None, when they are rare: it goes on from where it looked to."""
+    selection = Selection.read(operation.selection)
+    ids, place, is_last = (_selected if selection.ids is not None else _found)(operation, selection)
+    doing = Doing(
+        verb=Verb(operation.verb),
+        parameters=Parameters.read(operation.parameters),
+        began_at_ms=operation.began_at_ms,
+        expected=operation.expected,
+    )
+    now_ms = Task.objects.now_ms()
+    planned: list[Planned] = []
+    skipped: list[BulkItem] = []
+    for task, size in _with_sizes(ids):
+        before = operation.done + operation.skipped + operation.failed + len(planned) + len(skipped)
+        step = doing.step(task, now_ms, before)
+        if isinstance(step, Skip):
+            skipped.append(skip(operation, task.origin, task.id, step))
+        else:
+            planned.append(Planned(origin=task.origin, task=task.id, step=step, size=size))
+    return Chunk(planned=planned, skipped=skipped, place=place, is_last=is_last)
+
+
+def skip(operation: BulkOperation, origin: int, task_id: int, why: Skip) -> BulkItem:
+    return BulkItem(operation=operation.pk, origin=origin, task=task_id, outcome=BulkItem.Outcome.SKIPPED, why=why.why)
+
+
+def _selected(operation: BulkOperation, selection: Selection) -> tuple[list[int], str, bool]:
+    """Of tasks that were named one by one."""
+    begin = int(operation.place or 0)
+    ids = (selection.ids or ())[begin : begin + SIZE]
+    items = BulkItem.objects.filter(operation=operation.pk, task__in=ids)
+    handled = set(items.values_list("task", flat=True))
+    left = [task_id for task_id in ids if task_id not in handled]
+    living = Task.objects.get_queryset().within(selection.scope).filter(id__in=left)
+    if selection.group:
+        living = living.in_group(selection.group)
+    found = list(living.order_by("id").values_list("id", flat=True))
+    return found, str(begin + SIZE), begin + SIZE >= len(selection.ids or ())
+
+
+def _found(operation: BulkOperation, selection: Selection) -> tuple[list[int], str, bool]:
+    place = Place.read(operation.place, "place") if operation.place else None
+    # What it did already is not met again: requeued tasks may lie ahead, and a process may have died.
+    items = "SELECT 1 FROM tasks_app_bulkitem AS item WHERE item.operation = %s AND item.origin = found.origin"
+    undone = Condition(f"NOT EXISTS ({items})", (operation.pk,))
+    walk = selection.walk(place, SIZE, undone)
+    walk.go_on(LOOK_S)
+    after = walk.place_to_go_on
+    ids = [found.id for found in walk.found[:SIZE]]
+    is_last = after is None and walk.is_at_end
+    return ids, str(after) if after else operation.place, is_last
+
+
+def _with_sizes(ids: Sequence[int]) -> list[tuple[Task, int]]:
+    """The tasks that are still there, in the order of the ids, with the bytes of their data."""
+    found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(1)}
+    return [(found[task_id], found[task_id].data_size) for task_id in ids if task_id in found]  # type: ignore[attr-defined]

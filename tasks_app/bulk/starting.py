@@ -1,0 +1,134 @@
+"""Beginning an operation that somebody has seen the preview of, ending it early, and taking it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from .. import audit
+from ..models import BulkOperation, Task
+from ..validation import Problem, refuse, text
+from . import verbs
+from .running import run
+from .selection import Preview, Selection, preview
+from .verbs import Parameters, Verb
+
+NEEDS_TYPED_NAME_ABOVE = 1_000
+SOME_DRIFT = 10  # Tasks that may have come or gone since the preview, whatever the number.
+REASON_LENGTH = 1_000
+UNDO_DAYS = 7
+DAY_MS = 24 * 60 * 60_000
+AT_ONCE_S = 0.3  # Small ones are done before whoever asks has an answer.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody has seen in a preview and agreed to."""
+
+    verb: Verb
+    selection: Selection  # As the preview bound it.
+    expected: int  # The number of tasks that the preview showed.
+    by: str
+    parameters: Parameters = field(default_factory=Parameters)
+    reason: str = ""
+    typed: str = ""  # See `to_type`.
+
+
+def start(asked: Asked) -> BulkOperation:
+    """Begin, and do as much as goes at once. Look at its `state` for whether that was all.
+
+    Raises InvalidInput when what is asked makes no sense, or when the number is not that of the preview any more.
+    """
+    refuse(text("reason", asked.reason, REASON_LENGTH))
+    seen = preview(asked.selection)
+    verbs.check(asked.verb, asked.parameters, seen.group)
+    refuse([*_drift(asked, seen), *_not_typed(asked, seen)])
+    return _begin(
+        BulkOperation(
+            verb=asked.verb,
+            parameters=asked.parameters.as_json,
+            selection=seen.selection.as_json,
+            in_words=asked.selection.in_words,
+            group=seen.group,
+            expected=asked.expected,
+            by=asked.by,
+            reason=asked.reason,
+        )
+    )
+
+
+def to_type(verb: Verb, seen: Preview) -> str:
+    """What has to be typed before it is done: the group, or the number where several are meant; empty: nothing."""
+    if verb is not Verb.PURGE or not (seen.selection.is_whole_group or seen.count > NEEDS_TYPED_NAME_ABOVE):
+        return ""
+    return seen.group or str(seen.count)
+
+
+def cancel(operation: BulkOperation, *, by: str) -> BulkOperation:
+    """Let it end before its next chunk. Nothing happens to one that has ended."""
+    waiting = BulkOperation.objects.filter(pk=operation.pk, state=BulkOperation.State.RUNNING, cancelled_by="")
+    if waiting.update(cancelled_by=by):
+        audit.record(actor=by, action="cancel", selection=f"operation {operation.pk}", group=operation.group, done=1)
+        run(operation.pk, seconds=0)
+    return BulkOperation.objects.get(pk=operation.pk)
+
+
+def undo(operation: BulkOperation, *, by: str, reason: str = "") -> BulkOperation:
+    """Begin to take back what it did, but for what has changed since.
+
+    Raises InvalidInput about `operation` when it can't be undone, which says why.
+    """
+    refuse([*text("reason", reason, REASON_LENGTH), *_not_undoable(operation)])
+    return _begin(
+        BulkOperation(
+            verb=Verb.UNDO,
+            in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
+            group=operation.group,
+            expected=operation.done,
+            undoes=operation.pk,
+            by=by,
+            reason=reason,
+        )
+    )
+
+
+def why_not_undoable(operation: BulkOperation) -> str:
+    """Why an operation can't be undone, as a sentence goes on; empty when it can."""
+    if operation.verb == Verb.UNDO:
+        return "it is an undo itself"
+    if operation.ended_at_ms is None:
+        return "it has not ended: cancel it first"
+    if not operation.done:
+        return "it has changed nothing"
+    if operation.ended_at_ms < Task.objects.now_ms() - UNDO_DAYS * DAY_MS:
+        return f"it ended more than {UNDO_DAYS} days ago"
+    if BulkOperation.objects.filter(undoes=operation.pk).exclude(state=BulkOperation.State.CANCELLED).exists():
+        return "it was undone before"
+    return ""
+
+
+def _not_undoable(operation: BulkOperation) -> list[Problem]:
+    why = why_not_undoable(operation)
+    return [("operation", f"one that can be undone: {why}")] if why else []
+
+
+def _begin(operation: BulkOperation) -> BulkOperation:
+    operation.began_at_ms = Task.objects.now_ms()
+    operation.save()
+    run(operation.pk, seconds=AT_ONCE_S)
+    operation.refresh_from_db()
+    return operation
+
+
+def _drift(asked: Asked, seen: Preview) -> list[Problem]:
+    if abs(seen.count - asked.expected) <= max(SOME_DRIFT, asked.expected // 100):
+        return []
+    return [("expected", f"there are {seen.count} tasks now, not {asked.expected}: look again")]
+
+
+def _not_typed(asked: Asked, seen: Preview) -> list[Problem]:
+    # The number that was shown, should it have drifted a little.
+    typed = to_type(asked.verb, replace(seen, count=asked.expected))
+    if not typed or asked.typed == typed:
+        return []
+    what = "the group's name" if seen.group else "the number"
+    return [("typed", f"type {what}, {typed}, to confirm")]

@@ -1,0 +1,92 @@
+"""Taking an operation back: what it replaced becomes again what it was, unless somebody has changed it since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db.models import F, Q
+from django.db.models.functions import Length
+
+from ..models import BulkItem, BulkOperation, Task
+from ..operations import Change, NewTask, Origin
+from .chunks import SIZE, Chunk, Planned, skip
+from .verbs import Skip, Verb
+
+THERE_ALREADY = "there already"
+CHANGED_SINCE = "changed since"
+ENDED_SINCE = "ended since"
+
+
+def next_chunk(operation: BulkOperation) -> Chunk:
+    """The next tasks of the operation that is taken back, in the order of their origins."""
+    assert operation.undoes is not None  # noqa: S101 - an undo has it.
+    undone = BulkOperation.objects.get(pk=operation.undoes)
+    back = _brought_back if undone.verb == Verb.PURGE else _put_back
+    now_ms = Task.objects.now_ms()
+    items = _items_to_undo(operation, operation.undoes)
+    living = _living([item.origin for item in items])
+    planned: list[Planned] = []
+    skipped: list[BulkItem] = []
+    for item in items:
+        now = living.get(item.origin)
+        step = back(item, now, now_ms)
+        if isinstance(step, Skip):
+            skipped.append(skip(operation, item.origin, now.id if now else 0, step))
+        else:
+            task_id = now.id if now else 0
+            planned.append(Planned(origin=item.origin, task=task_id, step=step, size=item.size))  # type: ignore[attr-defined]
+    place = str(items[-1].origin) if items else operation.place
+    return Chunk(planned=planned, skipped=skipped, place=place, is_last=len(items) < SIZE)
+
+
+def _items_to_undo(operation: BulkOperation, undone: int) -> list[BulkItem]:
+    handled = BulkItem.objects.filter(operation=operation.pk).values("origin")
+    items = BulkItem.objects.filter(
+        operation=undone, outcome=BulkItem.Outcome.DONE, origin__gt=int(operation.place or 0)
+    )
+    return list(items.exclude(origin__in=handled).defer("data").annotate(size=Length("data")).order_by("origin")[:SIZE])
+
+
+def _living(origins: Sequence[int]) -> dict[int, Task]:
+    # Two conditions, as there is an index for each.
+    tasks = Task.objects.get_queryset().beginnings(1)
+    first, later = Q(id__in=origins, origin=F("id")), Q(origin__in=origins) & ~Q(origin=F("id"))
+    return {task.origin: task for which in (first, later) for task in tasks.filter(which)}
+
+
+def _brought_back(item: BulkItem, now: Task | None, now_ms: int) -> NewTask | Skip:
+    """Under a new id, in its chain."""
+    if now is not None:
+        return Skip(THERE_ALREADY)
+    return NewTask(
+        group=item.group,
+        data=bytes(item.data),
+        data_type=item.data_type,
+        timespec_ms=_time_of(item, now_ms),
+        error=item.error,
+        labels=item.labels,
+        priority=item.priority,
+        origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
+    )
+
+
+def _put_back(item: BulkItem, now: Task | None, now_ms: int) -> Change | Skip:
+    if now is None:
+        return Skip(ENDED_SINCE)
+    if now.made_by_commit != item.commit:
+        return Skip(CHANGED_SINCE)
+    return Change(
+        id=now.id,
+        group=item.group,
+        timespec_ms=_time_of(item, now_ms),
+        keep_data=True,
+        error=item.error,
+        labels=item.labels,
+        priority=item.priority,
+        release=True,
+    )
+
+
+def _time_of(item: BulkItem, now_ms: int) -> int:
+    """Without the lease: a task that was leased is available at once, or since the lease would have ended."""
+    return 0 if item.leased_since_ms and item.available_at_ms > now_ms else max(item.available_at_ms, 1)

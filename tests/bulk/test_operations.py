@@ -1,0 +1,277 @@
+"""Bulk operations: what they change, what they leave alone, and what an undo brings back."""
+
+import pytest
+
+from tasks_app import bulk
+from tasks_app.bulk import Asked, Parameters, Selection, Verb, chunks, running
+from tasks_app.errors import InvalidInput
+from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
+from tasks_app.operations import GroupScope, NewTask, State
+from tests.console.store import add, claim, fail, one_of_each_state
+
+pytestmark = pytest.mark.django_db
+
+MAIL = Selection(group="mail")
+
+
+def begin(verb, selection=MAIL, *, by="olaf", reason="", typed="", **parameters):
+    seen = bulk.preview(selection)
+    asked = Asked(
+        verb=verb,
+        selection=seen.selection,
+        expected=seen.count,
+        by=by,
+        reason=reason,
+        typed=typed,
+        parameters=Parameters(**parameters),
+    )
+    return bulk.start(asked)
+
+
+def tasks_of(group="mail"):
+    return sorted(Task.objects.get_queryset().in_group(group), key=lambda task: task.origin)
+
+
+def content(task, *but):
+    """All that an undo restores."""
+    names = {"origin", "group", "data", "data_type", "error", "labels", "priority", "claims", "created_at_ms"}
+    return {name: getattr(task, name) for name in names - set(but)} | {"data": bytes(task.data)}
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    for module in (chunks, bulk.undoing):
+        monkeypatch.setattr(module, "SIZE", 2)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(group="mail", state=State.FAILED),
+        Selection(q="group:mail error:boom"),
+        Selection(q="error:boom data.user:7"),
+    ],
+)
+def test_it_requeues_what_meets_the_filter_and_nothing_else(selection):
+    failed = [fail(task, "boom") for task in add(count=5, data=b'{"user": 7}')]
+    others = [*add(count=2), fail(add("other")[0], "crash")]
+    operation = begin(Verb.REQUEUE, selection)
+    assert (operation.state, operation.done, operation.skipped, operation.gone) == ("done", 5, 0, 0)
+    assert not Task.objects.filter(error="boom").exists()
+    assert {task.origin for task in tasks_of()} >= {task.origin for task in failed}
+    assert all(Task.objects.find([task.id])[0] for task in others)
+
+
+def test_what_arrives_after_the_preview_is_not_touched():
+    add(count=3)
+    seen = bulk.preview(MAIL)
+    later = add(count=50)
+    bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=3, by="olaf", typed="mail"))
+    assert [task.id for task in tasks_of()] == [task.id for task in later]
+
+
+@pytest.mark.parametrize("changed", [20, -20])
+def test_a_number_that_has_drifted_is_refused_and_told(changed):
+    failed = [fail(task) for task in add(count=30)]
+    quiet = add(count=30)
+    seen = bulk.preview(Selection(group="mail", state=State.FAILED))
+    if changed > 0:
+        for task in quiet[:changed]:
+            fail(task)
+    else:
+        Task.objects.commit(owner=0, deletes=[task.id for task in failed[:-changed]])
+    before = {task.id for task in tasks_of()}
+    with pytest.raises(InvalidInput) as refused:
+        bulk.start(Asked(verb=Verb.REQUEUE, selection=seen.selection, expected=30, by="olaf"))
+    assert refused.value.fields["expected"] == [f"there are {30 + changed} tasks now, not 30: look again"]
+    assert {task.id for task in tasks_of()} == before
+    assert not BulkOperation.objects.exists()
+
+
+def test_tasks_of_live_workers_are_skipped_and_counted():
+    one_of_each_state()
+    operation = begin(Verb.PURGE, typed="mail")
+    assert (operation.done, operation.skipped) == (4, 1)
+    assert bulk.reasons(operation.pk) == {"claimed by a worker": 1}
+    [left] = tasks_of()
+    assert left.leased
+
+
+def test_they_are_taken_when_that_is_asked_for():
+    add()
+    [held] = claim()
+    operation = begin(Verb.REQUEUE, takes_claimed=True)
+    [task] = tasks_of()
+    assert operation.done == 1
+    assert (task.owner, task.leased, task.origin) == (0, False, held.origin)
+
+
+def test_a_purge_of_a_whole_group_needs_its_name_and_of_many_the_number(monkeypatch):
+    monkeypatch.setattr(bulk.starting, "NEEDS_TYPED_NAME_ABOVE", 2)
+    add(count=2)
+    add("other", count=2)
+    for selection, typed in ((MAIL, "mail"), (Selection(q="-state:failed"), "4")):
+        with pytest.raises(InvalidInput) as refused:
+            begin(Verb.PURGE, selection, typed="x")
+        assert typed in refused.value.fields["typed"][0]
+    assert begin(Verb.PURGE, Selection(q="-state:failed"), typed="4").done == 4
+
+
+def test_it_moves_into_a_group_that_is_there_or_may_be_created():
+    add(count=3)
+    for to, words in (("mail", "other than"), ("new", "no group new exists"), ("", "not empty")):
+        with pytest.raises(InvalidInput) as refused:
+            begin(Verb.MOVE, to=to)
+        assert words in refused.value.fields["to"][0]
+    assert begin(Verb.MOVE, to="new", create=True).done == 3
+    assert len(tasks_of("new")) == 3
+
+
+def test_it_edits_error_and_priority_and_leaves_the_rest():
+    task = fail(add(data=b"kept", labels={"a": "b"})[0], "boom")
+    begin(Verb.EDIT, error="known: boom", priority=7)
+    [edited] = tasks_of()
+    assert (edited.error, edited.priority, edited.available_at_ms) == ("known: boom", 7, task.available_at_ms)
+    assert content(edited, "error", "priority") == content(task, "error", "priority")
+    with pytest.raises(InvalidInput):
+        begin(Verb.EDIT)
+
+
+def test_it_spreads_what_it_requeues_over_time():
+    for task in add(count=5):
+        fail(task)
+    at_ms = Task.objects.now_ms() + 3_600_000
+    begin(Verb.REQUEUE, at_ms=at_ms, spread_minutes=10)
+    times = sorted(task.available_at_ms - at_ms for task in tasks_of())
+    assert times == [0, 120_000, 240_000, 360_000, 480_000]
+
+
+@pytest.mark.parametrize(
+    ("verb", "parameters"),
+    [
+        (Verb.REQUEUE, {}),
+        (Verb.MOVE, {"to": "new", "create": True}),
+        (Verb.EDIT, {"error": "other", "priority": 3}),
+        (Verb.PURGE, {}),
+    ],
+)
+def test_an_undo_brings_back_what_there_was(verb, parameters):
+    added = Task.objects.commit(
+        owner=0,
+        adds=[
+            NewTask(group="mail", data=b"\0\xff" * 3, data_type="a/b", labels={"a": "b"}, priority=5, error="boom"),
+            NewTask(group="mail", data=b"x" * 100_000, timespec_ms=-3_600_000),
+            NewTask(group="mail"),
+        ],
+    )
+    before = [content(task) | {"at": task.available_at_ms} for task in added]
+    operation = begin(verb, typed="mail", **parameters)
+    assert operation.done + operation.skipped == 3
+    undone = bulk.undo(operation, by="olaf", reason="a mistake")
+    assert (undone.state, undone.done, undone.skipped) == ("done", operation.done, 0)
+    assert [content(task) | {"at": task.available_at_ms} for task in tasks_of()] == before
+    assert list(AuditEntry.objects.order_by("pk").values_list("action", flat=True)) == [verb.value, "undo"]
+    with pytest.raises(InvalidInput, match="undone before"):
+        bulk.undo(operation, by="olaf")
+
+
+def test_an_undo_leaves_alone_what_has_changed_since():
+    add(count=4)
+    operation = begin(Verb.EDIT, error="other")
+    first, second, *_ = tasks_of()
+    fail(first, "since")
+    Task.objects.commit(owner=0, deletes=[second.id])
+    undone = bulk.undo(operation, by="olaf")
+    assert (undone.done, undone.skipped) == (2, 2)
+    assert bulk.reasons(undone.pk) == {"changed since": 1, "ended since": 1}
+    assert sorted(task.error for task in tasks_of()) == ["", "", "since"]
+
+
+@pytest.mark.parametrize("verb", [Verb.REQUEUE, Verb.PURGE])
+def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monkeypatch, verb):
+    for task in add(count=7):
+        fail(task, "boom")
+    with monkeypatch.context() as dying:
+        dying.setattr(running, "_note", _die)
+        with pytest.raises(ZeroDivisionError):
+            begin(verb, typed="mail")
+    operation = BulkOperation.objects.get()
+    assert operation.state == "running"
+    bulk.run(operation.pk)
+    operation.refresh_from_db()
+    assert (operation.state, operation.done, operation.gone) == ("done", 7, 0)
+    with monkeypatch.context() as dying:
+        dying.setattr(running, "_note", _die)
+        with pytest.raises(ZeroDivisionError):
+            bulk.undo(operation, by="olaf")
+    undo = BulkOperation.objects.get(verb=Verb.UNDO)
+    bulk.run(undo.pk)
+    undo.refresh_from_db()
+    assert (undo.state, undo.done, undo.skipped) == ("done", 7, 0)
+    assert [task.error for task in tasks_of()] == ["boom"] * 7
+    assert AuditEntry.objects.count() == 2
+
+
+def _die(*_):
+    raise ZeroDivisionError
+
+
+def test_it_is_cancelled_between_chunks_and_can_be_undone(monkeypatch):
+    add(count=10)
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
+    operation = begin(Verb.PURGE, typed="mail")
+    assert (operation.state, operation.done) == ("running", 2)
+    cancelled = bulk.cancel(operation, by="ada")
+    assert (cancelled.state, cancelled.done, cancelled.cancelled_by) == ("cancelled", 2, "ada")
+    assert len(tasks_of()) == 8
+    monkeypatch.undo()
+    assert bulk.undo(cancelled, by="olaf").done == 2
+    assert len(tasks_of()) == 10
+
+
+def test_two_processes_do_not_run_it_at_once(monkeypatch):
+    add(count=4)
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
+    operation = begin(Verb.PURGE, typed="mail")
+    hold = running.Hold(operation.pk)
+    assert hold.take()
+    bulk.run(operation.pk)
+    assert BulkItem.objects.count() == 2
+    hold.let_go()
+    bulk.run(operation.pk)
+    assert BulkItem.objects.count() == 4
+
+
+def test_a_task_that_can_not_be_changed_fails_alone(monkeypatch):
+    bad = add(count=5)[2]
+    perform = type(Task.objects).perform
+
+    def refusing(manager, operation):
+        if bad.id in operation.changed_ids:
+            raise ValueError("of no use")
+        return perform(manager, operation)
+
+    monkeypatch.setattr(type(Task.objects), "perform", refusing)
+    operation = begin(Verb.PURGE, typed="mail")
+    assert (operation.state, operation.done, operation.failed) == ("done", 4, 1)
+    [item] = BulkItem.objects.filter(outcome="failed")
+    assert (item.task, item.why) == (bad.id, "ValueError: of no use")
+    assert [task.id for task in tasks_of()] == [bad.id]
+
+
+def test_only_groups_of_the_scope_are_reached():
+    add(count=2)
+    add("other", count=2)
+    operation = begin(Verb.PURGE, Selection(q="age:<1h", scope=GroupScope(("mail",))), typed="mail")
+    assert operation.done == 2
+    assert len(tasks_of("other")) == 2
+
+
+def test_selected_tasks_are_changed_and_those_that_are_gone_are_counted():
+    tasks = add(count=5)
+    Task.objects.commit(owner=0, deletes=[tasks[0].id])
+    ids = tuple(task.id for task in tasks)
+    seen = bulk.preview(Selection(group="mail", ids=ids))
+    assert seen.count == 4
+    operation = begin(Verb.PURGE, Selection(group="mail", ids=ids))
+    assert (operation.done, operation.in_words) == (4, "5 selected tasks")
