@@ -14,6 +14,12 @@ dialog.addEventListener("click", (event) => {
   dialog.close();
 });
 
+// Who writes what a thing is to be set to wants it to be set.
+dialog.addEventListener("input", (event) => {
+  const name = event.target.dataset.ticks;
+  if (name) dialog.querySelector(`[name="${name}"]`).checked = true;
+});
+
 // The server did not answer at all: without a word a press of a button would seem to do nothing.
 document.addEventListener("htmx:error", (event) => {
   if (event.detail.ctx?.target !== dialog) return;

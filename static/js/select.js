@@ -1,4 +1,8 @@
 // The selection in a list of tasks: how many, the whole page at once, a range with shift, or all that there are.
+//
+// It is kept for the list, whichever of its pages one looks at, until something was done to it.
+
+const MOST = 500; // One by one: their ids have to fit an address.
 
 for (const form of document.querySelectorAll("[data-selection]")) {
   const bar = form.querySelector("[data-bar]");
@@ -8,35 +12,78 @@ for (const form of document.querySelectorAll("[data-selection]")) {
 function follow(form, bar) {
   const page = bar.querySelector("[data-select-page]");
   const all = bar.querySelector("[data-select-all]");
+  const none = bar.querySelector("[data-select-none]");
   const count = bar.querySelector("[data-selected-count]");
   const rows = [...form.querySelectorAll("input[name=id]")];
+  const here = new Set(rows.map((row) => row.value));
+  const elsewhere = document.createElement("span"); // The selected rows of other pages, as fields of the form.
+  const storedAs = `taskstore.selection ${location.pathname} ${form.dataset.selection}`;
   let last = null;
 
+  elsewhere.hidden = true;
+  form.append(elsewhere);
   form.addEventListener("click", (event) => {
     const row = event.target.closest("input[name=id]");
     if (!row) return;
     if (event.shiftKey && last) selectBetween(rows, last, row);
     last = row;
-    tell();
+    keep();
   });
   page.addEventListener("change", () => {
     for (const row of rows) row.checked = page.checked;
     all.checked = all.checked && page.checked;
-    tell();
+    keep();
   });
-  all.addEventListener("change", tell);
+  all.addEventListener("change", keep);
+  none.addEventListener("click", () => {
+    for (const row of rows) row.checked = false;
+    all.checked = false;
+    elsewhere.replaceChildren();
+    keep();
+  });
   // A browser that goes back in its history brings the ticks back after this module has run.
-  addEventListener("pageshow", tell);
-  tell();
+  addEventListener("pageshow", bringBack);
+  // Something was begun: it leads to another page.
+  document.addEventListener("htmx:before:response", (event) => {
+    if (event.detail.ctx.response?.headers.get("HX-Redirect")) sessionStorage.removeItem(storedAs);
+  });
+  bringBack();
+
+  function bringBack() {
+    const kept = JSON.parse(sessionStorage.getItem(storedAs) ?? "[]");
+    for (const row of rows) row.checked = kept.includes(row.value);
+    elsewhere.replaceChildren(...kept.filter((id) => !here.has(id)).map(field));
+    tell();
+  }
+
+  function keep() {
+    sessionStorage.setItem(storedAs, JSON.stringify(selected()));
+    tell();
+  }
+
+  function selected() {
+    const onThisPage = rows.filter((row) => row.checked);
+    return [...onThisPage, ...elsewhere.children].map((input) => input.value).slice(0, MOST);
+  }
 
   function tell() {
-    const selected = rows.filter((row) => row.checked).length;
-    page.checked = selected === rows.length;
-    page.indeterminate = selected > 0 && selected < rows.length;
-    bar.toggleAttribute("data-active", selected > 0 || all.checked);
-    const text = all.checked ? "All selected" : selected ? `${selected} selected` : "Select tasks";
+    const onThisPage = rows.filter((row) => row.checked).length;
+    const number = selected().length;
+    page.checked = rows.length > 0 && onThisPage === rows.length;
+    page.indeterminate = onThisPage > 0 && onThisPage < rows.length;
+    bar.toggleAttribute("data-active", number > 0 || all.checked);
+    none.hidden = !number && !all.checked;
+    const onOthers = number - onThisPage;
+    const some = onOthers > 0 ? `${number} selected, ${onOthers} on other pages` : `${number} selected`;
+    const text = all.checked ? "All selected" : number ? some : "Select tasks";
     if (count.textContent !== text) count.textContent = text;
   }
+}
+
+function field(id) {
+  const input = document.createElement("input");
+  Object.assign(input, { type: "hidden", name: "id", value: id });
+  return input;
 }
 
 function selectBetween(rows, one, other) {

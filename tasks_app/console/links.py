@@ -5,8 +5,11 @@ from __future__ import annotations
 from django.shortcuts import resolve_url
 from django.utils.http import urlencode
 
+from ..bulk import Verb
 from ..operations import State
 from ..search.grammar import quoted
+
+PAGES_OF_VERBS = {Verb.REQUEUE: "requeue", Verb.MOVE: "move", Verb.EDIT: "edit_many", Verb.PURGE: "purge"}
 
 
 def group_page(name: str, state: State | None = None, **place: object) -> str:
@@ -25,6 +28,12 @@ def confirm_page(verb: str, name: str, *, state: str | None = None, task: int | 
     return f"{resolve_url('console:confirm')}?{_query(verb=verb, name=name, state=state, **which)}"
 
 
+def confirm_signature_page(verb: str, signature: str, group: str | None = None) -> str:
+    """The question before a verb is done to all failed tasks with this signature, in this group (None: in all)."""
+    q = signature_search(signature, group)
+    return f"{resolve_url('console:confirm')}?{_query(verb=verb, q=q, all=1)}"
+
+
 def add_page(name: str) -> str:
     return f"{resolve_url('console:add')}?{_query(name=name)}"
 
@@ -40,8 +49,12 @@ def held_page(owner: int) -> str:
 
 def signature_page(signature: str, group: str | None = None, age: str | None = None) -> str:
     """The failed tasks with this signature, in this group (None: in all), that failed within `age`."""
+    return search_page(signature_search(signature, group, age))
+
+
+def signature_search(signature: str, group: str | None = None, age: str | None = None) -> str:
     terms = [f"group:{quoted(group)}" if group else "", f"error:{quoted(signature)}", f"age:<{age}" if age else ""]
-    return search_page(" ".join(filter(None, terms)))
+    return " ".join(filter(None, terms))
 
 
 def rates_part(span: str, name: str = "") -> str:

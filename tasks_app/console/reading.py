@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeVar
 
+from django.contrib.auth.models import User
 from django.http import QueryDict
 
-from ..bulk import Selection
+from ..bulk import Parameters, Selection, Verb
 from ..errors import InvalidInput
 from ..listing import END, Place
 from ..operations import State
+from ..policy import Action, may
 from ..rates import Span
-from ..validation import INT64_MAX, group_name, is_utf8
+from ..search import grammar
+from ..search.grammar import Key, Term
+from ..validation import INT64_MAX, MOST_PRIORITY, group_name, is_utf8
 from .name_tree import is_prefix, prefix_above
 from .payload import Form
 
@@ -22,14 +27,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 LONGEST_REASON = 1_000
 LONGEST_FILTER = 255
-
-
-class Verb(StrEnum):
-    """What a person can do to tasks that are there."""
-
-    REQUEUE = "requeue"
-    MOVE = "move"
-    PURGE = "purge"
+MOST_SELECTED = 500  # One by one: their ids have to fit an address.
 
 
 class Notices(StrEnum):
@@ -72,18 +70,6 @@ class Arrangement:
     page: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmed:
-    """What somebody has seen in a confirmation and agreed to."""
-
-    selection: Selection
-    expected: int  # The number of tasks that the confirmation showed.
-    reason: str
-    typed: str  # The group's name, where it had to be typed.
-    to: str  # The group to move to.
-    create: bool  # Whether that group may be a new one.
-
-
 def group_of(asked: QueryDict) -> str:
     return _name("name", asked.get("name", ""))
 
@@ -94,7 +80,11 @@ def state_of(asked: QueryDict) -> State | None:
 
 
 def verb_of(asked: QueryDict) -> Verb:
-    return _one_of(Verb, "verb", asked.get("verb", ""))
+    """What is to be done to tasks that are there."""
+    verbs = [verb.value for verb in Verb if verb is not Verb.UNDO]
+    if (text := asked.get("verb", "")) not in verbs:
+        raise InvalidInput({"verb": [f"one of {', '.join(verbs)}"]})
+    return Verb(text)
 
 
 def order_of(asked: QueryDict) -> tuple[Order, bool]:
@@ -146,15 +136,75 @@ def places_of(asked: QueryDict) -> tuple[Place | None, Place | None]:
     )
 
 
-def selection_of(asked: QueryDict) -> Selection:
-    """The tasks with the ids `id`, or, with `all`, those of the group in this state."""
+def selection_of(asked: QueryDict, user: User) -> Selection:
+    """The tasks with the ids `id`; with `all` those of the group `name`, in its state, or those that meet `q`."""
+    group = group_of(asked) if "name" in asked else ""
     bound = whole_number("bound", asked.get("bound") or "0")
-    if asked.get("all"):
-        return Selection(group=group_of(asked), state=state_of(asked), bound=bound)
+    as_of_ms = whole_number("as_of", asked.get("as_of") or "0")
+    if not asked.get("all"):
+        return Selection(group=group, ids=_ids(asked), bound=bound, as_of_ms=as_of_ms)
+    q = asked.get("q", "")
+    if not terms_of(q, user) and not group:
+        raise InvalidInput({"q": ["a search, or the name of a group: all tasks of the store are never meant"]})
+    return Selection(group=group, state=state_of(asked), q=q, bound=bound, as_of_ms=as_of_ms)
+
+
+def terms_of(q: str, user: User) -> list[Term]:
+    """The terms of a search. Raises InvalidInput also when it looks into data that the person may not see."""
+    terms = grammar.parse(q)
+    if any(term.key is Key.DATA for term in terms) and not may(user, Action.SEE_PAYLOADS):
+        raise InvalidInput({"q": ["data: your role does not let you see the data of tasks, nor search in it"]})
+    return terms
+
+
+def _ids(asked: QueryDict) -> tuple[int, ...]:
     ids = [whole_number(f"id[{place}]", text, least=1) for place, text in enumerate(asked.getlist("id"))]
     if not ids:
         raise InvalidInput({"id": ["select at least one task"]})
-    return Selection(group=group_of(asked), ids=tuple(dict.fromkeys(ids)), bound=bound)
+    if len(ids) > MOST_SELECTED:
+        raise InvalidInput({"id": [f"at most {MOST_SELECTED} tasks one by one, not {len(ids)}: select all that match"]})
+    return tuple(dict.fromkeys(ids))
+
+
+def parameters_of(asked: QueryDict, verb: Verb) -> Parameters:
+    """How the verb is to be done, as the fields of its confirmation say."""
+    takes_claimed = bool(asked.get("take_claimed"))
+    match verb:
+        case Verb.REQUEUE:
+            return Parameters(
+                at_ms=_moment_in(asked, "at"),
+                spread_minutes=whole_number("spread_minutes", asked.get("spread_minutes") or "0"),
+                takes_claimed=takes_claimed,
+            )
+        case Verb.MOVE:
+            to = asked.get("to", "")
+            return Parameters(to=to, create=bool(asked.get("create")), takes_claimed=takes_claimed)
+        case Verb.EDIT:
+            return Parameters(
+                error=asked.get("error", "") if asked.get("set_error") else None,
+                priority=_priority_in(asked) if asked.get("set_priority") else None,
+                takes_claimed=takes_claimed,
+            )
+    return Parameters(takes_claimed=takes_claimed)
+
+
+def _moment_in(asked: QueryDict, field: str) -> int:
+    """The UTC time that a field of the browser holds, in milliseconds; 0 when it is empty."""
+    text = asked.get(field, "")
+    if not text:
+        return 0
+    try:
+        return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1_000)
+    except ValueError:
+        raise InvalidInput({field: ["a time such as 2026-01-31T14:00, in UTC"]}) from None
+
+
+def _priority_in(asked: QueryDict) -> int:
+    text = asked.get("priority", "")
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 5):
+        raise InvalidInput({"priority": [f"a whole number from {-MOST_PRIORITY} to {MOST_PRIORITY}"]})
+    return int(text)
 
 
 def names_of(asked: QueryDict, field: str) -> list[str]:
@@ -169,17 +219,6 @@ def prefixes_of(asked: QueryDict, field: str) -> list[str]:
         if not is_prefix(prefix):
             raise InvalidInput({f"{field}[{place}]": ["the beginning of a name, up to a / or ."]})
     return prefixes
-
-
-def confirmed_of(asked: QueryDict) -> Confirmed:
-    return Confirmed(
-        selection=selection_of(asked),
-        expected=whole_number("expected", asked.get("expected", "")),
-        reason=text_of(asked, "reason", LONGEST_REASON).strip(),
-        typed=asked.get("typed", ""),
-        to=asked.get("to", ""),
-        create=bool(asked.get("create")),
-    )
 
 
 def text_of(asked: Mapping[str, str], field: str, longest: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
@@ -14,8 +13,9 @@ from ..listing import Place, rows_of
 from ..policy import Action, may
 from ..search import grammar
 from ..search.finding import LIMIT_S, Found, find
-from ..search.grammar import Key, Term
+from ..search.grammar import Key
 from ..search.suggestions import suggest
+from . import reading
 from .pages import page, user_of
 
 
@@ -25,7 +25,7 @@ def search(request: HttpRequest) -> HttpResponse:
     """The tasks that were searched for; an id alone leads to its task."""
     text, after = request.GET.get("q", ""), request.GET.get("after")
     try:
-        terms = _terms(user_of(request), text)
+        terms = reading.terms_of(text, user_of(request))
         place = Place.read(after, "after") if after else None
     except InvalidInput as refused:
         # What is wrong with the search names the term itself.
@@ -43,13 +43,6 @@ def suggestions(request: HttpRequest) -> HttpResponse:
     return render(request, "console/_suggestions.html", {"suggestions": suggest(request.GET.get("q", ""))})
 
 
-def _terms(user: User, text: str) -> list[Term]:
-    terms = grammar.parse(text)
-    if any(term.key is Key.DATA for term in terms) and not may(user, Action.SEE_PAYLOADS):
-        raise InvalidInput({"q": ["data: your role does not let you see the data of tasks, nor search in it"]})
-    return terms
-
-
 def _page(request: HttpRequest, text: str, found: Found | None = None, problems: Sequence[str] = ()) -> HttpResponse:
     sees_payloads = may(user_of(request), Action.SEE_PAYLOADS)
     return render(
@@ -61,9 +54,11 @@ def _page(request: HttpRequest, text: str, found: Found | None = None, problems:
             "rows": rows_of(found.ids, found.at_ms, with_data=sees_payloads) if found else [],
             "problems": problems,
             "sees_payloads": sees_payloads,
+            "may_operate": may(user_of(request), Action.OPERATE),
             "hints": [(key, hint) for key, hint in grammar.HINTS.items() if sees_payloads or key is not Key.DATA],
             "limit_s": LIMIT_S,
-            "is_first": "after" not in request.GET,
+            "is_first": (is_first := "after" not in request.GET),
+            "is_whole": bool(found and is_first and not found.after),  # All that match are on this page.
         },
         status=400 if problems else 200,
     )

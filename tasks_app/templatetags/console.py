@@ -9,7 +9,7 @@ from typing import Any
 from django import template
 
 from .. import policy
-from ..console import group_rows, links, payload, words
+from ..console import group_rows, links, operations, payload, words
 from ..listing import Row
 from ..operations import State
 
@@ -26,6 +26,7 @@ SCREENS = (
     ("console:overview", "Overview", "o"),
     ("console:failed", "Failed", "f"),
     ("console:workers", "Workers", "w"),
+    ("console:operations", "Operations", "b"),
 )
 
 
@@ -58,6 +59,7 @@ register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.add_page, name="add_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")
+register.simple_tag(links.confirm_signature_page, name="confirm_signature_url")
 register.simple_tag(links.rates_part, name="rates_url")
 register.simple_tag(links.pause_page, name="pause_url")
 register.simple_tag(links.facts_part, name="facts_url")
@@ -120,6 +122,13 @@ def theme(context: Any) -> str:
     request = context.get("request")
     chosen = request.COOKIES.get("theme") if request else None
     return chosen if chosen in ("light", "dark") else "system"
+
+
+@register.simple_tag(takes_context=True)
+def my_operations(context: Any) -> Sequence[operations.Shown]:
+    """What the person who looks does to many tasks, or has just done."""
+    user = context["request"].user
+    return operations.recent_of(user.username) if policy.may(user, policy.Action.OPERATE) else []
 
 
 @register.simple_tag(takes_context=True)

@@ -3,29 +3,19 @@
 import pytest
 
 from tasks_app import bulk
-from tasks_app.bulk import Asked, Parameters, Selection, Verb, chunks, running
+from tasks_app.bulk import Asked, Selection, Verb, chunks, running
 from tasks_app.errors import InvalidInput
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
 from tasks_app.operations import GroupScope, NewTask, State
-from tests.console.store import add, claim, fail, one_of_each_state
+from tests.console.store import add, change_all, claim, fail, one_of_each_state
 
 pytestmark = pytest.mark.django_db
 
 MAIL = Selection(group="mail")
 
 
-def begin(verb, selection=MAIL, *, by="olaf", reason="", typed="", **parameters):
-    seen = bulk.preview(selection)
-    asked = Asked(
-        verb=verb,
-        selection=seen.selection,
-        expected=seen.count,
-        by=by,
-        reason=reason,
-        typed=typed,
-        parameters=Parameters(**parameters),
-    )
-    return bulk.start(asked)
+def begin(verb, selection=MAIL, **asked):
+    return change_all(verb, selection, **asked)
 
 
 def tasks_of(group="mail"):

@@ -1,6 +1,8 @@
 """What the tests of the console put into the store. Ann and Bob are the owners, `mail` and `reports` the groups."""
 
-from tasks_app.models import Level, Task
+from tasks_app import bulk
+from tasks_app.bulk import Asked, Parameters, Selection, Verb
+from tasks_app.models import BulkOperation, Level, Task
 from tasks_app.operations import Change, NewTask, Order
 from tasks_app.rates import LEVELS
 
@@ -41,3 +43,20 @@ def one_of_each_state(group: str = "mail") -> dict[str, Task]:
 def claimed_task(group: str, duration_ms: int = 60_000) -> Task:
     add(group)
     return claim(group, duration_ms=duration_ms)[0]
+
+
+def change_all(
+    verb: Verb, selection: Selection, *, by: str = "olaf", reason: str = "", typed: str = "", **parameters
+) -> BulkOperation:
+    """Begin a bulk operation as somebody does who agrees to its preview."""
+    seen = bulk.preview(selection)
+    asked = Asked(
+        verb=verb,
+        selection=seen.selection,
+        expected=seen.count,
+        by=by,
+        reason=reason,
+        typed=typed,
+        parameters=Parameters(**parameters),
+    )
+    return bulk.start(asked)

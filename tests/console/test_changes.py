@@ -51,12 +51,18 @@ def test_it_asks_with_verb_number_group_states_and_samples(operator):
     html, form = ask(operator, "purge", all=1)
     question = text(html)
     assert "Purge 5 tasks from mail?" in question
-    for words in ("All tasks, as of", "tasks that arrive later are not touched", "This can't be undone."):
+    for words in ("All tasks, as of", "tasks that arrive later are not touched", "This can be undone for seven days."):
         assert words in question
-    for words in ("ready2", "claimed1, held by live workers: skipped", "expired1", "scheduled1"):
+    for words in (
+        "ready2",
+        "claimed1, held by live workers: skipped unless you tick the box below",
+        "expired1",
+        "scheduled1",
+    ):
         assert words in question
-    samples = sorted(task.id for task in tasks.values())[: bulk.SAMPLES]
-    assert "for example" + " · ".join(map(str, samples)) in question
+    shown = html.split("for example")[1].split("</ul>")[0]
+    print(repr(shown))
+    assert len([task for task in tasks.values() if re.search(rf"\b{task.id}\b", text(shown))]) == bulk.SAMPLES
     assert "Purge 4 tasks" in question
     assert form["expected"] == ["5"]
 
@@ -242,9 +248,9 @@ def test_it_counts_selected_tasks_that_have_gone(operator):
 
 
 def test_it_has_nothing_to_ask_when_all_would_be_skipped(operator):
-    task = claimed_task("mail")
-    html, _ = ask(operator, "purge", id=task.id)
-    assert "There is nothing to purge" in html
+    [task] = add()
+    html, _ = ask(operator, "requeue", id=task.id)
+    assert "There is nothing to requeue" in html
     assert 'name="reason"' not in html
     assert ">Close</a>" in html
 
@@ -272,7 +278,7 @@ def test_it_counts_an_id_once_that_is_selected_twice(operator):
     assert form["id"] == [str(task.id)]
 
 
-@pytest.mark.parametrize("verb", ["requeue", "move", "purge"])
+@pytest.mark.parametrize("verb", ["requeue", "move", "edit", "purge"])
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
@@ -292,3 +298,59 @@ def test_it_names_what_makes_no_sense_and_changes_nothing(operator, verb, wrong,
     assert f"<code>{field}</code> must be" in answer.content.decode()
     assert alive() == [task.id]
     assert not AuditEntry.objects.exists()
+
+
+def test_it_takes_what_workers_hold_when_that_is_ticked(operator):
+    add()
+    claim()
+    html, form = ask(operator, "requeue", all=1)
+    assert "Requeue 0 tasks" in text(html)
+    assert "Also the 1 that live workers hold: their lease ends" in text(html)
+    agree(operator, "requeue", form, take_claimed="1")
+    [task] = Task.objects.all()
+    assert not task.leased
+
+
+def test_it_asks_about_all_that_a_search_finds(operator):
+    for group in ("mail", "reports"):
+        fail(add(group)[0], "timed out")
+    add()
+    query = {"verb": "edit", "q": "error:timed", "all": 1}
+    html = operator.get("/console/confirm", query).content.decode()
+    assert "Edit 2 tasks of several groups?" in text(html)
+    form = form_of(html)
+    assert agree(operator, "edit", form).status_code == 422
+    answer = agree(operator, "edit", form, set_error="1", error="known", set_priority="1", priority="-3")
+    assert answer.headers["Location"] == "/console/search?q=error%3Atimed"
+    assert "Edited 2 tasks." in said(operator, answer)
+    assert sorted(Task.objects.values_list("error", "priority")) == [("", 0), ("known", -3), ("known", -3)]
+
+
+def test_it_never_means_all_tasks_of_the_store(operator):
+    answer = operator.get("/console/confirm", {"verb": "purge", "q": " ", "all": 1})
+    assert answer.status_code == 400
+    assert "all tasks of the store are never meant" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("verb", "wrong", "field"),
+    [
+        ("requeue", {"at": "soon"}, "at"),
+        ("requeue", {"spread_minutes": "-1"}, "spread_minutes"),
+        ("edit", {"set_priority": "1", "priority": "1e3"}, "priority"),
+    ],
+)
+def test_it_names_parameters_that_make_no_sense(operator, verb, wrong, field):
+    [task] = add()
+    _, form = ask(operator, verb, id=task.id)
+    answer = agree(operator, verb, form, **wrong)
+    assert answer.status_code == 400
+    assert f"<code>{field}</code> must be" in answer.content.decode()
+
+
+def test_it_requeues_at_a_time_and_spreads_it(operator):
+    tasks = [fail(task) for task in add(count=2)]
+    _, form = ask(operator, "requeue", id=[task.id for task in tasks])
+    agree(operator, "requeue", form, at="2100-01-31T14:00", spread_minutes="10")
+    times = sorted(Task.objects.values_list("available_at_ms", flat=True))
+    assert times == [4_105_087_200_000, 4_105_087_500_000]

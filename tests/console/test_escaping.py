@@ -7,14 +7,15 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tasks_app import bulk, clients, pauses
+from tasks_app import clients, pauses
+from tasks_app.bulk import Selection, Verb
 from tasks_app.models import Client as Worker
 from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import Change
 from tasks_app.search.grammar import quoted
 
 from ..people import make_user, signed_in
-from .store import ANN, add, claim
+from .store import ANN, add, change_all, claim
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +49,7 @@ def task(hostile) -> Task:
         id=task.id, data=hostile("data").encode(), error=hostile("error"), data_type=hostile("type"), release=True
     )
     Task.objects.commit(owner=ANN, updates=[change])
-    bulk.requeue(bulk.Selection(group=task.group), expected=1, by=hostile("operator"), reason=hostile("reason"))
+    change_all(Verb.REQUEUE, Selection(group=task.group), by=hostile("operator"), reason=hostile("reason"))
     [task] = claim(hostile("group"), owner=ANN)
     change = Change(id=task.id, keep_data=True, error=hostile("error"), release=True)
     [task] = Task.objects.commit(owner=ANN, updates=[change])

@@ -1,0 +1,184 @@
+"""What was done to many tasks: how far it has come, what was left alone and why, its end and its undo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render, resolve_url
+from django.views.decorators.http import require_POST, require_safe
+
+from .. import bulk
+from ..models import BulkItem, BulkOperation, Task
+from ..policy import Action
+from . import reading, words
+from .pages import go_to, is_partial, page, user_of
+
+PAGE = 50
+TOLD_MS = 30_000  # How long every page tells somebody of what they did, with its undo.
+
+DONE = {"requeue": "Requeued", "move": "Moved", "edit": "Edited", "purge": "Purged", "undo": "Brought back"}
+DOING = {"requeue": "Requeuing", "move": "Moving", "edit": "Editing", "purge": "Purging", "undo": "Bringing back"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """An operation, in the words of a page."""
+
+    operation: BulkOperation
+    now_ms: int
+
+    @property
+    def is_running(self) -> bool:
+        return self.operation.state == BulkOperation.State.RUNNING
+
+    @property
+    def handled(self) -> int:
+        return self.operation.done + self.operation.skipped + self.operation.failed
+
+    @property
+    def skipped(self) -> int:
+        return self.operation.skipped + self.operation.gone
+
+    @property
+    def took_ms(self) -> int:
+        return (self.operation.ended_at_ms or self.now_ms) - self.operation.began_at_ms
+
+    @property
+    def why_no_undo(self) -> str:
+        return bulk.why_not_undoable(self.operation)
+
+    @property
+    def undo(self) -> BulkOperation | None:
+        """The operation that took it back, or does."""
+        return BulkOperation.objects.filter(undoes=self.operation.pk).order_by("-pk").first()
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        return bulk.reasons(self.operation.pk, self.operation.gone)
+
+    @property
+    def sentence(self) -> str:
+        """What it has done, and what not."""
+        operation = self.operation
+        if self.is_running:
+            return f"{DOING[operation.verb]} {_tasks(operation.expected)}{self._where}"
+        skipped = ", ".join(f"{words.number(count)} {why}" for why, count in self.reasons.items())
+        rest = [f"Skipped: {skipped}." if skipped else ""]
+        rest += [f"Failed: {words.number(operation.failed)}." if operation.failed else ""]
+        rest += [f"Cancelled by {operation.cancelled_by}." if operation.state == "cancelled" else ""]
+        return " ".join(filter(None, [f"{DONE[operation.verb]} {_tasks(operation.done)}{self._where}.", *rest]))
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """What it was to do, beside the verb."""
+        asked = bulk.Parameters.read(self.operation.parameters)
+        return [
+            (name, text)
+            for name, text in (
+                ("to group", asked.to),
+                ("new error", "none" if asked.error == "" else asked.error or ""),
+                ("new priority", "" if asked.priority is None else str(asked.priority)),
+                ("available", words.exact(asked.at_ms) if asked.at_ms else ""),
+                ("spread over", f"{words.number(asked.spread_minutes)} min" if asked.spread_minutes else ""),
+                ("live workers' tasks", "taken as well" if asked.takes_claimed else ""),
+            )
+            if text
+        ]
+
+    @property
+    def _where(self) -> str:
+        group, to = self.operation.group, bulk.Parameters.read(self.operation.parameters).to
+        if self.operation.verb == "move":
+            return f" from {group} to {to}" if group else f" to {to}"
+        return f" in {group}" if group else ""
+
+
+@require_safe
+@page(Action.SEE)
+def operations(request: HttpRequest) -> HttpResponse:
+    """The newest first."""
+    before = request.GET.get("before")
+    listed = BulkOperation.objects.order_by("-pk")
+    if before:
+        listed = listed.filter(pk__lt=reading.whole_number("before", before, least=1))
+    found = list(listed[: PAGE + 1])
+    return render(
+        request,
+        "console/operations.html",
+        {
+            "operations": _shown(found[:PAGE]),
+            "next": found[PAGE - 1].pk if len(found) > PAGE else None,
+            "is_first": not before,
+            "now_ms": Task.objects.now_ms(),
+        },
+    )
+
+
+@require_safe
+@page(Action.SEE)
+def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
+    """One of them; as a part of its page while it runs."""
+    [shown] = _shown([_named(operation_id)])
+    left_alone = BulkItem.objects.filter(operation=operation_id).exclude(outcome=BulkItem.Outcome.DONE)
+    after = reading.whole_number("after", request.GET.get("after") or "0")
+    items = list(left_alone.filter(origin__gt=after).defer("data").order_by("origin")[: PAGE + 1])
+    return render(
+        request,
+        "console/_operation.html" if is_partial(request) else "console/operation.html",
+        {
+            "shown": shown,
+            "items": items[:PAGE],
+            "next": items[PAGE - 1].origin if len(items) > PAGE else None,
+            "now_ms": shown.now_ms,
+        },
+    )
+
+
+@require_POST
+@page(Action.OPERATE)
+def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
+    bulk.cancel(_named(operation_id), by=user_of(request).username)
+    return go_to(request, resolve_url("console:operation", operation_id))
+
+
+@require_POST
+@page(Action.OPERATE)
+def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
+    """Begin to take it back; what has changed since stays."""
+    reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
+    begun = bulk.undo(_named(operation_id), by=user_of(request).username, reason=reason)
+    return go_to(request, resolve_url("console:operation", begun.pk))
+
+
+@require_safe
+@page(Action.SEE)
+def mine(request: HttpRequest) -> HttpResponse:
+    """What tells somebody, on whatever page, of what they have just done."""
+    return render(request, "console/_mine.html", {"mine": recent_of(user_of(request).username)})
+
+
+def recent_of(name: str) -> list[Shown]:
+    """The operations of a person that run, or that have ended within half a minute; the newest first."""
+    began = BulkOperation.objects.filter(by=name)
+    running = began.filter(state=BulkOperation.State.RUNNING)
+    ended = began.filter(ended_at_ms__gt=Task.objects.now_ms() - TOLD_MS)
+    told = {*running, *ended}
+    undone = {operation.undoes for operation in told}
+    return _shown(sorted((each for each in told if each.pk not in undone), key=lambda each: -each.pk)[:3])
+
+
+def _named(operation_id: int) -> BulkOperation:
+    try:
+        return BulkOperation.objects.get(pk=operation_id)
+    except BulkOperation.DoesNotExist:
+        raise Http404 from None
+
+
+def _shown(found: list[BulkOperation]) -> list[Shown]:
+    now_ms = Task.objects.now_ms()
+    return [Shown(operation=each, now_ms=now_ms) for each in found]
+
+
+def _tasks(count: int) -> str:
+    return f"{words.number(count)} task{'' if count == 1 else 's'}"
