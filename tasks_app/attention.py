@@ -1,4 +1,4 @@
-"""What an operator should look at: stalled groups, lost workers, errors that pile up, long pauses."""
+"""What an operator should look at: stalled groups, lost workers, errors that pile up, long pauses, what is going on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .clients import Seen
 from .counts import Stats
 from .heartbeats import LOST_MS
 from .holdings import holdings
-from .models import PausedGroup, Rate, Task
+from .models import BulkOperation, PausedGroup, Rate, Task
 
 MINUTE_MS = 60_000
 STILL_MINUTES = 10  # Without a claim, while tasks are ready for that long.
@@ -28,6 +28,7 @@ class Kind(StrEnum):
     LOST = "lost"
     FAILING = "failing"
     PAUSED = "paused"
+    RUNNING = "running"  # No trouble: something is being done to many tasks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,12 @@ class Notice:
     """One thing to look at."""
 
     kind: Kind
-    name: str  # Of the group, or of the worker.
-    tasks: int  # Stalled, paused: that are ready; lost: that it holds; failing: that failed within ten minutes.
+    name: str  # Of the group, or of the worker; running: what is being done, in words.
+    tasks: int  # Stalled, paused: that are ready; lost: that it holds; failing: that failed within ten minutes;
+    # running: to which it was done so far.
     at_ms: int | None = None  # Last claimed, last heard, paused; None: never, or of no matter.
+    operation: int = 0  # The number of the one that is running.
+    expected: int = 0  # To how many tasks it will be done.
 
 
 def notices(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> list[Notice]:
@@ -47,7 +51,7 @@ def notices(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> list[Notice]
     """
     now_ms = Task.objects.now_ms()
     return sorted(
-        [*_stalled(stats, clients, now_ms), *_lost(clients), *_failing(now_ms), *_paused(stats, now_ms)],
+        [*_stalled(stats, clients, now_ms), *_lost(clients), *_failing(now_ms), *_paused(stats, now_ms), *_running()],
         key=lambda notice: (list(Kind).index(notice.kind), -notice.tasks, notice.name),
     )
 
@@ -105,3 +109,14 @@ def _paused(stats: Mapping[str, Stats], now_ms: int) -> Iterator[Notice]:
             numbers = stats.get(paused.group)
             ready = numbers.counts.ready if numbers else 0
             yield Notice(kind=Kind.PAUSED, name=paused.group, tasks=ready, at_ms=paused.at_ms)
+
+
+def _running() -> Iterator[Notice]:
+    for operation in BulkOperation.objects.filter(state=BulkOperation.State.RUNNING):
+        yield Notice(
+            kind=Kind.RUNNING,
+            name=f"{operation.verb} of {operation.in_words}",
+            tasks=operation.done + operation.skipped + operation.failed,
+            operation=operation.pk,
+            expected=operation.expected,
+        )

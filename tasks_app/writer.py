@@ -72,6 +72,7 @@ class Writer:
         self._waiting = WaitingClaims(self._enqueue)
         self._neighbours: Neighbours | None = None
         self._companions: list[Companion] = []
+        self.begun = 0  # Operations that it has begun to do since its start.
         self._is_stopping = False
         self._work_task = self._loop.create_task(self._work())
         self._watch_task = self._loop.create_task(self._watch())
@@ -179,6 +180,7 @@ class Writer:
         return batch
 
     async def _do(self, batch: Sequence[Asked]) -> None:
+        self.begun += len(batch)
         try:
             answered = await self._connection.run([asked.operation for asked in batch])
         except TaskStoreError as error:

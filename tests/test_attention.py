@@ -5,7 +5,7 @@ import pytest
 from tasks_app import attention, clients, pauses
 from tasks_app.attention import Kind, Notice
 from tasks_app.counts import group_stats
-from tasks_app.models import Client, PausedGroup, Rate
+from tasks_app.models import BulkOperation, Client, PausedGroup, Rate
 from tests.behaviour.conftest import Clock
 from tests.console.store import add, claim
 
@@ -111,3 +111,13 @@ def test_a_long_pause_is_told(clock, minutes, is_told):
     assert [(notice.kind, notice.name, notice.tasks) for notice in found] == (
         [(Kind.PAUSED, "mail", 1)] if is_told else []
     )
+
+
+def test_what_is_done_to_many_tasks_is_told_while_it_goes_on(clock):
+    BulkOperation.objects.create(
+        pk=3, verb="purge", in_words="all failed tasks", expected=70, done=10, skipped=2, began_at_ms=0
+    )
+    BulkOperation.objects.create(pk=4, verb="move", expected=70, began_at_ms=0, state="done")
+    assert notices() == [
+        Notice(kind=Kind.RUNNING, name="purge of all failed tasks", tasks=12, operation=3, expected=70)
+    ]

@@ -16,6 +16,7 @@ from .. import audit
 from ..errors import CommitRefused, StoreBusy, StoreUnavailable
 from ..models import BulkItem, BulkOperation, Task
 from ..operations import EVERY_GROUP, Change, Commit, Ending, GroupScope, NewTask, Operator
+from ..writer import running
 from . import chunks, undoing
 from .chunks import Chunk, Planned
 from .selection import Selection
@@ -24,7 +25,7 @@ from .verbs import CHANGED_MEANWHILE, ENDINGS, Verb
 log = logging.getLogger(__name__)
 
 HOLD_MS = 10_000  # A process that has not been heard of for so long has died.
-REST = 3  # Times as long as a chunk takes workers have the store for themselves after it.
+REST = 3  # Times as long as a chunk takes have workers the store for themselves after it.
 PATIENCE_S = 1.0  # Before another try, when the store can't be reached.
 IDS_IN_AUDIT = 500
 
@@ -40,23 +41,31 @@ def run(
 ) -> None:
     """Go on with the operation to its end, for so long, or until `stop` is set.
 
-    Does nothing when another process is at it, or when it has ended. `is_considerate`: workers have the
-    store for themselves most of the time.
+    Does nothing when another process is at it, or when it has ended. `is_considerate`: workers of this
+    process, if there are any, have the store for themselves most of the time.
     """
     hold, stop = Hold(operation_id), stop or threading.Event()
     end = None if seconds is None else time.monotonic() + seconds
     if not hold.take():
         return
+    begun = _begun()
     try:
         _count_anew(operation_id)
         while not stop.is_set():
             took_s = _tried_chunk(operation_id, stop)
             if (end is not None and time.monotonic() > end) or not hold.take():
                 return
-            if is_considerate:
+            if is_considerate and _begun() > begun + 1:  # Not ours alone.
                 stop.wait(REST * took_s)
+            begun = _begun()
     finally:
         hold.let_go()
+
+
+def _begun() -> int:
+    """How much the writer of this process has had to do."""
+    writer = running(Task.objects.writing_alias)
+    return writer.begun if writer else 0
 
 
 class Hold:

@@ -90,7 +90,7 @@ def _attention(request: HttpRequest, stats: Mapping[str, Stats], clients: Sequen
         "notices": shown,
         "more": len(found) - len(shown),
         "can_be_fewer": len(shown) > NOTICES,
-        "trouble": ", ".join(f"{numbers[kind]} {kind}" for kind in Kind if numbers[kind]),
+        "trouble": ", ".join(f"{numbers[kind]} {kind}" for kind in Kind if numbers[kind] and kind is not Kind.RUNNING),
         "now_ms": Task.objects.now_ms(),
     }
 
