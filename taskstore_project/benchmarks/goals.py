@@ -153,6 +153,8 @@ GOALS = (
     Goal(text="search by id, p95, ms", value=of_page("search: id"), at_most=200),
     Goal(text="search by group and error, p95, ms", value=of_page("search: group:x error:timeout"), at_most=500),
     Goal(text="search in the data, p95, ms", value=of_page("search: data.user:42"), at_most=1_000),
+    Goal(text="answer to who purges 100 000 tasks, ms", value=found("bulk", VISITED, "answer_ms"), at_most=1_000),
+    Goal(text="claims beside that against without, p95, times", value=found("bulk", VISITED, "times"), at_most=2),
     Goal(text="first paint of the overview, ms", value=found("screen", VISITED, "paint_ms"), at_most=1_000),
     Goal(
         text="from a commit to its number on an open page, p95, ms",

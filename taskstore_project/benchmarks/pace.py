@@ -19,6 +19,7 @@ class Pace:
     steps: int  # from one to the next,
     changes: int  # to be seen on an open one,
     watched_s: float  # and how long it stays open.
+    purged: int  # Tasks, by a person, at once.
     is_short: bool = False  # Not everything with everybody.
 
     def __str__(self) -> str:
@@ -38,6 +39,7 @@ FULL = Pace(
     steps=1_000,
     changes=50,
     watched_s=600,
+    purged=100_000,
 )
 QUICK = Pace(
     lead_s=0.3,
@@ -52,5 +54,6 @@ QUICK = Pace(
     steps=20,
     changes=10,
     watched_s=20,
+    purged=10_000,
     is_short=True,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from .console.bulk import purge_and_undo
 from .console.pages import PAGES, page_times, walk
 from .console.screen import first_sight, open_long
 from .console.visitor import GROUPS
@@ -202,6 +203,23 @@ def console_scenes(load: Load) -> list[Scene]:
                 Column(title="shown twice", figure="twice"),
                 Column(title="p50 of a page, ms", figure="p50_ms"),
                 Column(title="p95", figure="p95_ms"),
+            ),
+            rounds=1,
+            stage="console",
+        ),
+        Scene(
+            name="bulk",
+            title="A group purged by a person, and the purge undone, while 8 workers claim",
+            measure=purge_and_undo,
+            entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
+            columns=(
+                Column(title="question, ms", figure="preview_ms"),
+                Column(title="answer, ms", figure="answer_ms"),
+                Column(title="purge, s", figure="purge_s", digits=1),
+                Column(title="undo, s", figure="undo_s", digits=1),
+                Column(title="claim p95 without, ms", figure="usual_ms", digits=1),
+                Column(title="beside the purge", figure="purging_ms", digits=1),
+                Column(title="beside the undo", figure="undoing_ms", digits=1),
             ),
             rounds=1,
             stage="console",
