@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django import template
+from django.http import HttpRequest
+from django.shortcuts import resolve_url
 
 from .. import policy
 from ..console import group_rows, links, payload, words
@@ -27,12 +29,26 @@ SCREENS = (
     ("console:failed", "Failed", "f"),
     ("console:workers", "Workers", "w"),
 )
+SCREENS_OF_ADMINISTRATORS = (("console:settings", "Settings", "s"),)
 
 
-@register.simple_tag
-def screens() -> Sequence[tuple[str, str, str]]:
+@register.simple_tag(takes_context=True)
+def screens(context: Any) -> Sequence[tuple[str, str, str]]:
     """The screens that every page leads to: their addresses' names, the words for them, and the keys after `g`."""
-    return SCREENS
+    return SCREENS + SCREENS_OF_ADMINISTRATORS if may(context, policy.Action.ADMINISTER) else SCREENS
+
+
+@register.filter
+def is_on(request: HttpRequest, screen: str) -> bool:
+    """Whether the page is this screen, or one that lies below it."""
+    address = resolve_url(screen)
+    return request.path == address or request.path.startswith(f"{address}/")
+
+
+@register.filter
+def ms(at: datetime) -> int:
+    """Milliseconds since the Epoch, for `when`."""
+    return round(at.timestamp() * 1_000)
 
 
 @register.filter
@@ -111,7 +127,7 @@ def when(at_ms: int, now_ms: int, form: str = "") -> dict[str, Any]:
 @register.simple_tag
 def iso_now() -> str:
     """The time of this server, so that a page does not depend on the clock of the browser."""
-    return words.iso(time.time_ns() // 1_000_000)
+    return words.iso(words.now_ms())
 
 
 @register.simple_tag(takes_context=True)

@@ -1,0 +1,87 @@
+"""Settings: what is in force on this server, and where it comes from. To be read: a deployment sets it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from ..heartbeats import LATE_MS, LOST_MS
+from ..policy import Action
+from . import words
+from .pages import page
+
+OWN_SETTINGS = "taskstore_project.settings"
+
+
+def seconds(value: int) -> str:
+    return words.duration(value * 1_000)
+
+
+def hours(value: int) -> str:
+    return words.duration(value * 3_600_000)
+
+
+def days(value: int) -> str:
+    return f"{words.number(value)} day{'s' * (value != 1)}"
+
+
+def per_second(value: int) -> str:
+    return f"{words.number(value)} a second" if value else "no limit"
+
+
+def per_minute(value: int) -> str:
+    return f"{words.number(value)} a minute" if value else "no limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A setting, which has the name of its variable."""
+
+    name: str
+    says: str
+    show: Callable[[Any], str] = str
+
+    def is_in_force(self) -> bool:
+        return hasattr(settings, self.name)
+
+    def value(self) -> str:
+        return self.show(getattr(settings, self.name))
+
+    def source(self) -> str:
+        """Where it was chosen."""
+        if self.name in os.environ:
+            return "environment"
+        module = os.environ.get("DJANGO_SETTINGS_MODULE", OWN_SETTINGS)
+        return "default" if module == OWN_SETTINGS else module
+
+
+LIMITS: dict[str, Sequence[Limit]] = {
+    "What the store takes": (
+        Limit(name="TASKSTORE_MAX_DATA_BYTES", says="the largest data of a task", show=words.size),
+        Limit(name="TASKSTORE_MAX_REQUEST_BYTES", says="the largest request", show=words.size),
+        Limit(name="TASKSTORE_MAX_CHANGES", says="adds, updates, deletes and depends of a commit", show=words.number),
+        Limit(name="TASKSTORE_MAX_LABELS", says="labels of a task", show=words.number),
+    ),
+    "How long it keeps things": (
+        Limit(name="TASKSTORE_DURABILITY", says="what a crash of the machine may cost: strict: nothing"),
+        Limit(name="TASKSTORE_HISTORY", says="what is kept of tasks that ended"),
+        Limit(name="TASKSTORE_HISTORY_DAYS", says="for how long", show=days),
+        Limit(name="TASKSTORE_HISTORY_ROWS", says="how much at most, on SQLite", show=words.number),
+        Limit(name="TASKSTORE_KEY_SECONDS", says="a request can be sent again with its Idempotency-Key", show=seconds),
+    ),
+}
+
+
+@require_safe
+@page(Action.ADMINISTER)
+def limits(request: HttpRequest) -> HttpResponse:
+    shown = {title: [limit for limit in group if limit.is_in_force()] for title, group in LIMITS.items()}
+    context = {"limits": shown, "late": words.duration(LATE_MS), "lost": words.duration(LOST_MS)}
+    return render(request, "console/limits.html", context)
