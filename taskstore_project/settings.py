@@ -37,6 +37,9 @@ TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)
 # The same request with the same key is answered as before for so long.
 TASKSTORE_KEY_SECONDS = environment.number("TASKSTORE_KEY_SECONDS", 3_600)
+# People are signed out so long after the last page that they asked for, and so long after the sign-in.
+TASKSTORE_SESSION_IDLE_MINUTES = environment.number("TASKSTORE_SESSION_IDLE_MINUTES", 12 * 60)
+TASKSTORE_SESSION_HOURS = environment.number("TASKSTORE_SESSION_HOURS", 7 * 24)
 # What the console knows protobuf messages by: files of `protoc --include_imports --descriptor_set_out`.
 TASKSTORE_DESCRIPTORS = environment.files("TASKSTORE_DESCRIPTORS")
 
@@ -89,6 +92,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "taskstore_project.sessions.renewal",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -155,8 +159,9 @@ AXES_VERBOSE = False
 # Who is locked out gets in again by waiting.
 AXES_ENABLE_ADMIN = False
 
-# In the cookie, not in a table: on SQLite sessions would compete with the writer.
-SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+SESSION_ENGINE = "taskstore_project.sessions"
+SESSION_COOKIE_AGE = TASKSTORE_SESSION_IDLE_MINUTES * 60
+SESSION_LONGEST_S = TASKSTORE_SESSION_HOURS * 3_600
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_PUBLIC_HTTPS

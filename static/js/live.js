@@ -34,7 +34,8 @@ function connect() {
   };
   socket.onclose = async ({ code }) => {
     lose();
-    const isOver = code === NO_RIGHT || (!hasOpened && (await isTurnedAway()));
+    // The socket's session may be older than that of the browser, which other pages have renewed.
+    const isOver = (code === NO_RIGHT || !hasOpened) && (await isTurnedAway());
     isOver ? status.ended() : connectLater();
   };
   listen();

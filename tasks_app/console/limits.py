@@ -70,10 +70,10 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_MAX_LABELS", says="labels of a task", show=words.number),
     ),
     "How long it keeps things": (
-        Limit(name="TASKSTORE_DURABILITY", says="what a crash of the machine may cost: strict: nothing"),
+        Limit(name="TASKSTORE_DURABILITY", says="whether an answer waits for the disk"),
         Limit(name="TASKSTORE_HISTORY", says="what is kept of tasks that ended"),
-        Limit(name="TASKSTORE_HISTORY_DAYS", says="for how long", show=days),
-        Limit(name="TASKSTORE_HISTORY_ROWS", says="how much at most, on SQLite", show=words.number),
+        Limit(name="TASKSTORE_HISTORY_DAYS", says="for how long that is kept", show=days),
+        Limit(name="TASKSTORE_HISTORY_ROWS", says="how many rows of it at most, on SQLite", show=words.number),
         Limit(name="TASKSTORE_KEY_SECONDS", says="a request can be sent again with its Idempotency-Key", show=seconds),
     ),
 }
