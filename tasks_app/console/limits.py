@@ -12,16 +12,23 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from ..clients import KEPT_MS
 from ..heartbeats import LATE_MS, LOST_MS
+from ..housekeeping import DAY_MINUTES, RATES_KEPT_MINUTES, WORK_KEPT_MINUTES
 from ..policy import Action
 from . import words
 from .pages import page
 
+MINUTE_MS = 60_000
 OWN_SETTINGS = "taskstore_project.settings"
 
 
 def seconds(value: int) -> str:
     return words.duration(value * 1_000)
+
+
+def minutes(value: int) -> str:
+    return words.duration(value * 60_000)
 
 
 def hours(value: int) -> str:
@@ -79,9 +86,18 @@ LIMITS: dict[str, Sequence[Limit]] = {
 }
 
 
+# What nobody has to choose, and how long it is kept.
+FIXED = {
+    "What happened in each group, by the minute to the hour": words.duration(RATES_KEPT_MINUTES * MINUTE_MS),
+    "How many tasks were in each state": words.duration(DAY_MINUTES * MINUTE_MS),
+    "How much each worker did": words.duration(WORK_KEPT_MINUTES * MINUTE_MS),
+    "A worker that has been silent": words.duration(KEPT_MS),
+}
+
+
 @require_safe
 @page(Action.ADMINISTER)
 def limits(request: HttpRequest) -> HttpResponse:
     shown = {title: [limit for limit in group if limit.is_in_force()] for title, group in LIMITS.items()}
-    context = {"limits": shown, "late": words.duration(LATE_MS), "lost": words.duration(LOST_MS)}
+    context = {"limits": shown, "fixed": FIXED, "late": words.duration(LATE_MS), "lost": words.duration(LOST_MS)}
     return render(request, "console/limits.html", context)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
@@ -49,6 +49,12 @@ def is_on(request: HttpRequest, screen: str) -> bool:
 def ms(at: datetime) -> int:
     """Milliseconds since the Epoch, for `when`."""
     return round(at.timestamp() * 1_000)
+
+
+@register.filter
+def span(time: timedelta) -> str:
+    """A length of time, in its two largest units."""
+    return words.duration(round(time.total_seconds() * 1_000))
 
 
 @register.filter
