@@ -83,8 +83,16 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_HISTORY_ROWS", says="how many rows of it at most, on SQLite", show=words.number),
         Limit(name="TASKSTORE_KEY_SECONDS", says="a request can be sent again with its Idempotency-Key", show=seconds),
     ),
+    "Who gets in, and how often": (
+        Limit(name="TASKSTORE_SESSION_IDLE_MINUTES", says="people are signed out without a page for", show=minutes),
+        Limit(name="TASKSTORE_SESSION_HOURS", says="people are signed out anyway after", show=hours),
+        Limit(name="TASKSTORE_SIGN_IN_RATE", says="passwords tried from one address", show=per_minute),
+        Limit(name="TASKSTORE_WRONG_TOKEN_RATE", says="wrong tokens from one address", show=per_second),
+        Limit(name="TASKSTORE_TOKEN_RATE", says="requests by one token", show=per_second),
+        Limit(name="TASKSTORE_ADDRESS_RATE", says="requests from one address", show=per_second),
+        Limit(name="TASKSTORE_PROXIES", says="proxies in front, beyond which an address is looked for"),
+    ),
 }
-
 
 # What nobody has to choose, and how long it is kept.
 FIXED = {

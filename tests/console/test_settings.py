@@ -6,16 +6,19 @@ import pytest
 from django.contrib.auth.models import User
 
 from tasks_app import accounts, tokens
+from tasks_app.console.limits import LIMITS
 from tasks_app.errors import InvalidInput
 from tasks_app.models import AuditEntry, Scope, Token
 from tasks_app.people import must_choose_password, password_was_given
 from tasks_app.policy import Action, may
+from taskstore_project import settings as own_settings
 
 from ..admin.pages import text_of
 from ..people import make_user, signed_in
 
 pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
 
+NO_LIMITS = {"TASKSTORE_DATA", "TASKSTORE_PUBLIC_URL", "TASKSTORE_NO_AUTH", "TASKSTORE_DESCRIPTORS"}
 TOKEN = {"name": "mailer", "scope": "work", "groups": "mail\npay/*\n", "days": "30"}
 
 
@@ -174,3 +177,10 @@ def test_it_says_what_is_in_force_and_who_set_it(admin, settings, monkeypatch):
     page = text_of(admin.get("/console/settings/limits"))
     assert "4 321 environment TASKSTORE_MAX_CHANGES" in page
     assert "64 default TASKSTORE_MAX_LABELS" in page
+    assert "12 h default TASKSTORE_SESSION_IDLE_MINUTES" in page
+    assert "no limit default TASKSTORE_TOKEN_RATE" in page
+
+
+def test_each_setting_that_limits_something_is_shown():
+    shown = {limit.name for group in LIMITS.values() for limit in group}
+    assert shown == {name for name in vars(own_settings) if name.startswith("TASKSTORE_")} - NO_LIMITS
