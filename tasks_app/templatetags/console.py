@@ -10,7 +10,7 @@ from django import template
 from django.http import HttpRequest
 from django.shortcuts import resolve_url
 
-from .. import policy
+from .. import accounts, policy
 from ..console import group_rows, links, payload, words
 from ..listing import Row
 from ..operations import State
@@ -153,5 +153,5 @@ def may(context: Any, action: str) -> bool:
 @register.simple_tag(takes_context=True)
 def role(context: Any) -> str:
     """What the person who looks is here, in a word or two."""
-    user = context["request"].user
-    return "admin" if user.is_superuser else ", ".join(user.groups.values_list("name", flat=True)) or "no role yet"
+    rights = accounts.rights_of(context["request"].user)
+    return f"{rights.role or 'no role yet'}{', sees data' * rights.sees_payloads}"
