@@ -4,6 +4,7 @@ import re
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils.html import escape
 
 from tasks_app import accounts, tokens
 from tasks_app.console.limits import LIMITS
@@ -169,6 +170,18 @@ def test_somebody_who_may_administer_is_always_left(admin, verb):
         change()
     assert may(fresh(carl), Action.ADMINISTER)
     assert not AuditEntry.objects.exists()
+
+
+def test_it_shows_hostile_names_as_text(admin):
+    hostile = "<script>alert(1)</script>"
+    token, _ = tokens.create(hostile, Scope.READ, [hostile])
+    user = User.objects.create(username=hostile)
+    asked = ["", f"/tokens/{token.pk}/revoke", "/people", f"/people/{user.pk}", f"/people/{user.pk}/close"]
+    pages = [admin.get(f"/console/settings{path}") for path in asked]
+    pages.append(admin.post(f"/console/settings/people/{user.pk}/password"))
+    pages.append(admin.post(f"/console/settings/people/{user.pk}/close", follow=True))  # With a message.
+    assert [page.request["PATH_INFO"] for page in pages if hostile in page.content.decode()] == []
+    assert [page.request["PATH_INFO"] for page in pages if escape(hostile) not in page.content.decode()] == []
 
 
 def test_it_says_what_is_in_force_and_who_set_it(admin, settings, monkeypatch):
