@@ -39,8 +39,15 @@ class TokenForm(forms.Form):
     groups = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 3}))
     days = forms.CharField(required=False, initial="365")
 
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        _check("name", name=name)
+        return name
+
     def clean_groups(self) -> Sequence[str]:
-        return [line for line in self.cleaned_data["groups"].splitlines() if line.strip()]
+        groups = [line for line in self.cleaned_data["groups"].splitlines() if line.strip()]
+        _check("groups", groups=groups)
+        return groups
 
     def clean_days(self) -> timedelta | None:
         text = self.cleaned_data["days"].strip()
@@ -73,11 +80,10 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def add(request: HttpRequest) -> HttpResponse:
     """Ask for a token; make it, and show its secret in this very answer."""
     form = TokenForm(request.POST if request.method == "POST" else None)
-    made = _made(form, by=user_of(request).username) if form.is_valid() else None
-    if made is None:
+    if not form.is_valid():
         context = {"form": form, "scopes": SCOPES.items()}
         return render(request, "console/add_token.html", context, status=422 if form.is_bound else 200)
-    token, secret = made
+    token, secret = _made(form, by=user_of(request).username)
     return render(request, "console/token_made.html", {"token": token, "secret": secret})
 
 
@@ -96,19 +102,22 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     return go_to(request, resolve_url("console:settings"))
 
 
-def _made(form: TokenForm, by: str) -> tuple[Token, str] | None:
-    """The new token with its secret, or None when it can't be like that; then the form says why."""
+def _made(form: TokenForm, by: str) -> tuple[Token, str]:
+    """The new token of a form that is valid, with its secret."""
     given = form.cleaned_data
     expires_at = timezone.now() + given["days"] if given["days"] else None
-    try:
-        with transaction.atomic():
-            token, secret = verbs.create(given["name"], Scope(given["scope"]), given["groups"], expires_at)
-            _write_down("create token", token, by=by)
-    except InvalidInput as refused:
-        for field, texts in refused.fields.items():
-            form.add_error(field, forms.ValidationError(texts))
-        return None
+    with transaction.atomic():
+        token, secret = verbs.create(given["name"], Scope(given["scope"]), given["groups"], expires_at)
+        _write_down("create token", token, by=by)
     return token, secret
+
+
+def _check(field: str, name: str = "any", groups: Sequence[str] = ()) -> None:
+    """One field by itself, so that the form tells of each that is wrong."""
+    try:
+        verbs.check(name, groups, None)
+    except InvalidInput as wrong:
+        raise forms.ValidationError(wrong.fields[field]) from None
 
 
 def _write_down(action: str, token: Token, by: str) -> None:

@@ -154,4 +154,5 @@ def may(context: Any, action: str) -> bool:
 def role(context: Any) -> str:
     """What the person who looks is here, in a word or two."""
     rights = accounts.rights_of(context["request"].user)
-    return f"{rights.role or 'no role yet'}{', sees data' * rights.sees_payloads}"
+    sees_data = rights.sees_payloads and rights.role != accounts.ADMIN  # Who does anyway.
+    return f"{rights.role or 'no role yet'}{', sees data' * sees_data}"

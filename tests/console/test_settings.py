@@ -77,6 +77,11 @@ def test_it_says_what_is_wrong_with_a_token(admin, field, value, said):
     assert not AuditEntry.objects.exists()
 
 
+def test_it_names_every_wrong_field_of_a_token(admin):
+    page = admin.post("/console/settings/tokens/add", {"name": "17", "groups": "x" * 256, "days": "soon"})
+    assert page.content.decode().count('class="field-error"') == 4
+
+
 def test_it_names_the_token_before_it_revokes_it_and_does_so_once(admin):
     token, secret = tokens.create("mailer", Scope.READ)
     address = f"/console/settings/tokens/{token.pk}/revoke"
