@@ -22,7 +22,7 @@ def make_first_admin() -> str | None:
     with transaction.atomic():
         if User.objects.exists():
             return None
-        password = _random_password()
+        password = random_password()
         # Not yet staff: Django's admin asks nobody else whether a user may come in.
         admin = User.objects.create_user(FIRST_ADMIN, password=password, is_superuser=True)
         OneTimePassword.objects.create(user=admin)
@@ -56,7 +56,7 @@ def password_was_chosen(user: User) -> None:
     user._must_choose_password = False  # type: ignore[attr-defined]
 
 
-def _random_password() -> str:
+def random_password() -> str:
     """80 random bits as four words of four signs."""
     signs = [secrets.choice(ALPHABET) for _ in range(16)]
     return "-".join("".join(signs[place : place + 4]) for place in range(0, 16, 4))

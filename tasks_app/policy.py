@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 from django.db import connections
+from django.db.models import Q, QuerySet
 
 from .models import Scope, Token
 from .people import must_choose_password
@@ -29,11 +30,12 @@ SCOPES = {
 }
 
 # Groups of Django's users. Seeing payloads is given apart from the role: they may hold what is nobody's business.
+SEES_PAYLOADS = "see payloads"
 ROLES = {
     "viewer": {Action.SEE},
     "operator": {Action.SEE, Action.WORK, Action.OPERATE},
     "admin": set(Action),
-    "see payloads": {Action.SEE_PAYLOADS},
+    SEES_PAYLOADS: {Action.SEE_PAYLOADS},
 }
 
 
@@ -53,6 +55,13 @@ def _actions_of_roles(user: User) -> set[Action]:
         user._task_store_actions = set().union(*(ROLES.get(role, set()) for role in roles))  # type: ignore[attr-defined]
     actions: set[Action] = user._task_store_actions  # type: ignore[attr-defined]
     return actions
+
+
+def administrators() -> QuerySet[User]:
+    """The people who may `ADMINISTER`, as `may` says of each."""
+    roles = [role for role, actions in ROLES.items() if Action.ADMINISTER in actions]
+    is_one = Q(is_superuser=True) | Q(groups__name__in=roles)
+    return User.objects.filter(is_one, is_active=True, onetimepassword=None).distinct()
 
 
 def make_roles(using: str, **_: Any) -> None:

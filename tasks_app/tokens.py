@@ -57,9 +57,9 @@ def valid(secret: str) -> Token | None:
     return token
 
 
-def revoke(token: Token) -> None:
-    """From now on nobody gets in with it."""
-    Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+def revoke(token: Token) -> bool:
+    """From now on nobody gets in with it. Says whether it was still to be revoked."""
+    return bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))
 
 
 def state_of(token: Token) -> str:

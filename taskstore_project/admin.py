@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminPasswordChangeForm
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from tasks_app import audit
+from tasks_app.accounts import keeps_an_administrator
+from tasks_app.errors import InvalidInput
 from tasks_app.people import password_was_given
 from tasks_app.policy import ROLES, Action, may
 
@@ -94,6 +99,15 @@ class PeopleAdmin(ForAdministrators, UserAdmin):  # type: ignore[type-arg]
         if not change:
             password_was_given(obj)
 
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        # After the groups are set: what was saved before is in the same transaction.
+        with may_not_be_the_last():
+            super().save_related(request, form, formsets, change)
+
+    def delete_model(self, request: HttpRequest, obj: User) -> None:
+        with may_not_be_the_last():
+            super().delete_model(request, obj)
+
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
         if id == str(request.user.pk):
             return redirect("console:password")
@@ -122,6 +136,16 @@ class RoleAdmin(ForAdministrators):
     @admin.display
     def rights(self, role: Group) -> str:
         return ", ".join(action for action in Action if action in ROLES.get(role.name, ()))
+
+
+@contextmanager
+def may_not_be_the_last() -> Iterator[None]:
+    """Around what takes rights away. Raises PermissionDenied when nobody who may administer is left."""
+    try:
+        with keeps_an_administrator():
+            yield
+    except InvalidInput as refused:
+        raise PermissionDenied(str(refused)) from None
 
 
 def write_down(request: HttpRequest, action: str, obj: Any) -> None:

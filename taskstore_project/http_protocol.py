@@ -16,6 +16,10 @@ from twisted.web import http
 MOST_HEAD_BYTES = 32 * 1024  # Request line and headers; a claim of a thousand ids fits.
 LINGER_S = 10  # How long a refused body is read and thrown away.
 
+# Twisted has no words for statuses as young as 422 and 429, and would call them unknown.
+for status in HTTPStatus:
+    http.RESPONSES.setdefault(status.value, status.phrase.encode())
+
 
 class Flow:
     """Whether the client reads what it was sent: Twisted says so to a `producer`, whose methods these are.

@@ -37,6 +37,18 @@ TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)
 # The same request with the same key is answered as before for so long.
 TASKSTORE_KEY_SECONDS = environment.number("TASKSTORE_KEY_SECONDS", 3_600)
+# People are signed out so long after the last page that they asked for, and so long after the sign-in.
+TASKSTORE_SESSION_IDLE_MINUTES = environment.number("TASKSTORE_SESSION_IDLE_MINUTES", 12 * 60)
+TASKSTORE_SESSION_HOURS = environment.number("TASKSTORE_SESSION_HOURS", 7 * 24)
+# Requests by one token and from one address within a second, in each process; 0: no limit. Off, as workers know best
+# how fast they work; for what is no token it is on.
+TASKSTORE_TOKEN_RATE = environment.number("TASKSTORE_TOKEN_RATE", 0, least=0)
+TASKSTORE_ADDRESS_RATE = environment.number("TASKSTORE_ADDRESS_RATE", 0, least=0)
+TASKSTORE_WRONG_TOKEN_RATE = environment.number("TASKSTORE_WRONG_TOKEN_RATE", 100, least=0)
+# Passwords that are tried from one address within a minute; 0: no limit.
+TASKSTORE_SIGN_IN_RATE = environment.number("TASKSTORE_SIGN_IN_RATE", 30, least=0)
+# How many proxies stand in front, each of which adds to X-Forwarded-For: addresses are those beyond them.
+TASKSTORE_PROXIES = environment.number("TASKSTORE_PROXIES", 0, least=0)
 # What the console knows protobuf messages by: files of `protoc --include_imports --descriptor_set_out`.
 TASKSTORE_DESCRIPTORS = environment.files("TASKSTORE_DESCRIPTORS")
 
@@ -89,6 +101,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "taskstore_project.sessions.renewal",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -147,6 +160,9 @@ AUTH_PASSWORD_VALIDATORS = [
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+# What is tried meanwhile prolongs it not, or the page that says how long would lie; nor is it written down.
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_CLIENT_IP_CALLABLE = "tasks_app.request_limits.address_of"
 AXES_LOCKOUT_TEMPLATE = "console/locked.html"
 AXES_RESET_ON_SUCCESS = True
 # The audit trail is the application's; here a row is written for failures only.
@@ -155,8 +171,9 @@ AXES_VERBOSE = False
 # Who is locked out gets in again by waiting.
 AXES_ENABLE_ADMIN = False
 
-# In the cookie, not in a table: on SQLite sessions would compete with the writer.
-SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+SESSION_ENGINE = "taskstore_project.sessions"
+SESSION_COOKIE_AGE = TASKSTORE_SESSION_IDLE_MINUTES * 60
+SESSION_LONGEST_S = TASKSTORE_SESSION_HOURS * 3_600
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_PUBLIC_HTTPS

@@ -28,6 +28,8 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
 
 # They need the settings.
+from tasks_app import request_limits  # noqa: E402
+
 from .emptying import empty  # noqa: E402
 from .served import daphne, served, served_by_uvicorn, uvicorn  # noqa: E402, F401 - fixtures
 
@@ -97,6 +99,13 @@ def transactional_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) 
     with django_db_blocker.unblock():
         yield
         empty()
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_asked_yet() -> None:
+    """All tests come from one address."""
+    for allowance in request_limits.ALL:
+        allowance.forget()
 
 
 @pytest.fixture(scope="module")

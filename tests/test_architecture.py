@@ -14,9 +14,9 @@ pytestmark = pytest.mark.once
 STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
-    "attention", "audit", "bulk", "clients", "counts", "failures", "heartbeats", "history", "holdings", "instance",
-    "leases", "listing", "pauses", "people", "policy", "rates", "retention", "search", "task_form", "tokens",
-    "validation",
+    "accounts", "attention", "audit", "bulk", "clients", "counts", "failures", "heartbeats", "history", "holdings",
+    "instance", "leases", "listing", "pauses", "people", "policy", "rates", "request_limits", "retention", "search",
+    "task_form", "tokens", "validation",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {"counts", "failures", "heartbeats", "pauses", "rates", "retention", "search", "validation"}
@@ -89,7 +89,7 @@ MAY_IMPORT = {
     "search": VERBS | {"payloads", "time_limits"},
     "failures": VERBS | {"time_limits"},
     "time_limits": set(),
-    "console": VERBS | {"time_limits", "descriptors"},
+    "console": VERBS | {"time_limits", "descriptors", "housekeeping"},
     "rates": VERBS | {"tally", "totals"},
     # Claims that wait are woken.
     "pauses": VERBS | {"writer"},

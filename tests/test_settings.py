@@ -54,6 +54,7 @@ def setting(python):
         ("TASKSTORE_HISTORY", "some", "full, finished, off"),
         ("TASKSTORE_HISTORY_DAYS", "-1", "1"),
         ("TASKSTORE_MAX_DATA_BYTES", "ten", "integer"),
+        ("TASKSTORE_TOKEN_RATE", "-1", "0"),
         ("TASKSTORE_PUBLIC_URL", "tasks.example.org", "https://"),
         ("TASKSTORE_PUBLIC_URL", "https://ann:geheim@tasks.example.org", "https://"),
         ("TASKSTORE_PUBLIC_URL", "https://tasks.example.org/store", "https://"),

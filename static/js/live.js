@@ -10,6 +10,7 @@ const SILENCE_MS = 2500; // The server says something every second.
 const SHORTEST_DELAY_MS = 200;
 const LONGEST_DELAY_MS = 2000;
 const NO_RIGHT = 4403;
+const SIGN_OUT_MS = 1000; // From the press of the button until the browser has no session any more.
 
 const counts = new Counts();
 const status = new Status({ pause, resume });
@@ -34,7 +35,8 @@ function connect() {
   };
   socket.onclose = async ({ code }) => {
     lose();
-    const isOver = code === NO_RIGHT || (!hasOpened && (await isTurnedAway()));
+    // The socket's session may be older than that of the browser, which other pages have renewed.
+    const isOver = (code === NO_RIGHT || !hasOpened) && (await isTurnedAway());
     isOver ? status.ended() : connectLater();
   };
   listen();
@@ -102,6 +104,13 @@ function resume() {
   askForAll();
 }
 
+// The session that the socket was opened with is in the cookie alone: the server can't tell that it was thrown away.
+async function endIfSignedOut() {
+  if (!(await isTurnedAway())) return;
+  lose();
+  status.ended();
+}
+
 // A browser does not say why a connection was refused; asking for the page does.
 async function isTurnedAway() {
   try {
@@ -115,4 +124,7 @@ async function isTurnedAway() {
 document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "visible") askForAll();
 });
+const tabs = new BroadcastChannel("taskstore.session");
+tabs.onmessage = () => setTimeout(endIfSignedOut, SIGN_OUT_MS);
+document.querySelector("[data-sign-out]").addEventListener("submit", () => tabs.postMessage("over"));
 connect();

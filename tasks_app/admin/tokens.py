@@ -10,7 +10,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
+from django.template.response import TemplateResponse
 
 from .. import audit, tokens
 from ..errors import InvalidInput
@@ -82,12 +82,13 @@ class TokenAdmin(KeyedAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         given = form.cleaned_data
         token, secret = tokens.create(given["name"], Scope(given["scope"]), given["groups"], given["expires_at"])
-        obj.id, obj.name = token.id, token.name
+        obj.id, obj.name, obj.secret = token.id, token.name, secret
         self._write_down(request, "create token", token)
-        self.message_user(request, format_html("The token {}, shown only now: <code>{}</code>", token.name, secret))
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        return self.response_post_save_add(request, obj)
+        """The secret, in this very answer: a message would travel in a cookie."""
+        context = {**self.admin_site.each_context(request), "title": f"Token {obj.name}", "secret": obj.secret}
+        return TemplateResponse(request, "admin/tasks_app/token/made.html", {**context, "opts": self.opts})
 
     @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from ..errors import InvalidInput
 from ..people import must_choose_password, nobody_has_come_yet, password_was_chosen
+from ..request_limits import SIGN_INS, network_of
 from .pages import problem, user_of
 
 THEMES = ("system", "light", "dark")
@@ -28,6 +29,15 @@ class Login(views.LoginView):
 
     template_name = "console/login.html"
     redirect_authenticated_user = True
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        # Beside the lock-out, which is for one name: who tries one password on many names meets this.
+        wait_s = SIGN_INS.take(network_of(request))
+        if not wait_s:
+            return super().post(request, *args, **kwargs)
+        response = render(request, "console/locked.html", {"wait_ms": wait_s * 1_000}, status=429)
+        response["Retry-After"] = wait_s
+        return response
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         return super().get_context_data(**more, is_first=nobody_has_come_yet())

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from . import (
+    accounts,
     adding,
     changes,
     charts,
@@ -11,12 +12,14 @@ from . import (
     flow,
     giving_back,
     groups,
+    limits,
     operations,
     overview,
     pausing,
     searching,
     signing_in,
     tasks,
+    tokens,
     workers,
 )
 
@@ -57,4 +60,15 @@ urlpatterns = [
     path("purge", changes.purge, name="purge"),
     path("operations/<int:operation_id>/cancel", operations.cancel, name="cancel"),
     path("operations/<int:operation_id>/undo", operations.undo, name="undo"),
+    # Who gets in
+    path("settings", tokens.tokens, name="settings"),
+    path("settings/tokens/add", tokens.add, name="add_token"),
+    path("settings/tokens/<int:token_id>/revoke", tokens.revoke, name="revoke_token"),
+    path("settings/people", accounts.people, name="people"),
+    path("settings/people/add", accounts.add, name="add_person"),
+    path("settings/people/<int:user_id>", accounts.person, name="person"),
+    path("settings/people/<int:user_id>/close", accounts.close, name="close_account"),
+    path("settings/people/<int:user_id>/open", accounts.open_again, name="open_account"),
+    path("settings/people/<int:user_id>/password", accounts.reset_password, name="reset_password"),
+    path("settings/limits", limits.limits, name="limits"),
 ]

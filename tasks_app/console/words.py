@@ -1,7 +1,8 @@
-"""Numbers, sizes, times and durations as people read them. Pure; static/js/time.js says relative times alike."""
+"""Numbers, sizes, times and durations as people read them. static/js/time.js says relative times alike."""
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
@@ -59,6 +60,11 @@ def drain(waiting: int, in_per_minute: float, out_per_minute: float) -> str:
     if net < 0:
         return "growing"
     return f"in {duration(round(waiting / net * 60) * 1_000)}" if net else "steady"
+
+
+def now_ms() -> int:
+    """By the clock of this server."""
+    return time.time_ns() // 1_000_000
 
 
 def relative(at_ms: int, now_ms: int) -> str:

@@ -1,10 +1,11 @@
-"""The socket of a console page: counts go out; what comes in are the words `full` and `ping`."""
+"""The socket of a console page: counts go out; what comes in are words."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+from enum import StrEnum
 from importlib import import_module
 from typing import Any
 
@@ -27,6 +28,13 @@ LONGEST_MESSAGE = 100  # Characters; what a page has to say is shorter.
 # Codes for closing, of the range that is free for applications.
 NOT_UNDERSTOOD = 4400
 NO_RIGHT = 4403
+
+
+class Word(StrEnum):
+    """What a page may say. Whoever may not `SEE` has no socket to say it on."""
+
+    FULL = "full"  # Asks for all counts.
+    PING = "ping"
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -58,9 +66,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         match word_of(text_data):
-            case "full":
+            case Word.FULL:
                 await self._send_full()
-            case "ping":
+            case Word.PING:
                 pass  # Some proxies cut a line on which they see nothing.
             case _:
                 await self._end(NOT_UNDERSTOOD)
@@ -110,7 +118,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             watch.cancel()
 
 
-def word_of(text: str | None) -> str | None:
+def word_of(text: str | None) -> Word | None:
     """The `type` of a message from the page; None when it is nothing that a page of ours would send."""
     if not text or len(text) > LONGEST_MESSAGE:
         return None
@@ -119,7 +127,7 @@ def word_of(text: str | None) -> str | None:
     except ValueError:
         return None
     word = message.get("type") if isinstance(message, dict) else None
-    return word if isinstance(word, str) else None
+    return Word(word) if isinstance(word, str) and word in set(Word) else None
 
 
 async def _may_see(user: Any) -> bool:

@@ -19,6 +19,7 @@ from rest_framework.request import Request
 from .. import tokens
 from ..models import Scope, Token
 from ..policy import may
+from .throttling import count_guess, refuse_guesses
 
 TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
 
@@ -51,9 +52,8 @@ class MayDo(BasePermission):
 
 
 def _token_in(request: Request, header: str) -> Token:
-    token = (
-        request._request.known_token if hasattr(request._request, "known_token") else recently_valid(_secret(header))
-    )
+    asked = request._request
+    token = asked.known_token if hasattr(asked, "known_token") else _looked_up(request, _secret(header))
     if token is None:
         raise AuthenticationFailed("There is no such token, or it has expired or been revoked.")
     return token
@@ -71,9 +71,22 @@ async def learn_token(request: Request) -> None:
     header = request._request.META.get("HTTP_AUTHORIZATION")
     if header is not None and not settings.TASKSTORE_NO_AUTH:
         secret = _secret(header)
-        is_known = secret in _trusted and time.monotonic() <= _trusted[secret][1]
-        token = recently_valid(secret) if is_known else await sync_to_async(recently_valid)(secret)
+        token = recently_valid(secret) if _is_known(secret) else await sync_to_async(_looked_up)(request, secret)
         request._request.known_token = token  # type: ignore[attr-defined]
+
+
+def _looked_up(request: Request, secret: str) -> Token | None:
+    """As `recently_valid`. Raises TooManyRequests when too many came that were none."""
+    if not _is_known(secret):
+        refuse_guesses(request)
+    token = recently_valid(secret)
+    if token is None:
+        count_guess(request)
+    return token
+
+
+def _is_known(secret: str) -> bool:
+    return secret in _trusted and time.monotonic() <= _trusted[secret][1]
 
 
 def recently_valid(secret: str) -> Token | None:

@@ -19,6 +19,7 @@ from ..policy import Action, may
 from .authentication import MayDo, TokenAuthentication
 from .error_answers import answer_to
 from .rendering import JSONRenderer
+from .throttling import slow_down
 
 
 class OnlyJSON(BaseContentNegotiation):
@@ -46,8 +47,9 @@ class View(APIView):
     format_kwarg = None  # Nor does a path say what it wants.
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        # Not DRF's own: there are no versions, no throttles and no renderers to choose from.
+        # Not DRF's own: there are no versions and no renderers to choose from, and its throttles cost more than ours.
         self.perform_authentication(request)
+        slow_down(request)
         self.check_permissions(request)
 
     def get_exception_handler(self) -> Callable[[Exception, dict[str, Any]], Response | None]:

@@ -39,6 +39,9 @@ FAILURES = {
     401: OpenApiResponse(Failure, "There is no valid token."),
     403: OpenApiResponse(Failure, "The token does not allow this, or not in this group."),
     413: OpenApiResponse(Problems, "More than the store takes at once; the limit is named."),
+    429: OpenApiResponse(
+        Failure, "Too many requests, or too many wrong tokens: try again after `Retry-After` seconds."
+    ),
     503: OpenApiResponse(
         Failure,
         "The store can't answer now: try again after `Retry-After` seconds. With the code "

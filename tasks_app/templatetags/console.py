@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
+from django.http import HttpRequest
+from django.shortcuts import resolve_url
 
-from .. import policy
+from .. import accounts, policy
 from ..console import group_rows, links, operations, payload, words
 from ..listing import Row
 from ..operations import State
@@ -28,12 +30,32 @@ SCREENS = (
     ("console:workers", "Workers", "w"),
     ("console:operations", "Operations", "b"),
 )
+SCREENS_OF_ADMINISTRATORS = (("console:settings", "Settings", "s"),)
 
 
-@register.simple_tag
-def screens() -> Sequence[tuple[str, str, str]]:
+@register.simple_tag(takes_context=True)
+def screens(context: Any) -> Sequence[tuple[str, str, str]]:
     """The screens that every page leads to: their addresses' names, the words for them, and the keys after `g`."""
-    return SCREENS
+    return SCREENS + SCREENS_OF_ADMINISTRATORS if may(context, policy.Action.ADMINISTER) else SCREENS
+
+
+@register.filter
+def is_on(request: HttpRequest, screen: str) -> bool:
+    """Whether the page is this screen, or one that lies below it."""
+    address = resolve_url(screen)
+    return request.path == address or request.path.startswith(f"{address}/")
+
+
+@register.filter
+def ms(at: datetime) -> int:
+    """Milliseconds since the Epoch, for `when`."""
+    return round(at.timestamp() * 1_000)
+
+
+@register.filter
+def span(time: timedelta) -> str:
+    """A length of time, in its two largest units."""
+    return words.duration(round(time.total_seconds() * 1_000))
 
 
 @register.filter
@@ -113,7 +135,7 @@ def when(at_ms: int, now_ms: int, form: str = "") -> dict[str, Any]:
 @register.simple_tag
 def iso_now() -> str:
     """The time of this server, so that a page does not depend on the clock of the browser."""
-    return words.iso(time.time_ns() // 1_000_000)
+    return words.iso(words.now_ms())
 
 
 @register.simple_tag(takes_context=True)
@@ -140,5 +162,6 @@ def may(context: Any, action: str) -> bool:
 @register.simple_tag(takes_context=True)
 def role(context: Any) -> str:
     """What the person who looks is here, in a word or two."""
-    user = context["request"].user
-    return "admin" if user.is_superuser else ", ".join(user.groups.values_list("name", flat=True)) or "no role yet"
+    rights = accounts.rights_of(context["request"].user)
+    sees_data = rights.sees_payloads and rights.role != accounts.ADMIN  # Who does anyway.
+    return f"{rights.role or 'no role yet'}{', sees data' * sees_data}"

@@ -81,5 +81,5 @@ def test_a_token_is_made(administrator, live_server):
     administrator.goto(live_server.url + "/admin/tasks_app/token/add/")
     administrator.get_by_label("Name:").fill("ann")
     administrator.get_by_role("button", name="Save", exact=True).click()
-    expect(administrator.locator(".messagelist code")).to_contain_text("ts_")
+    expect(administrator.locator("#content code")).to_contain_text("ts_")
     assert Token.objects.get().name == "ann"

@@ -3,6 +3,7 @@
 import pytest
 from django.contrib.auth.models import Group, User
 
+from tasks_app import accounts
 from tasks_app.models import AuditEntry
 from tasks_app.people import must_choose_password
 from tasks_app.policy import ROLES, Action, may
@@ -74,6 +75,16 @@ def test_nobody_locks_themselves_out(administrator):
     assert fresh(ada).email == "ada@example.org"
     assert may(fresh(ada), Action.ADMINISTER)
     assert administrator.post(f"{USERS}{ada.pk}/delete/", {"post": "yes"}).status_code == 403
+
+
+@pytest.mark.parametrize("page", ["change", "delete"])
+def test_somebody_who_may_administer_is_always_left(administrator, monkeypatch, page):
+    bob = make_user("bob", "admin")
+    sent = {"post": "yes"} if page == "delete" else fields_of(administrator, change_page(bob)) | {"groups": []}
+    # As if Ada lost her role at this moment, by Bob's hand.
+    monkeypatch.setattr(accounts, "administrators", lambda: User.objects.filter(username="bob", groups__name="admin"))
+    assert administrator.post(f"{USERS}{bob.pk}/{page}/", sent).status_code == 403
+    assert may(fresh(bob), Action.ADMINISTER)
 
 
 def test_it_writes_each_change_down(administrator):

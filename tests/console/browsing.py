@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
-from django.contrib.sessions.backends.signed_cookies import SessionStore
 from playwright.sync_api import Locator, Page, expect
+
+from taskstore_project.sessions import SessionStore
 
 from ..people import make_user
 

@@ -7,22 +7,19 @@ from django.test import Client
 from tasks_app import database
 from tasks_app.models import Task
 
-from ..people import make_user, signed_in
+from ..people import make_user, one_of_each_role, signed_in
 
 PASSWORD = "correct horse battery"
-ROLES = {
-    "viewer": ["viewer"],
-    "payload viewer": ["viewer", "see payloads"],
-    "operator": ["operator"],
-    "admin": ["admin"],
-}
+
+
+@pytest.fixture
+def quick_hashes(settings) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
 def roles(db) -> dict[str, User]:
-    """A user of each role; a superuser is one more."""
-    users = {role: make_user(role.replace(" ", "-"), *groups) for role, groups in ROLES.items()}
-    return users | {"superuser": User.objects.create(username="superuser", is_superuser=True, is_staff=True)}
+    return one_of_each_role()
 
 
 @pytest.fixture

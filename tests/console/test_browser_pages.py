@@ -4,10 +4,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Dialog, expect
 
-from tasks_app.models import Task
+from tasks_app import tokens
+from tasks_app.models import Scope, Task
 from tasks_app.operations import NewTask
 
-from .browsing import Person, operator
+from ..people import make_user
+from .browsing import Person
 from .store import ANN, add, claim, one_of_each_state
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
@@ -23,7 +25,8 @@ LONG = "very/long/" + "x" * 120
 
 @pytest.fixture
 def person(chromium, live_server) -> Person:
-    return Person(chromium, live_server.url, operator())
+    """An administrator, who sees every page there is."""
+    return Person(chromium, live_server.url, make_user("olaf", "admin"))
 
 
 @pytest.fixture
@@ -38,6 +41,8 @@ def pages(person) -> dict[str, str]:
     [text] = add("reports", data=b"x" * 3_000)
     [ended] = claim("reports", count=1)
     Task.objects.commit(owner=ended.owner, deletes=[ended.id])
+    token, _ = tokens.create("<script>" + "x" * 80, Scope.WORK, ["mail/*", LONG])
+    kim = make_user("kim" + "m" * 120, "viewer")
     tree = Task.objects.get_queryset().in_group(LONG).get()
     alive = binary if text.id == ended.origin else text
     return {
@@ -68,6 +73,12 @@ def pages(person) -> dict[str, str]:
         "not found": "/console/search?q=group:nothing",
         "mistake": "/console/search?q=nonsense",
         "problem": "/console/?sort=nonsense",
+        "tokens": "/console/settings",
+        "new token": "/console/settings/tokens/add",
+        "revoke": f"/console/settings/tokens/{token.pk}/revoke",
+        "people": "/console/settings/people",
+        "person": f"/console/settings/people/{kim.pk}",
+        "limits": "/console/settings/limits",
         "password": "/console/password",
         "no page": "/console/nothing",
     }

@@ -4,18 +4,16 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from tasks_app import tokens
 from tasks_app.console.urls import urlpatterns
-from tasks_app.models import AuditEntry, BulkOperation, Task
+from tasks_app.models import AuditEntry, BulkOperation, Scope, Task, Token
+from tasks_app.policy import Action, may
 
-from ..people import signed_in
+from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, make_user, signed_in
 from .store import add
 
 # Who may do what is decided before the database is asked for tasks.
-pytestmark = [pytest.mark.once, pytest.mark.django_db]
-
-EVERYBODY = {"viewer", "payload viewer", "operator", "admin", "superuser"}
-OPERATORS = {"operator", "admin", "superuser"}
-PAYLOADS = {"payload viewer", "admin", "superuser"}
+pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
 
 # Name of the address: the method, who may, and what is asked.
 CALLS = {
@@ -46,25 +44,44 @@ CALLS = {
     "purge": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", "typed": "mail"}),
     "cancel": ("POST", OPERATORS, {}),
     "undo": ("POST", OPERATORS, {}),
+    "settings": ("GET", ADMINISTRATORS, {}),
+    "add_token": ("POST", ADMINISTRATORS, {"name": "reporter", "scope": "read"}),
+    "revoke_token": ("POST", ADMINISTRATORS, {}),
+    "people": ("GET", ADMINISTRATORS, {}),
+    "add_person": ("POST", ADMINISTRATORS, {"name": "lou"}),
+    "person": ("POST", ADMINISTRATORS, {"role": "admin"}),
+    "close_account": ("POST", ADMINISTRATORS, {}),
+    "open_account": ("POST", ADMINISTRATORS, {}),
+    "reset_password": ("POST", ADMINISTRATORS, {}),
+    "limits": ("GET", ADMINISTRATORS, {}),
 }
 # What people need before they have a role; test_signing_in.py is about these.
 BEFORE_ROLES = {"login", "logout", "password", "theme"}
 CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} | {"logout", "theme"}
+# Whose GET is the form, or the question.
+ASKS_FIRST = {
+    "add", "pause", "give_back", "edit", "add_token", "revoke_token", "add_person", "person", "close_account",
+    "open_account", "reset_password",
+}  # fmt: skip
 
 
 @pytest.fixture
 def task() -> Task:
-    BulkOperation.objects.create(
-        pk=1, verb="purge", expected=1, done=1, began_at_ms=0, ended_at_ms=Task.objects.now_ms(), state="done"
-    )
+    """With an operation, a token and a person to do something to."""
+    ended = {"state": "done", "ended_at_ms": Task.objects.now_ms()}
+    BulkOperation.objects.create(pk=1, verb="purge", expected=1, done=1, began_at_ms=0, **ended)
+    tokens.create("mailer", Scope.READ)
+    make_user("kim", "viewer")
     add("reports")
     return add("mail")[0]
 
 
 def path_of(name: str, task: Task) -> str:
     [pattern] = [pattern for pattern in urlpatterns if pattern.name == name]
-    path = str(pattern.pattern).replace("<int:task_id>", str(task.id))
-    return "/console/" + path.replace("<int:operation_id>", "1")
+    path = "/console/" + str(pattern.pattern).replace("<int:task_id>", str(task.id))
+    path = path.replace("<int:operation_id>", "1")
+    path = path.replace("<int:token_id>", str(Token.objects.get(name="mailer").pk))
+    return path.replace("<int:user_id>", str(User.objects.get(username="kim").pk))
 
 
 def call(client: Client, name: str, task: Task, method: str = ""):
@@ -90,6 +107,8 @@ def test_it_changes_nothing_for_those_who_may_not(roles, name, task):
         call(signed_in(roles[role]), name, task)
     assert set(Task.objects.values_list("group", flat=True)) == {"mail", "reports"}
     assert not AuditEntry.objects.exists()
+    assert Token.objects.get().revoked_at is None
+    assert [action for action in Action if may(User.objects.get(username="kim"), action)] == [Action.SEE]
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -107,7 +126,7 @@ def test_it_shuts_out_people_without_a_role_and_people_who_left(name, task):
     assert call(signed_in(gone), name, task).status_code == 302
 
 
-@pytest.mark.parametrize("name", CHANGES - {"add", "pause", "give_back", "edit"})  # Whose GET is the form.
+@pytest.mark.parametrize("name", CHANGES - ASKS_FIRST)
 @pytest.mark.parametrize("method", ["get", "head", "put", "delete"])
 def test_it_changes_by_post_only(roles, name, method, task):
     answer = getattr(signed_in(roles["superuser"]), method)(path_of(name, task))

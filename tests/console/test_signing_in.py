@@ -1,7 +1,12 @@
 """Sign-in, the one-time password, sign-out, theme."""
 
+from datetime import timedelta
+from io import StringIO
+
 import pytest
+from axes.models import AccessAttempt
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import Client
 
 from tasks_app.people import make_first_admin
@@ -9,14 +14,9 @@ from tasks_app.policy import Action, may
 
 from .conftest import PASSWORD
 
-pytestmark = [pytest.mark.once, pytest.mark.django_db]
+pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
 
 OWN = "a password of my own"
-
-
-@pytest.fixture(autouse=True)
-def quick_hashes(settings):
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def first_admin(client: Client) -> Client:
     return client
 
 
-def sign_in(client, name, password, **more):
-    return client.post("/console/login", {"username": name, "password": password, **more})
+def sign_in(client, name, password, REMOTE_ADDR="127.0.0.1", **more):  # noqa: N803 - as Django's client has it.
+    return client.post("/console/login", {"username": name, "password": password, **more}, REMOTE_ADDR=REMOTE_ADDR)
 
 
 @pytest.mark.parametrize("path", ["/", "/console", "/console/"])
@@ -60,8 +60,31 @@ def test_it_locks_a_name_after_ten_wrong_passwords(client, ada):
     for _ in range(10):
         answer = sign_in(client, "ada", "wrong")
     assert answer.status_code == 429
-    assert "Too many wrong passwords" in answer.content.decode()
+    assert "until 15 min after the last of them" in answer.content.decode()
+    attempt = AccessAttempt.objects.get()
     assert sign_in(client, "ada", PASSWORD).status_code == 429
+    # What is tried meanwhile does not prolong it.
+    assert AccessAttempt.objects.get().attempt_time == attempt.attempt_time
+    assert sign_in(client, "ada", PASSWORD, REMOTE_ADDR="192.0.2.1").status_code == 302
+    AccessAttempt.objects.update(attempt_time=attempt.attempt_time - timedelta(minutes=15))
+    assert sign_in(client, "ada", PASSWORD).status_code == 302
+
+
+def test_whoever_runs_the_server_unlocks_a_name(client, ada):
+    for _ in range(10):
+        sign_in(client, "ada", "wrong")
+    call_command("axes_reset_username", "ada", stdout=StringIO())
+    assert sign_in(client, "ada", PASSWORD).status_code == 302
+
+
+def test_it_stops_who_tries_one_password_on_many_names(client, ada, settings):
+    settings.TASKSTORE_SIGN_IN_RATE = 5
+    for number in range(5):
+        assert sign_in(client, f"user{number}", "wrong").status_code == 200
+    answer = sign_in(client, "ada", PASSWORD)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "12")
+    assert "Try again in 12 s" in answer.content.decode()
+    assert sign_in(client, "ada", PASSWORD, REMOTE_ADDR="192.0.2.1").status_code == 302
 
 
 def test_it_makes_one_first_admin_with_a_password_nobody_can_guess(db):

@@ -32,7 +32,7 @@ def test_it_names_the_types_that_are_read_and_answered_with(schema):
     update = schema["paths"]["/update"]["post"]
     reference = {"$ref": "#/components/schemas/UpdateRequest"}
     assert update["requestBody"]["content"] == {"application/json": {"schema": reference}}
-    assert update["responses"].keys() == {"200", "400", "401", "403", "413", "503"}
+    assert update["responses"].keys() == {"200", "400", "401", "403", "413", "429", "503"}
     assert update["security"] == [{"token": []}]
 
 

@@ -382,6 +382,17 @@ def test_a_page_whose_reader_was_signed_out_says_so(page, place):
     expect(page.locator(".live-banner")).to_contain_text("signed out")
 
 
+@pytest.mark.once
+def test_a_sign_out_in_one_tab_is_told_in_the_others(page, place):
+    open_overview(page, place)
+    with page.context.new_page() as other:
+        open_overview(other, place)
+        other.get_by_role("button", name="Account of admin").click()
+        other.get_by_role("button", name="Sign out").click()
+        expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
+        expect(page.locator("[data-live-status]")).to_contain_text("signed out", timeout=AGAIN_MS)
+
+
 def socket_of(place: Place, cookies: list[Any], origin: str = "") -> websockets.ClientConnection:
     sent = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in cookies)
     address = f"ws{place.url.removeprefix('http')}/console/live"

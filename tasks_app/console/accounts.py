@@ -1,0 +1,145 @@
+"""Settings: who signs in, and what they may do."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render, resolve_url
+from django.views.decorators.http import require_http_methods, require_safe
+
+from .. import accounts as verbs
+from ..accounts import Rights, rights_of
+from ..errors import InvalidInput
+from ..people import must_choose_password
+from ..policy import Action
+from . import words
+from .pages import go_to, is_partial, page, user_of
+
+SHOWN = 500
+ROLES = {
+    "viewer": "sees groups, tasks and workers",
+    "operator": "also changes tasks: requeues, moves, edits and purges them, pauses groups",
+    "admin": "also manages people and tokens, and sees the data of tasks",
+    "": "gets no further than the sign-in",
+}
+CLOSE, OPEN, RESET = "close", "open", "reset"
+
+
+class RightsForm(forms.Form):
+    """A role, and the right beside it."""
+
+    role = forms.ChoiceField(choices=[(role, role) for role in ROLES], required=False)
+    sees_payloads = forms.BooleanField(required=False)
+
+    def rights(self) -> Rights:
+        """Those of a form that is valid."""
+        return Rights(**{name: self.cleaned_data[name] for name in ("role", "sees_payloads")})
+
+
+class PersonForm(RightsForm):
+    """Somebody who is to sign in."""
+
+    name = forms.CharField(max_length=150, widget=forms.TextInput({"autocapitalize": "off", "spellcheck": "false"}))
+
+
+@require_safe
+@page(Action.ADMINISTER)
+def people(request: HttpRequest) -> HttpResponse:
+    """Those who may come in first."""
+    found = User.objects.prefetch_related("groups").select_related("onetimepassword")
+    shown = found.order_by("-is_active", "username")[:SHOWN]
+    rows = [(user, rights_of(user), hasattr(user, "onetimepassword")) for user in shown]
+    context = {"people": rows, "is_cut_short": found.count() > SHOWN, "now_ms": words.now_ms()}
+    return render(request, "console/people.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.ADMINISTER)
+def add(request: HttpRequest) -> HttpResponse:
+    """Ask who; make the account, and show its one-time password in this very answer."""
+    form = PersonForm(request.POST if request.method == "POST" else None, initial={"role": "viewer"})
+    made = _made(form, by=user_of(request)) if form.is_valid() else None
+    if made is None:
+        context = {"form": form, "roles": ROLES.items()}
+        return render(request, "console/add_person.html", context, status=422 if form.is_bound else 200)
+    return _show_password(request, *made)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.ADMINISTER)
+def person(request: HttpRequest, user_id: int) -> HttpResponse:
+    """One account with its rights, which are changed here."""
+    user = get_object_or_404(User, pk=user_id)
+    form = RightsForm(request.POST if request.method == "POST" else None, initial=_initial(user))
+    if form.is_valid():
+        verbs.change_rights(user, form.rights(), by=user_of(request))
+        messages.success(request, f"Changed what {user.username} may do.")
+        return redirect("console:people")
+    context = {
+        "person": user,
+        "form": form,
+        "roles": ROLES.items(),
+        "is_oneself": user == user_of(request),
+        "must_choose": must_choose_password(user),
+    }
+    return render(request, "console/person.html", context, status=422 if form.is_bound else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.ADMINISTER)
+def close(request: HttpRequest, user_id: int) -> HttpResponse:
+    user = get_object_or_404(User, pk=user_id)
+    if request.method != "POST":
+        return _question(request, user, CLOSE)
+    verbs.close(user, by=user_of(request))
+    messages.success(request, f"Closed the account of {user.username}.")
+    return go_to(request, resolve_url("console:people"))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.ADMINISTER)
+def open_again(request: HttpRequest, user_id: int) -> HttpResponse:
+    user = get_object_or_404(User, pk=user_id)
+    if request.method != "POST":
+        return _question(request, user, OPEN)
+    verbs.open_again(user, by=user_of(request))
+    messages.success(request, f"Opened the account of {user.username} again.")
+    return go_to(request, resolve_url("console:people"))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.ADMINISTER)
+def reset_password(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Ask whether it is meant; show the new one-time password in this very answer."""
+    user = get_object_or_404(User, pk=user_id)
+    if request.method != "POST":
+        return _question(request, user, RESET)
+    return _show_password(request, user, verbs.reset_password(user, by=user_of(request)))
+
+
+def _made(form: PersonForm, by: User) -> tuple[User, str] | None:
+    """The new account with its password, or None when it can't be like that; then the form says why."""
+    try:
+        return verbs.add(form.cleaned_data["name"], form.rights(), by=by)
+    except InvalidInput as refused:
+        for field, texts in refused.fields.items():
+            form.add_error(field, forms.ValidationError(texts))
+        return None
+
+
+def _initial(user: User) -> dict[str, object]:
+    rights = rights_of(user)
+    return {"role": rights.role, "sees_payloads": rights.sees_payloads}
+
+
+def _question(request: HttpRequest, user: User, verb: str) -> HttpResponse:
+    template = "console/_account_question.html" if is_partial(request) else "console/account_question.html"
+    return render(request, template, {"person": user, "verb": verb})
+
+
+def _show_password(request: HttpRequest, user: User, password: str) -> HttpResponse:
+    sign_in = request.build_absolute_uri(resolve_url("console:login"))
+    context = {"person": user, "password": password, "sign_in": sign_in}
+    return render(request, "console/password_made.html", context)

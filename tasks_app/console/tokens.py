@@ -1,0 +1,124 @@
+"""Settings: the tokens of programs. A secret is on the page that answers its making, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django import forms
+from django.contrib import messages
+from django.db import transaction
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render, resolve_url
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from .. import audit
+from .. import tokens as verbs
+from ..errors import InvalidInput
+from ..models import Scope, Token
+from ..policy import Action
+from . import reading, words
+from .pages import go_to, is_partial, page, user_of
+
+SHOWN = 500
+MOST_DAYS = 36_500
+SCOPES = {
+    Scope.READ: "sees groups, tasks and their data",
+    Scope.WORK: "also adds and claims tasks and commits results: what a worker needs",
+    Scope.OPERATE: "also overrides owners and pauses groups",
+}
+
+
+class TokenForm(forms.Form):
+    """A token, as a person wants it."""
+
+    name = forms.CharField(max_length=verbs.NAME_LENGTH)
+    scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES], initial=Scope.WORK)
+    groups = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 3}))
+    days = forms.CharField(required=False, initial="365")
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        _check("name", name=name)
+        return name
+
+    def clean_groups(self) -> Sequence[str]:
+        groups = [line for line in self.cleaned_data["groups"].splitlines() if line.strip()]
+        _check("groups", groups=groups)
+        return groups
+
+    def clean_days(self) -> timedelta | None:
+        text = self.cleaned_data["days"].strip()
+        if not text:
+            return None
+        try:
+            return timedelta(days=reading.whole_number("days", text, least=1, most=MOST_DAYS))
+        except InvalidInput as wrong:
+            raise forms.ValidationError(wrong.fields["days"]) from None
+
+
+@require_safe
+@page(Action.ADMINISTER)
+def tokens(request: HttpRequest) -> HttpResponse:
+    """Those that open something first, the newest on top."""
+    found = Token.objects.order_by(F("revoked_at").desc(nulls_first=True), "-id")
+    return render(
+        request,
+        "console/tokens.html",
+        {
+            "tokens": [(token, verbs.state_of(token)) for token in found[:SHOWN]],
+            "is_cut_short": found.count() > SHOWN,
+            "now_ms": words.now_ms(),
+        },
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.ADMINISTER)
+def add(request: HttpRequest) -> HttpResponse:
+    """Ask for a token; make it, and show its secret in this very answer."""
+    form = TokenForm(request.POST if request.method == "POST" else None)
+    if not form.is_valid():
+        context = {"form": form, "scopes": SCOPES.items()}
+        return render(request, "console/add_token.html", context, status=422 if form.is_bound else 200)
+    token, secret = _made(form, by=user_of(request).username)
+    return render(request, "console/token_made.html", {"token": token, "secret": secret})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.ADMINISTER)
+def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Ask whether this one is meant; let nobody in with it any more."""
+    token = get_object_or_404(Token, pk=token_id)
+    if request.method != "POST":
+        template = "console/_revoke_token.html" if is_partial(request) else "console/revoke_token.html"
+        return render(request, template, {"token": token, "state": verbs.state_of(token)})
+    with transaction.atomic():
+        if verbs.revoke(token):
+            _write_down("revoke token", token, by=user_of(request).username)
+    messages.success(request, f"Revoked {token.name}: within five seconds it opens nothing any more.")
+    return go_to(request, resolve_url("console:settings"))
+
+
+def _made(form: TokenForm, by: str) -> tuple[Token, str]:
+    """The new token of a form that is valid, with its secret."""
+    given = form.cleaned_data
+    expires_at = timezone.now() + given["days"] if given["days"] else None
+    with transaction.atomic():
+        token, secret = verbs.create(given["name"], Scope(given["scope"]), given["groups"], expires_at)
+        _write_down("create token", token, by=by)
+    return token, secret
+
+
+def _check(field: str, name: str = "any", groups: Sequence[str] = ()) -> None:
+    """One field by itself, so that the form tells of each that is wrong."""
+    try:
+        verbs.check(name, groups, None)
+    except InvalidInput as wrong:
+        raise forms.ValidationError(wrong.fields[field]) from None
+
+
+def _write_down(action: str, token: Token, by: str) -> None:
+    audit.record(actor=by, action=action, selection=f"token {token.name}", done=1)

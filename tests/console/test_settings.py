@@ -1,0 +1,204 @@
+"""The settings: tokens whose secret is shown once, people and their rights, what is in force."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils.html import escape
+
+from tasks_app import accounts, tokens
+from tasks_app.console.limits import LIMITS
+from tasks_app.errors import InvalidInput
+from tasks_app.models import AuditEntry, Scope, Token
+from tasks_app.people import must_choose_password, password_was_given
+from tasks_app.policy import Action, may
+from taskstore_project import settings as own_settings
+
+from ..admin.pages import text_of
+from ..people import make_user, signed_in
+
+pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
+
+NO_LIMITS = {"TASKSTORE_DATA", "TASKSTORE_PUBLIC_URL", "TASKSTORE_NO_AUTH", "TASKSTORE_DESCRIPTORS"}
+TOKEN = {"name": "mailer", "scope": "work", "groups": "mail\npay/*\n", "days": "30"}
+
+
+@pytest.fixture
+def bob() -> User:
+    return make_user("bob", "viewer")
+
+
+def fresh(user: User) -> User:
+    return User.objects.get(pk=user.pk)
+
+
+def trail():
+    return list(AuditEntry.objects.order_by("id").values_list("actor", "action", "selection"))
+
+
+def shown_once(answer) -> str:
+    """The text that is to be copied."""
+    [text] = re.findall(r'<pre tabindex="0"><code>(.*?)</code></pre>', answer.content.decode())
+    return str(text)
+
+
+def test_it_makes_a_token_and_shows_its_secret_in_this_answer_alone(admin):
+    answer = admin.post("/console/settings/tokens/add", TOKEN)
+    secret = shown_once(answer)
+    token = tokens.valid(secret)
+    assert token
+    assert (token.name, token.scope, token.groups) == ("mailer", Scope.WORK, ["mail", "pay/*"])
+    assert token.expires_at
+    assert round((token.expires_at - token.created_at).total_seconds() / 86_400) == 30
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert set(answer.cookies) <= {"csrftoken"}  # A message would travel in that of the session.
+    assert secret not in admin.get("/console/settings").content.decode()
+    assert trail() == [("ada", "create token", "token mailer")]
+    assert secret not in str(AuditEntry.objects.get().__dict__)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("name", "", "required"),
+        ("name", "17", "digits alone"),
+        ("name", "a\x07b", "printable"),
+        ("scope", "everything", "not one of"),
+        ("groups", "x" * 256, "255"),
+        ("days", "0", "from 1 to"),
+        ("days", "soon", "from 1 to"),
+    ],
+)
+def test_it_says_what_is_wrong_with_a_token(admin, field, value, said):
+    answer = admin.post("/console/settings/tokens/add", TOKEN | {field: value})
+    assert answer.status_code == 422
+    assert said in "".join(re.findall(r'class="field-error"[^>]*>(.*?)</span>', answer.content.decode()))
+    assert not Token.objects.exists()
+    assert not AuditEntry.objects.exists()
+
+
+def test_it_names_every_wrong_field_of_a_token(admin):
+    page = admin.post("/console/settings/tokens/add", {"name": "17", "groups": "x" * 256, "days": "soon"})
+    assert page.content.decode().count('class="field-error"') == 4
+
+
+def test_it_names_the_token_before_it_revokes_it_and_does_so_once(admin):
+    token, secret = tokens.create("mailer", Scope.READ)
+    address = f"/console/settings/tokens/{token.pk}/revoke"
+    assert 'Revoke the token <bdi class="group-name">mailer</bdi>?' in admin.get(address).content.decode()
+    assert tokens.valid(secret)
+    assert admin.post(address).headers["Location"] == "/console/settings"
+    admin.post(address)
+    assert tokens.valid(secret) is None
+    assert trail() == [("ada", "revoke token", "token mailer")]
+    assert "Revoke…" not in admin.get("/console/settings").content.decode()
+
+
+def test_it_knows_no_token_that_is_not_there(admin):
+    assert admin.get("/console/settings/tokens/999999999999999999999/revoke").status_code == 404
+
+
+def test_it_adds_a_person_with_a_one_time_password(admin):
+    answer = admin.post("/console/settings/people/add", {"name": "bob", "role": "operator", "sees_payloads": "1"})
+    bob = User.objects.get(username="bob")
+    assert bob.check_password(shown_once(answer))
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert must_choose_password(bob)
+    assert {group.name for group in bob.groups.all()} == {"operator", "see payloads"}
+    assert trail() == [("ada", "add user", "user bob")]
+
+
+@pytest.mark.parametrize("fields", [{"name": "ada"}, {"name": "a b"}, {"name": "bob", "role": "king"}])
+def test_it_says_what_is_wrong_with_a_person(admin, fields):
+    answer = admin.post("/console/settings/people/add", {"role": "viewer", **fields})
+    assert answer.status_code == 422
+    assert "field-error" in answer.content.decode()
+    assert User.objects.count() == 1
+
+
+def test_it_changes_what_somebody_may_do(admin, bob):
+    admin.post(f"/console/settings/people/{bob.pk}", {"role": "operator"})
+    assert may(fresh(bob), Action.OPERATE)
+    assert not may(fresh(bob), Action.SEE_PAYLOADS)
+    admin.post(f"/console/settings/people/{bob.pk}", {"role": "", "sees_payloads": "1"})
+    assert not may(fresh(bob), Action.SEE)
+    entry = AuditEntry.objects.latest("id")
+    assert entry.details["before"] == {"role": "operator", "sees_payloads": False}
+    assert entry.details["after"] == {"role": "", "sees_payloads": True}
+
+
+def test_it_takes_the_rights_of_a_superuser_too(admin):
+    first = User.objects.create(username="first", is_superuser=True, is_staff=True)
+    admin.post(f"/console/settings/people/{first.pk}", {"role": "viewer"})
+    assert not may(fresh(first), Action.OPERATE)
+    assert may(fresh(first), Action.SEE)
+
+
+def test_it_closes_an_account_and_opens_it_again(admin, bob):
+    his = signed_in(bob)
+    admin.post(f"/console/settings/people/{bob.pk}/close")
+    assert his.get("/console/").status_code == 302
+    admin.post(f"/console/settings/people/{bob.pk}/open")
+    assert signed_in(fresh(bob)).get("/console/").status_code == 200
+    assert trail() == [("ada", "close account", "user bob"), ("ada", "open account", "user bob")]
+
+
+def test_it_resets_a_password_and_ends_the_sessions(admin, bob):
+    his = signed_in(bob)
+    password = shown_once(admin.post(f"/console/settings/people/{bob.pk}/password"))
+    assert fresh(bob).check_password(password)
+    assert must_choose_password(fresh(bob))
+    assert his.get("/console/").status_code == 302
+
+
+@pytest.mark.parametrize("verb", ["", "/close", "/password"])
+def test_nobody_changes_their_own_rights(admin, verb):
+    ada = User.objects.get(username="ada")
+    answer = admin.post(f"/console/settings/people/{ada.pk}{verb}", {"role": "viewer"})
+    assert answer.status_code == 400
+    assert may(fresh(ada), Action.ADMINISTER)
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize("verb", ["", "/close", "/password"])
+def test_somebody_who_may_administer_is_always_left(admin, verb):
+    """Ada has just lost her role by Carl's hand, and has not noticed yet."""
+    ada, carl = User.objects.get(username="ada"), make_user("carl", "admin")
+    password_was_given(make_user("dora", "admin"))  # Who may do nothing yet.
+    ada.groups.clear()
+    change = {
+        "": lambda: accounts.change_rights(carl, accounts.Rights(role="viewer", sees_payloads=False), by=ada),
+        "/close": lambda: accounts.close(carl, by=ada),
+        "/password": lambda: accounts.reset_password(carl, by=ada),
+    }[verb]
+    with pytest.raises(InvalidInput, match="nobody would be left"):
+        change()
+    assert may(fresh(carl), Action.ADMINISTER)
+    assert not AuditEntry.objects.exists()
+
+
+def test_it_shows_hostile_names_as_text(admin):
+    hostile = "<script>alert(1)</script>"
+    token, _ = tokens.create(hostile, Scope.READ, [hostile])
+    user = User.objects.create(username=hostile)
+    asked = ["", f"/tokens/{token.pk}/revoke", "/people", f"/people/{user.pk}", f"/people/{user.pk}/close"]
+    pages = [admin.get(f"/console/settings{path}") for path in asked]
+    pages.append(admin.post(f"/console/settings/people/{user.pk}/password"))
+    pages.append(admin.post(f"/console/settings/people/{user.pk}/close", follow=True))  # With a message.
+    assert [page.request["PATH_INFO"] for page in pages if hostile in page.content.decode()] == []
+    assert [page.request["PATH_INFO"] for page in pages if escape(hostile) not in page.content.decode()] == []
+
+
+def test_it_says_what_is_in_force_and_who_set_it(admin, settings, monkeypatch):
+    settings.TASKSTORE_MAX_CHANGES = 4_321
+    monkeypatch.setenv("TASKSTORE_MAX_CHANGES", "4321")
+    page = text_of(admin.get("/console/settings/limits"))
+    assert "4 321 environment TASKSTORE_MAX_CHANGES" in page
+    assert "64 default TASKSTORE_MAX_LABELS" in page
+    assert "12 h default TASKSTORE_SESSION_IDLE_MINUTES" in page
+    assert "no limit default TASKSTORE_TOKEN_RATE" in page
+
+
+def test_each_setting_that_limits_something_is_shown():
+    shown = {limit.name for group in LIMITS.values() for limit in group}
+    assert shown == {name for name in vars(own_settings) if name.startswith("TASKSTORE_")} - NO_LIMITS

@@ -1,0 +1,37 @@
+"""The accounts of people, where two administrators meet."""
+
+from threading import Event, Thread
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+
+from tasks_app import accounts
+from tasks_app.errors import InvalidInput
+from tasks_app.policy import administrators
+
+from .people import make_user
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_two_administrators_do_not_lock_each_other_out():
+    ada, bob = make_user("ada", "admin"), make_user("bob", "admin")
+    refused, is_over = [], Event()
+
+    def close_the_account_of_ada() -> None:
+        try:
+            accounts.close(ada, by=bob)
+        except InvalidInput as refusal:
+            refused.append(refusal)
+        finally:
+            connections.close_all()
+            is_over.set()
+
+    rival = Thread(target=close_the_account_of_ada)
+    with accounts.keeps_an_administrator():
+        User.objects.filter(pk=bob.pk).update(is_active=False)
+        rival.start()
+        assert not is_over.wait(0.3)  # It waits, and then sees that Ada is the last.
+    rival.join()
+    assert len(refused) == 1
+    assert list(administrators()) == [ada]
