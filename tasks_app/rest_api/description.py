@@ -13,8 +13,8 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from ..validation import GROUP_LENGTH
-from .answers import Failure, Problems, TaskAnswer
-from .asked import Asked
+from ..wire.tasks import Asked, TaskAnswer
+from .answers import Failure, Problems
 
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 

@@ -16,7 +16,7 @@ from asgiref.sync import sync_to_async
 
 from ..managers import TaskQuerySet
 from ..models import Task
-from .answers import TaskAnswer
+from ..wire.tasks import TaskAnswer
 from .rendering import ENCODER
 
 SNAPSHOT_TASKS = 100_000

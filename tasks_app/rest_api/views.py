@@ -17,8 +17,9 @@ from ..managers import limits
 from ..models import Task
 from ..operations import GroupScope, Operation
 from ..policy import Action
+from ..wire.tasks import TaskAnswer
 from . import bodies
-from .answers import HistoryAnswer, Outcome, StatsAnswer, TaskAnswer
+from .answers import HistoryAnswer, Outcome, StatsAnswer
 from .asked import ClaimRequest, TasksRequest, UpdateRequest
 from .base import View
 from .description import (
