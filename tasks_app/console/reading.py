@@ -11,6 +11,7 @@ from django.http import QueryDict
 
 from ..bulk import Selection
 from ..errors import InvalidInput
+from ..exporting import Format
 from ..listing import END, Place
 from ..operations import State
 from ..rates import Span
@@ -118,6 +119,11 @@ def arrangement_of(asked: QueryDict) -> Arrangement:
 def form_of(asked: QueryDict) -> Form | None:
     """How to look at data; None: as it suits the data."""
     return _one_of(Form, "as", text) if (text := asked.get("as")) else None
+
+
+def format_of(asked: QueryDict) -> Format:
+    """What to write a list as."""
+    return _one_of(Format, "format", asked.get("format", ""))
 
 
 def notices_of(asked: QueryDict) -> Notices:

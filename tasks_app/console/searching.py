@@ -25,7 +25,7 @@ def search(request: HttpRequest) -> HttpResponse:
     """The tasks that were searched for; an id alone leads to its task."""
     text, after = request.GET.get("q", ""), request.GET.get("after")
     try:
-        terms = _terms(user_of(request), text)
+        terms = terms_of(user_of(request), text)
         place = Place.read(after, "after") if after else None
     except InvalidInput as refused:
         # What is wrong with the search names the term itself.
@@ -43,7 +43,8 @@ def suggestions(request: HttpRequest) -> HttpResponse:
     return render(request, "console/_suggestions.html", {"suggestions": suggest(request.GET.get("q", ""))})
 
 
-def _terms(user: User, text: str) -> list[Term]:
+def terms_of(user: User, text: str) -> list[Term]:
+    """What is searched for. Raises InvalidInput, also about data that the user may not see."""
     terms = grammar.parse(text)
     if any(term.key is Key.DATA for term in terms) and not may(user, Action.SEE_PAYLOADS):
         raise InvalidInput({"q": ["data: your role does not let you see the data of tasks, nor search in it"]})

@@ -61,15 +61,17 @@ def endpoint(
     *,
     answer: type[msgspec.Struct] | Mapping[str, Any],
     body: type[Asked] | None = None,
+    kinds: Sequence[str] = (),
     parameters: Sequence[OpenApiParameter] = (),
     failures: Mapping[int, OpenApiResponse] = FAILURES,
 ) -> Callable[[EndpointT], EndpointT]:
-    """Describe the method of a view. Its sentences are the view's docstring."""
+    """Describe the method of a view. Its sentences are the view's docstring. `kinds`: of an answer that is no JSON."""
+    answers: Mapping[Any, Any] = {(200, kind): answer for kind in kinds} or {200: answer}
     return extend_schema(
         operation_id=operation_id,
         request={"application/json": body} if body else None,
         parameters=list(parameters),
-        responses={200: answer, **failures},
+        responses={**answers, **failures},
     )
 
 

@@ -10,6 +10,7 @@ from django import template
 
 from .. import policy
 from ..console import group_rows, links, payload, words
+from ..exporting import Format
 from ..listing import Row
 from ..operations import State
 
@@ -58,6 +59,7 @@ register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.add_page, name="add_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")
+register.simple_tag(links.filter_of_group, name="filter_of_group")
 register.simple_tag(links.rates_part, name="rates_url")
 register.simple_tag(links.pause_page, name="pause_url")
 register.simple_tag(links.facts_part, name="facts_url")
@@ -72,6 +74,12 @@ def confirm_button(
     `key`: the key that presses it.
     """
     return {"words": words, "verb": verb, "url": links.confirm_page(verb, group, state=state, task=task), "key": key}
+
+
+@register.inclusion_tag("console/_exports.html")
+def exports(q: str) -> dict[str, Any]:
+    """Links to all that is found, as a file of each format; none for an empty search."""
+    return {"files": [(each.upper(), links.export_file(q, each)) for each in Format] if q else []}
 
 
 @register.inclusion_tag("console/_icon.html")

@@ -22,7 +22,7 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
 
     id: Int64
     group: str
-    data: Annotated[str | None, Meta(description="null: it is not UTF-8; see data_base64.")]
+    data: Annotated[str | UnsetType | None, Meta(description="null: it is not UTF-8; see data_base64.")]
     timespec: Annotated[int, Meta(description="Available from then on; milliseconds since the Epoch.")]
     ownerid: Int64
     error: str
@@ -35,8 +35,8 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
     data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
 
     @classmethod
-    def of(cls, task: Task | TaskRecord) -> TaskAnswer:
-        data, data_base64 = shown(bytes(task.data))
+    def of(cls, task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
+        data, data_base64 = shown(bytes(task.data)) if with_data else (UNSET, UNSET)
         return cls(
             id=task.id,
             group=task.group,
@@ -49,7 +49,7 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
             origin=task.origin,
             claims=task.claims,
             created=task.created_at_ms,
-            data_type=task.data_type or UNSET,
+            data_type=task.data_type if with_data and task.data_type else UNSET,
             data_base64=data_base64,
         )
 
