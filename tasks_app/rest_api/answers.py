@@ -55,6 +55,13 @@ class Outcome(Struct, frozen=True, kw_only=True):
     error: Refused | None = None
 
 
+class ImportAnswer(Struct, frozen=True, kw_only=True):
+    """What an import has added."""
+
+    imported: Annotated[int, Meta(description="How many tasks.")]
+    ids: Annotated[Ids, Meta(description="Of the new tasks, in the order of the lines.")]
+
+
 class Problems(Struct, frozen=True, kw_only=True):
     """The request is not what is written here: what would be right, by the path of the field."""
 

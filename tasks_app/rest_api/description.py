@@ -61,15 +61,19 @@ def endpoint(
     *,
     answer: type[msgspec.Struct] | Mapping[str, Any],
     body: type[Asked] | None = None,
+    body_kind: str = "application/json",
     kinds: Sequence[str] = (),
     parameters: Sequence[OpenApiParameter] = (),
     failures: Mapping[int, OpenApiResponse] = FAILURES,
 ) -> Callable[[EndpointT], EndpointT]:
-    """Describe the method of a view. Its sentences are the view's docstring. `kinds`: of an answer that is no JSON."""
+    """Describe the method of a view. Its sentences are the view's docstring.
+
+    `body_kind` and `kinds`: the media types of a body and of an answer that are not JSON.
+    """
     answers: Mapping[Any, Any] = {(200, kind): answer for kind in kinds} or {200: answer}
     return extend_schema(
         operation_id=operation_id,
-        request={"application/json": body} if body else None,
+        request={body_kind: body} if body else None,
         parameters=list(parameters),
         responses={**answers, **failures},
     )

@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import clients, exporting, health, pausing, schema, searching, views
+from . import clients, exporting, health, importing, pausing, schema, searching, views
 
 
 class GroupName:
@@ -38,6 +38,7 @@ urlpatterns = [
     path("export", exporting.ExportTasks.as_view(), name="export"),
     # What workers do
     path("update", views.Update.as_view(), name="update"),
+    path("import", importing.ImportTasks.as_view(), name="import"),
     path("claim", views.ClaimTasks.as_view(), name="claim"),
     path("clients", clients.Clients.as_view(), name="clients"),
     path("clients/<str:clientid>", clients.Heartbeat.as_view(), name="heartbeat"),
