@@ -39,6 +39,10 @@ def add_page(name: str) -> str:
     return f"{resolve_url('console:add')}?{_query(name=name)}"
 
 
+def import_page(name: str) -> str:
+    return f"{resolve_url('console:import')}?{_query(name=name)}"
+
+
 def search_page(q: str) -> str:
     return f"{resolve_url('console:search')}?{_query(q=q)}"
 

@@ -12,6 +12,7 @@ from . import (
     flow,
     giving_back,
     groups,
+    importing,
     overview,
     pausing,
     searching,
@@ -44,6 +45,7 @@ urlpatterns = [
     path("task/<int:task_id>/data", tasks.data, name="data"),
     # What a person does to it
     path("add", adding.add, name="add"),
+    path("import", importing.import_tasks, name="import"),
     path("pause", pausing.pause, name="pause"),
     path("resume", pausing.resume, name="resume"),
     path("task/<int:task_id>/give-back", giving_back.give_back, name="give_back"),

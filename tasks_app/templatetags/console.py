@@ -57,6 +57,7 @@ def preview(row: Row) -> str:
 register.simple_tag(links.group_page, name="group_url")
 register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.add_page, name="add_url")
+register.simple_tag(links.import_page, name="import_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")
 register.simple_tag(links.filter_of_group, name="filter_of_group")

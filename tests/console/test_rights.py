@@ -33,6 +33,7 @@ CALLS = {
     "task": ("GET", EVERYBODY, {}),
     "data": ("GET", PAYLOADS, {}),
     "add": ("POST", OPERATORS, {"group": "mail", "delay": "0", "unit": "seconds", "priority": "0"}),
+    "import": ("POST", OPERATORS, {"text": '{"group": "mail"}'}),
     "pause": ("POST", OPERATORS, {"name": "mail"}),
     "resume": ("POST", OPERATORS, {"name": "mail"}),
     "edit": ("POST", OPERATORS, {"group": "mail"}),
@@ -98,7 +99,7 @@ def test_it_shuts_out_people_without_a_role_and_people_who_left(name, task):
     assert call(signed_in(gone), name, task).status_code == 302
 
 
-@pytest.mark.parametrize("name", CHANGES - {"add", "pause", "give_back", "edit"})  # Whose GET is the form.
+@pytest.mark.parametrize("name", CHANGES - {"add", "import", "pause", "give_back", "edit"})  # Whose GET is the form.
 @pytest.mark.parametrize("method", ["get", "head", "put", "delete"])
 def test_it_changes_by_post_only(roles, name, method, task):
     answer = getattr(signed_in(roles["superuser"]), method)(path_of(name, task))
@@ -130,7 +131,7 @@ def test_it_tells_a_script_in_a_part_of_a_page_that_it_may_not(viewer, task):
 
 
 @pytest.mark.parametrize(
-    "name", set(CALLS) - {"move", "purge", "requeue", "add", "pause", "resume", "give_back", "edit"}
+    "name", set(CALLS) - {"move", "purge", "requeue", "add", "import", "pause", "resume", "give_back", "edit"}
 )
 def test_it_keeps_pages_with_data_out_of_every_cache(roles, name, task):
     assert "no-store" in call(signed_in(roles["superuser"]), name, task).headers["Cache-Control"]
