@@ -15,8 +15,8 @@ STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
     "attention", "audit", "bulk", "clients", "counts", "exporting", "failures", "heartbeats", "history", "holdings",
-    "importing", "instance", "leases", "listing", "pauses", "people", "policy", "rates", "retention", "search",
-    "streaming", "task_form", "tokens", "validation", "wire",
+    "importing", "instance", "leases", "listing", "pauses", "people", "policy", "rates", "retention", "saved_searches",
+    "search", "streaming", "task_form", "tokens", "validation", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {"counts", "failures", "heartbeats", "pauses", "rates", "retention", "search", "validation"}

@@ -12,7 +12,9 @@ from .. import policy
 from ..console import group_rows, links, payload, words
 from ..exporting import Format
 from ..listing import Row
+from ..models import SavedSearch
 from ..operations import State
+from ..saved_searches import saved_by
 
 register = template.Library()
 
@@ -34,6 +36,18 @@ SCREENS = (
 def screens() -> Sequence[tuple[str, str, str]]:
     """The screens that every page leads to: their addresses' names, the words for them, and the keys after `g`."""
     return SCREENS
+
+
+@register.simple_tag(takes_context=True)
+def saved_searches(context: Any) -> Sequence[SavedSearch]:
+    """The searches that the person who looks keeps."""
+    return saved_by(context["request"].user)
+
+
+@register.filter
+def named(searches: Sequence[SavedSearch], q: str) -> str:
+    """The name under which this search is kept; empty when it is not."""
+    return next((each.name for each in searches if each.q == q), "")
 
 
 @register.filter
@@ -58,6 +72,7 @@ register.simple_tag(links.group_page, name="group_url")
 register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.add_page, name="add_url")
 register.simple_tag(links.import_page, name="import_url")
+register.simple_tag(links.search_page, name="search_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")
 register.simple_tag(links.filter_of_group, name="filter_of_group")

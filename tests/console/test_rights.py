@@ -29,6 +29,9 @@ CALLS = {
     "workers": ("GET", EVERYBODY, {}),
     "search": ("GET", EVERYBODY, {"q": "group:mail"}),
     "export": ("GET", EVERYBODY, {"q": "group:mail", "format": "csv"}),
+    "save_search": ("POST", EVERYBODY, {"name": "own", "q": "group:mail"}),
+    "rename_search": ("POST", EVERYBODY, {"name": "own"}),
+    "delete_search": ("POST", EVERYBODY, {}),
     "suggestions": ("GET", EVERYBODY, {"q": "group:"}),
     "task": ("GET", EVERYBODY, {}),
     "data": ("GET", PAYLOADS, {}),
@@ -56,7 +59,7 @@ def task() -> Task:
 
 def path_of(name: str, task: Task) -> str:
     [pattern] = [pattern for pattern in urlpatterns if pattern.name == name]
-    return "/console/" + str(pattern.pattern).replace("<int:task_id>", str(task.id))
+    return "/console/" + str(pattern.pattern).replace("<int:task_id>", str(task.id)).replace("<int:search_id>", "1")
 
 
 def call(client: Client, name: str, task: Task, method: str = ""):
