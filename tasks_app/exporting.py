@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
 
+from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from msgspec.json import Encoder
@@ -22,7 +23,7 @@ from msgspec.json import Encoder
 from .managers import READ_AT_ONCE
 from .models import Task
 from .operations import EVERY_GROUP, GroupScope
-from .search.finding import AT_ONCE, find_all
+from .search.finding import find_all
 from .search.grammar import Key, Term
 from .streaming import streamed
 from .wire.tasks import TaskAnswer, shown
@@ -34,6 +35,8 @@ ENCODER = Encoder()
 FORMULA = re.compile(r"[\s\0-\x1f\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 IN_NO_NAME = re.compile(r"[^\w.@+ -]")  # Signs that a file's name had better not have.
 LONGEST_NAME = 100
+
+AT_ONCE = 250  # Tasks without large data.
 
 FACTS = ("id", "group", "state", "available", "owner", "priority", "claims", "error", "labels", "origin", "created")
 DATA = ("data", "data_base64", "data_type")
@@ -101,13 +104,24 @@ def unformulated(text: str) -> str:
 
 
 def _some_at_a_time(export: Export) -> Iterator[list[Task]]:
-    tasks = Task.objects.get_queryset() if export.with_data else Task.objects.defer("data")
-    size = READ_AT_ONCE if export.with_data else AT_ONCE
+    """The tasks that there are; of those with much data only a few at once."""
     for ids in find_all(export.terms, scope=export.scope):
-        for start in range(0, len(ids), size):
-            found = tasks.in_bulk(some := ids[start : start + size])
-            if found:  # Some may be gone by now.
-                yield [found[task_id] for task_id in some if task_id in found]
+        for some in _parts(ids, AT_ONCE):
+            tasks = _tasks(Task.objects.filter(payload=0) if export.with_data else Task.objects.defer("data"), some)
+            if len(tasks) == len(some) or not export.with_data:
+                yield from filter(None, [tasks])
+            else:  # Some are gone, or large.
+                for few in _parts(some, READ_AT_ONCE):
+                    yield from filter(None, [_tasks(Task.objects.get_queryset(), few)])
+
+
+def _tasks(tasks: QuerySet[Task], ids: Sequence[int]) -> list[Task]:
+    found = tasks.in_bulk(ids)
+    return [found[task_id] for task_id in ids if task_id in found]
+
+
+def _parts(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))
 
 
 def _facts(task: Task, at_ms: int) -> list[object]:
@@ -132,7 +146,8 @@ def _data(task: Task) -> list[str]:
 
 
 def _moment(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms // 1_000, tz=UTC):%Y-%m-%dT%H:%M:%S}.{at_ms % 1_000:03}Z"
+    moment = datetime.fromtimestamp(at_ms // 1_000, tz=UTC).replace(microsecond=at_ms % 1_000 * 1_000, tzinfo=None)
+    return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
 def _csv(lines: Sequence[Sequence[object]]) -> bytes:

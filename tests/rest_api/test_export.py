@@ -9,6 +9,7 @@ import pytest
 from tasks_app import exporting
 from tasks_app.exporting import Export, Format, pieces_of, unformulated
 from tasks_app.models import Scope, Task
+from tasks_app.payloads import PAYLOAD_BYTES
 from tasks_app.search import finding
 from tasks_app.search.grammar import parse
 from tasks_app.time_limits import TookTooLong
@@ -162,6 +163,13 @@ def test_it_ends_though_tasks_are_added_faster_than_it_reads(api, small_pages):
         exported_ids |= {json.loads(line)["id"] for line in piece.splitlines()}
         add(count=10)
     assert exported_ids == {task.id for task in tasks}
+
+
+def test_large_data_comes_between_small(api, small_pages):
+    sizes = [1, PAYLOAD_BYTES, 2, 3, 2 * PAYLOAD_BYTES, 4]
+    for size in sizes:
+        add(data=b"x" * size)
+    assert [len(task["data"]) for task in lines(api, "group:mail")] == sizes
 
 
 def test_the_time_limit_of_a_search_does_not_cut_it_short(api, monkeypatch):
