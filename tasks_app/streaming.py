@@ -11,6 +11,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 
 def streamed(request: HttpRequest, pieces: Iterator[bytes], content_type: str) -> StreamingHttpResponse:
     """The pieces as the answer; each is made when it is asked for. When one fails, the connection breaks."""
+    request.body  # noqa: B018 - reading it closes its file, which Django leaves open when an answer fails.
     # The server's event loop must not wait for the next piece; Django's test client has no loop.
     is_asynchronous = isinstance(request, ASGIRequest)
     return StreamingHttpResponse(asynchronous(pieces) if is_asynchronous else pieces, content_type=content_type)

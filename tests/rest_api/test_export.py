@@ -4,7 +4,9 @@ import csv
 import io
 import json
 
+import httpx
 import pytest
+from django.db import OperationalError
 
 from tasks_app import exporting
 from tasks_app.exporting import Export, Format, pieces_of, unformulated
@@ -180,3 +182,20 @@ def test_the_time_limit_of_a_search_does_not_cut_it_short(api, monkeypatch):
     tasks = add(count=3)
     assert finding.find(parse("group:mail")).is_cut_short
     assert [task["id"] for task in lines(api, "group:mail")] == [task.id for task in tasks]
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_an_export_that_fails_half_way_does_not_look_whole(server, small_pages, monkeypatch):
+    add(count=20)
+    calls = []
+
+    def as_ndjson(tasks, at_ms, *, with_data):
+        calls.append(tasks)
+        if len(calls) == 3:
+            raise OperationalError("the database has gone")
+        return b"{}\n" * len(tasks)
+
+    monkeypatch.setattr(exporting, "as_ndjson", as_ndjson)
+    with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):  # Not that it waits in vain.
+        server.request("GET", "/export", headers={"Authorization": f"Bearer {Api().secret}"})
+    assert len(calls) == 3
