@@ -40,8 +40,9 @@ def screens() -> Sequence[tuple[str, str, str]]:
 
 @register.simple_tag(takes_context=True)
 def saved_searches(context: Any) -> Sequence[SavedSearch]:
-    """The searches that the person who looks keeps."""
-    return saved_by(context["request"].user)
+    """The searches that the person who looks keeps; strangers, who see some of what goes wrong, have none."""
+    user = context["request"].user
+    return saved_by(user) if user.is_authenticated else []
 
 
 @register.filter
