@@ -414,6 +414,23 @@ class BulkItem(models.Model):
         return f"{self.origin} {self.outcome} by operation {self.operation}"
 
 
+class SavedSearch(models.Model):
+    """A search that a person keeps under a name."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=100)
+    q = models.TextField()  # In the words of the box.
+
+    class Meta:
+        constraints = [
+            # Also finds those of a user.
+            models.UniqueConstraint(fields=["user", "name"], name="saved_search_name"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class AuditEntry(models.Model):
     """What a person changed: who, when, what, how many, why, and how it ended. Never changed."""
 

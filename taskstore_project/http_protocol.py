@@ -94,6 +94,12 @@ class Request(WebRequest):  # type: ignore[misc]
             self.unregisterProducer()
 
     def basic_error(self, status: int, status_text: bytes, body: str) -> None:
+        if self._response_started:
+            # An end without the last chunk tells the client that this was not all of it. What Daphne does would
+            # leave it waiting, and end the look after all other requests.
+            if self.channel:
+                self.channel.transport.abortConnection()
+            return
         # Daphne's own page is HTML with an inline style.
         headers = [(b"Content-Type", b"application/json")]
         self.handle_reply({"type": "http.response.start", "status": status, "headers": headers})

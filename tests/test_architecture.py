@@ -14,9 +14,9 @@ pytestmark = pytest.mark.once
 STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
-    "accounts", "attention", "audit", "bulk", "clients", "counts", "failures", "heartbeats", "history", "holdings",
-    "instance", "leases", "listing", "pauses", "people", "policy", "rates", "request_limits", "retention", "search",
-    "task_form", "tokens", "validation",
+    "accounts", "attention", "audit", "bulk", "clients", "counts", "exporting", "failures", "heartbeats", "history",
+    "holdings", "importing", "instance", "leases", "listing", "pauses", "people", "policy", "rates", "request_limits",
+    "retention", "saved_searches", "search", "streaming", "task_form", "tokens", "validation", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {"counts", "failures", "heartbeats", "pauses", "rates", "retention", "search", "validation"}

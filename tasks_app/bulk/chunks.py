@@ -97,7 +97,7 @@ def _found(operation: BulkOperation, selection: Selection) -> tuple[list[int], s
     items = "SELECT 1 FROM tasks_app_bulkitem AS item WHERE item.operation = %s AND item.origin = found.origin"
     undone = Condition(f"NOT EXISTS ({items})", (operation.pk,))
     walk = selection.walk(place, SIZE, undone)
-    walk.go_on(LOOK_S)
+    walk.go_on_for(LOOK_S)
     after = walk.place_to_go_on
     ids = [found.id for found in walk.found[:SIZE]]
     is_last = after is None and walk.is_at_end

@@ -13,14 +13,13 @@ from ..errors import InvalidInput
 from ..listing import Place
 from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope, State
-from ..search.conditions import EVERYTHING, IN_STATE, Condition, condition_of, every, within
+from ..search.conditions import EVERYTHING, IN_STATE, Condition, condition_of, every, first_added_up_to, within
 from ..search.finding import Walk
 from ..search.grammar import Key, Term, parse
 from ..time_limits import TookTooLong, at_most
 
 SAMPLES = 3
 COUNTING_S = 10.0  # Somebody waits for the number.
-WINDOW = 5_000  # Tasks that one statement looks at.
 
 READY_ALREADY = f"{IN_STATE[State.READY]} AND error = ''"
 STATES = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)
@@ -89,7 +88,7 @@ class Selection:
         if self.group and self._is_starred:
             yield Condition('"group" = %s', (self.group,))
         if self.bound:
-            yield Condition("origin <= %s", (self.bound,))
+            yield first_added_up_to(self.bound)
         if self.ids is not None:
             yield one_of(self.ids)
 
@@ -176,7 +175,7 @@ def _preview(selection: Selection, now_ms: int, using: str) -> Preview:
 def _ids_of(selection: Selection) -> list[int]:
     walk = selection.walk(None, limit=10**9)
     while not walk.is_over:
-        walk.look_at(WINDOW)
+        walk.go_on()
     return [place.id for place in walk.found]
 
 

@@ -19,7 +19,17 @@ def group_page(name: str, state: State | None = None, **place: object) -> str:
 
 def folder_page(prefix: str, state: State | None = None) -> str:
     """The tasks of all groups whose names begin so."""
-    return search_page(" ".join(filter(None, [f"group:{quoted(prefix + '*')}", state and f"state:{state}"])))
+    return search_page(_filter(prefix + "*", state))
+
+
+def filter_of_group(name: str, state: State | None = None) -> str:
+    """A search for what a tab of the group has. Empty for a name with a star at its end: no search means just that."""
+    return "" if name.endswith("*") else _filter(name, state)
+
+
+def export_file(q: str, format: str) -> str:
+    """What is found, as a file."""
+    return f"{resolve_url('console:export')}?{_query(q=q, format=format)}"
 
 
 def confirm_page(verb: str, name: str, *, state: str | None = None, task: int | None = None) -> str:
@@ -36,6 +46,10 @@ def confirm_signature_page(verb: str, signature: str, group: str | None = None) 
 
 def add_page(name: str) -> str:
     return f"{resolve_url('console:add')}?{_query(name=name)}"
+
+
+def import_page(name: str) -> str:
+    return f"{resolve_url('console:import')}?{_query(name=name)}"
 
 
 def search_page(q: str) -> str:
@@ -68,6 +82,10 @@ def pause_page(name: str) -> str:
 
 def facts_part(name: str) -> str:
     return f"{resolve_url('console:facts')}?{_query(name=name)}"
+
+
+def _filter(pattern: str, state: State | None) -> str:
+    return " ".join(filter(None, [f"group:{quoted(pattern)}", state and f"state:{state}"]))
 
 
 def _query(**fields: object) -> str:

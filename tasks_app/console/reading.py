@@ -13,6 +13,7 @@ from django.http import QueryDict
 
 from ..bulk import Parameters, Selection, Verb
 from ..errors import InvalidInput
+from ..exporting import Format
 from ..listing import END, Place
 from ..operations import State
 from ..policy import Action, may
@@ -108,6 +109,11 @@ def arrangement_of(asked: QueryDict) -> Arrangement:
 def form_of(asked: QueryDict) -> Form | None:
     """How to look at data; None: as it suits the data."""
     return _one_of(Form, "as", text) if (text := asked.get("as")) else None
+
+
+def format_of(asked: QueryDict) -> Format:
+    """What to write a list as."""
+    return _one_of(Format, "format", asked.get("format", ""))
 
 
 def notices_of(asked: QueryDict) -> Notices:

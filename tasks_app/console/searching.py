@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -11,6 +12,7 @@ from django.views.decorators.http import require_safe
 from ..errors import InvalidInput
 from ..listing import Place, rows_of
 from ..policy import Action, may
+from ..saved_searches import MOST, saved_by
 from ..search import grammar
 from ..search.finding import LIMIT_S, Found, find
 from ..search.grammar import Key
@@ -18,32 +20,48 @@ from ..search.suggestions import suggest
 from . import reading
 from .pages import page, user_of
 
+MOST_SUGGESTED = 6  # Of the searches that somebody keeps.
+
 
 @require_safe
 @page(Action.SEE)
 def search(request: HttpRequest) -> HttpResponse:
     """The tasks that were searched for; an id alone leads to its task."""
-    text, after = request.GET.get("q", ""), request.GET.get("after")
+    return answer(request, request.GET.get("q", ""))
+
+
+def answer(request: HttpRequest, text: str, *, refused: Mapping[str, Sequence[str]] | None = None) -> HttpResponse:
+    """What is found. `refused`: what is wrong with the name under which somebody wanted to keep the search."""
+    after = request.GET.get("after")
     try:
         terms = reading.terms_of(text, user_of(request))
         place = Place.read(after, "after") if after else None
-    except InvalidInput as refused:
+    except InvalidInput as wrong:
         # What is wrong with the search names the term itself.
-        fields = [("" if field == "q" else f"{field}: ", texts) for field, texts in refused.fields.items()]
+        fields = [("" if field == "q" else f"{field}: ", texts) for field, texts in wrong.fields.items()]
         return _page(request, text, problems=[f"{field}{each}" for field, texts in fields for each in texts])
-    if task_id := grammar.lone_id(terms):
+    if not refused and (task_id := grammar.lone_id(terms)):
         return redirect("console:task", task_id)
-    return _page(request, text, find(terms, after=place) if terms else None)
+    return _page(request, text, find(terms, after=place) if terms else None, refused=refused or {})
 
 
 @require_safe
 @page(Action.SEE)
 def suggestions(request: HttpRequest) -> HttpResponse:
-    """What could come next in the box, as its whole text."""
-    return render(request, "console/_suggestions.html", {"suggestions": suggest(request.GET.get("q", ""))})
+    """What could come next in the box, as its whole text; before it the searches that the user keeps."""
+    text = request.GET.get("q", "")
+    saved = [each for each in saved_by(user_of(request)) if text.casefold() in f"{each.name}\n{each.q}".casefold()]
+    return render(request, "console/_suggestions.html", {"saved": saved[:MOST_SUGGESTED], "suggestions": suggest(text)})
 
 
-def _page(request: HttpRequest, text: str, found: Found | None = None, problems: Sequence[str] = ()) -> HttpResponse:
+def _page(
+    request: HttpRequest,
+    text: str,
+    found: Found | None = None,
+    *,
+    problems: Sequence[str] = (),
+    refused: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> HttpResponse:
     sees_payloads = may(user_of(request), Action.SEE_PAYLOADS)
     return render(
         request,
@@ -59,6 +77,9 @@ def _page(request: HttpRequest, text: str, found: Found | None = None, problems:
             "limit_s": LIMIT_S,
             "is_first": (is_first := "after" not in request.GET),
             "is_whole": bool(found and is_first and not found.after),  # All that match are on this page.
+            "refused": [text for texts in refused.values() for text in texts],
+            "name": request.POST.get("name", ""),
+            "most_saved": MOST,
         },
-        status=400 if problems else 200,
+        status=400 if problems else 422 if refused else 200,
     )

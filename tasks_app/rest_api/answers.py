@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -14,52 +13,9 @@ from ..counts import Stats
 from ..history import Chain
 from ..instance import INSTANCE
 from ..models import EndedTask, PausedGroup, Task
-from ..operations import Ending, Refusal, TaskRecord
-from .scalars import DataType, Ids, Int64
-
-
-class TaskAnswer(Struct, frozen=True, kw_only=True):
-    """A task."""
-
-    id: Int64
-    group: str
-    data: Annotated[str | None, Meta(description="null: it is not UTF-8; see data_base64.")]
-    timespec: Annotated[int, Meta(description="Available from then on; milliseconds since the Epoch.")]
-    ownerid: Int64
-    error: str
-    labels: dict[str, str]
-    priority: int
-    origin: Annotated[Int64, Meta(description="The id of the first task of the chain. It never changes.")]
-    claims: Annotated[int, Meta(description="How often it was claimed.")]
-    created: Annotated[int, Meta(description="When the first task of the chain was added.")]
-    data_type: DataType | UnsetType = UNSET
-    data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
-
-    @classmethod
-    def of(cls, task: Task | TaskRecord) -> TaskAnswer:
-        data, data_base64 = _shown(bytes(task.data))
-        return cls(
-            id=task.id,
-            group=task.group,
-            data=data,
-            timespec=task.available_at_ms,
-            ownerid=task.owner,
-            error=task.error,
-            labels=dict(task.labels),
-            priority=task.priority,
-            origin=task.origin,
-            claims=task.claims,
-            created=task.created_at_ms,
-            data_type=task.data_type or UNSET,
-            data_base64=data_base64,
-        )
-
-
-def _shown(data: bytes) -> tuple[str | None, str | UnsetType]:
-    try:
-        return data.decode(), UNSET
-    except UnicodeDecodeError:
-        return None, base64.b64encode(data).decode()
+from ..operations import Ending, Refusal
+from ..wire.scalars import Ids, Int64
+from ..wire.tasks import TaskAnswer
 
 
 class SearchAnswer(Struct, frozen=True, kw_only=True):
@@ -97,6 +53,13 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     tasks: tuple[TaskAnswer, ...] = ()
     error: Refused | None = None
+
+
+class ImportAnswer(Struct, frozen=True, kw_only=True):
+    """What an import has added."""
+
+    imported: Annotated[int, Meta(description="How many tasks.")]
+    ids: Annotated[Ids, Meta(description="Of the new tasks, in the order of the lines.")]
 
 
 class Problems(Struct, frozen=True, kw_only=True):

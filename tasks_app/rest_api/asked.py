@@ -1,7 +1,4 @@
-"""The bodies of requests, as types (contract.md sections 3 and 4).
-
-A member that is null never arrives here: it counts as absent.
-"""
+"""The bodies of requests, as types (contract.md sections 3 and 4)."""
 
 from __future__ import annotations
 
@@ -9,16 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.json import Decoder
 
 from ..models import Client
-from ..operations import Change, Claim, Commit, GroupScope, NewTask, Operation, Order, ResendKey
+from ..operations import EVERY_GROUP, Change, Claim, Commit, GroupScope, Operation, Order, ResendKey
 from ..validation import Problem, group_name, is_utf8, text
-from .scalars import (
+from ..wire.scalars import (
     CLIENT_TEXT_LENGTH,
     ClientText,
-    DataBase64,
     DataType,
     Duration,
     Ids,
@@ -29,72 +25,12 @@ from .scalars import (
     ProcessId,
     Reason,
     ServerSet,
-    Timespec,
     Wait,
 )
+from ..wire.tasks import Add, Asked, WithData, problems_of
 
 INFO_LENGTH = 10_000
 MOST_GROUPS_OF_CLIENT = 1_000
-
-
-class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a request."""
-
-    def problems(self) -> Iterator[Problem]:
-        """What is wrong though each field has the right type: by the path of the field."""
-        yield from ()
-
-
-class WithData(Asked, frozen=True, kw_only=True):
-    """What adds and updates have in common."""
-
-    data: str | UnsetType = UNSET
-    data_base64: DataBase64 | UnsetType = UNSET
-    timespec: Timespec = 0
-    ownerid: ServerSet = UNSET
-    origin: ServerSet = UNSET
-    claims: ServerSet = UNSET
-    created: ServerSet = UNSET
-
-    def problems(self) -> Iterator[Problem]:
-        if self.data is UNSET:
-            return
-        if self.data_base64 is not UNSET:
-            yield "data_base64", "either data or data_base64, not both"
-        if not is_utf8(self.data):
-            yield "data", "text that can be written as UTF-8: it holds a lone surrogate"
-
-    @property
-    def payload(self) -> bytes:
-        if self.data is not UNSET:
-            return self.data.encode()
-        return b"" if self.data_base64 is UNSET else self.data_base64
-
-
-class Add(WithData, frozen=True, kw_only=True):
-    """A task to add."""
-
-    group: str = ""
-    error: str = ""
-    labels: Labels = field(default_factory=dict)
-    priority: Priority = 0
-    data_type: DataType = ""
-    id: Annotated[
-        Int64,
-        Meta(description="Of a task that the same commit deletes: this one is its successor. Else ignored."),
-    ] = 0
-
-    def new_task(self) -> NewTask:
-        return NewTask(
-            group=self.group,
-            data=self.payload,
-            data_type=self.data_type,
-            timespec_ms=self.timespec,
-            error=self.error,
-            labels=self.labels,
-            priority=self.priority,
-            id=self.id,
-        )
 
 
 class Update(WithData, frozen=True, kw_only=True):
@@ -139,6 +75,13 @@ class AskedOperation(Asked, frozen=True, kw_only=True):
     key: Annotated[
         str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")
     ] = ""
+
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
+        raise NotImplementedError
+
+    def every_problem(self) -> Iterator[Problem]:
+        yield from self.problems()
+        yield from problems_of(self.operation(EVERY_GROUP, key=None))
 
 
 class UpdateRequest(AskedOperation, frozen=True, kw_only=True):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from django.conf import settings
 from django.http import UnreadablePostError
 from rest_framework.request import Request
 
 from ..errors import InvalidInput, LimitExceeded
-from . import strict_json
-from .asked import Asked
-from .wrong_fields import wrong_fields
-
-AskedT = TypeVar("AskedT", bound=Asked)
+from ..wire import strict_json
+from ..wire.reading import AskedT, value_of
 
 
 def read(request: Request, asked: type[AskedT]) -> AskedT:
@@ -23,18 +19,7 @@ def read(request: Request, asked: type[AskedT]) -> AskedT:
 
     Raises InvalidInput that names every wrong field, LimitExceeded when the body is too long.
     """
-    tree = strict_json.read(body_of(request))
-    value = _converted(tree, asked)
-    if value is None or any(value.problems()):
-        raise InvalidInput(wrong_fields(tree, asked))
-    return value
-
-
-def _converted(tree: Any, asked: type[AskedT]) -> AskedT | None:
-    try:
-        return msgspec.convert(tree, asked)
-    except (msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
-        return None
+    return value_of(strict_json.read(body_of(request)), asked)
 
 
 def body_of(request: Request) -> bytes:

@@ -13,8 +13,8 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from ..validation import GROUP_LENGTH
-from .answers import Failure, Problems, TaskAnswer
-from .asked import Asked
+from ..wire.tasks import Asked, TaskAnswer
+from .answers import Failure, Problems
 
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 
@@ -64,15 +64,21 @@ def endpoint(
     *,
     answer: type[msgspec.Struct] | Mapping[str, Any],
     body: type[Asked] | None = None,
+    body_kind: str = "application/json",
+    kinds: Sequence[str] = (),
     parameters: Sequence[OpenApiParameter] = (),
     failures: Mapping[int, OpenApiResponse] = FAILURES,
 ) -> Callable[[EndpointT], EndpointT]:
-    """Describe the method of a view. Its sentences are the view's docstring."""
+    """Describe the method of a view. Its sentences are the view's docstring.
+
+    `body_kind` and `kinds`: the media types of a body and of an answer that are not JSON.
+    """
+    answers: Mapping[Any, Any] = {(200, kind): answer for kind in kinds} or {200: answer}
     return extend_schema(
         operation_id=operation_id,
-        request={"application/json": body} if body else None,
+        request={body_kind: body} if body else None,
         parameters=list(parameters),
-        responses={200: answer, **failures},
+        responses={**answers, **failures},
     )
 
 

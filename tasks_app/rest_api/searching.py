@@ -11,7 +11,8 @@ from ..models import Task
 from ..policy import Action
 from ..search import grammar
 from ..search.finding import find
-from .answers import SearchAnswer, TaskAnswer
+from ..wire.tasks import TaskAnswer
+from .answers import SearchAnswer
 from .base import View
 from .description import endpoint, query
 from .queries import integer, query_of

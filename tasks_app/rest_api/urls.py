@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import clients, health, pausing, schema, searching, views
+from . import clients, exporting, health, importing, pausing, schema, searching, views
 
 
 class GroupName:
@@ -35,8 +35,10 @@ urlpatterns = [
     path("tasks/<str:ids>", views.TasksByPath.as_view(), name="tasks_by_path"),
     path("history/<str:id>", views.History.as_view(), name="history"),
     path("search", searching.Search.as_view(), name="search"),
+    path("export", exporting.ExportTasks.as_view(), name="export"),
     # What workers do
     path("update", views.Update.as_view(), name="update"),
+    path("import", importing.ImportTasks.as_view(), name="import"),
     path("claim", views.ClaimTasks.as_view(), name="claim"),
     path("clients", clients.Clients.as_view(), name="clients"),
     path("clients/<str:clientid>", clients.Heartbeat.as_view(), name="heartbeat"),

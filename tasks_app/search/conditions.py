@@ -44,6 +44,11 @@ def within(scope: GroupScope) -> Condition:
     return either(_named(pattern) for pattern in scope.patterns)
 
 
+def first_added_up_to(newest: int) -> Condition:
+    """Tasks that were there, perhaps under another id, when this was the newest id."""
+    return Condition("origin <= %s", (newest,))
+
+
 def every(conditions: Iterable[Condition]) -> Condition:
     """All of them are met."""
     return _joined(" AND ", conditions, "TRUE")

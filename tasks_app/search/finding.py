@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
 from ..time_limits import TookTooLong, at_most
 from . import paths
-from .conditions import DATA, EVERYTHING, Condition, condition_of, every, within
+from .conditions import DATA, EVERYTHING, Condition, condition_of, every, first_added_up_to, within
 from .grammar import Key, Term
 from .ways import way_to
 
@@ -22,6 +22,7 @@ LIMIT_S = 2.0
 FIRST_WINDOW, LARGEST_WINDOW = 100, 100_000  # Tasks that one statement looks at.
 QUICK_S = 0.1  # A window that takes less is followed by a larger one.
 CANDIDATES = 2_000  # Whose data is read at once to be looked into.
+AT_ONCE = 1_000  # Ids of all that is found.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +46,27 @@ def find(
 ) -> Found:
     """Up to `limit` tasks beyond `after`. All tasks meet no term at all."""
     walk = Walk(terms=terms, scope=scope, place=after, limit=limit)
-    looked_at = walk.go_on(seconds)
+    walk.go_on_for(seconds)
     return Found(
         ids=[place.id for place in walk.found[:limit]],
         after=walk.place_to_go_on,
         is_cut_short=not walk.is_over,
-        looked_at=looked_at,
+        looked_at=walk.looked_at,
         at_ms=walk.now_ms,
     )
+
+
+def find_all(terms: Sequence[Term], *, scope: GroupScope = EVERY_GROUP) -> Iterator[list[int]]:
+    """All tasks that meet every term, a few at a time, however long it takes. Ids, in the order of the way.
+
+    No picture of one moment: no snapshot is held between the pages. What is added meanwhile is left
+    out, so that it ends; what is replaced meanwhile may come under two ids, or not at all.
+    """
+    walk = Walk(terms=terms, scope=scope, place=None, limit=AT_ONCE, also=first_added_up_to(Task.objects.newest_id()))
+    while not walk.is_at_end:
+        walk.go_on()
+        yield [place.id for place in walk.found]
+        walk.found.clear()
 
 
 @dataclass(kw_only=True)
@@ -66,6 +80,8 @@ class Walk:
     also: Condition = EVERYTHING  # What a row has to meet beside the terms.
     now_ms: int = 0  # The time that "now" means; 0: that of the database.
     found: list[Place] = field(default_factory=list)
+    looked_at: int = 0  # Tasks, at least.
+    window: int = FIRST_WINDOW
     is_at_end: bool = False
 
     def __post_init__(self) -> None:
@@ -73,7 +89,7 @@ class Walk:
         self.now_ms = self.now_ms or Task.objects.now_ms()
         vendor = connections[self.using].vendor
         self._way = way_to(self.terms, self.now_ms, vendor)
-        asked = (condition_of(term, self.now_ms, vendor) for term in self.terms)
+        asked = [condition_of(term, self.now_ms, vendor) for term in self.terms]
         self._asked = every([*asked, within(self.scope), self.also])
         self._paths = [term for term in self.terms if term.key is Key.DATA and term.name]
 
@@ -87,24 +103,25 @@ class Walk:
             return self.found[self.limit - 1]
         return None if self.is_at_end else self.place
 
-    def go_on(self, seconds: float) -> int:
-        """Until enough is found, the way is at its end, or the time is up. Returns how many it looked at, at least."""
-        end, looked_at, window = time.monotonic() + seconds, 0, FIRST_WINDOW
-        while not self.is_over and (began := time.monotonic()) < end:
+    def go_on_for(self, seconds: float) -> None:
+        """Until enough is found, the way is at its end, or the time is up."""
+        end = time.monotonic() + seconds
+        while not self.is_over and (left_s := end - time.monotonic()) > 0:
             try:
-                with at_most(end - began, using=self.using):
-                    is_window_done = self.look_at(window)
+                with at_most(left_s, using=self.using):
+                    self.go_on()
             except TookTooLong:
                 break
-            if not is_window_done:
-                window = max(window // 2, FIRST_WINDOW)
-                continue
-            if self.is_at_end:  # There were fewer.
-                break
-            looked_at += window
+
+    def go_on(self) -> None:
+        """Look at the next tasks: the quicker it goes, the more of them at once."""
+        began = time.monotonic()
+        if not self.look_at(self.window):
+            self.window = max(self.window // 2, FIRST_WINDOW)
+        elif not self.is_at_end:  # There were as many.
+            self.looked_at += self.window
             if time.monotonic() - began < QUICK_S:
-                window = min(4 * window, LARGEST_WINDOW)
-        return looked_at
+                self.window = min(4 * self.window, LARGEST_WINDOW)
 
     def look_at(self, window: int) -> bool:
         """Look at the next tasks of the way, at most so many. Says whether none of them is left for the next time."""

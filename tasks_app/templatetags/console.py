@@ -12,8 +12,11 @@ from django.shortcuts import resolve_url
 
 from .. import accounts, policy
 from ..console import group_rows, links, operations, payload, words
+from ..exporting import Format
 from ..listing import Row
+from ..models import SavedSearch
 from ..operations import State
+from ..saved_searches import saved_by
 
 register = template.Library()
 
@@ -58,6 +61,19 @@ def span(time: timedelta) -> str:
     return words.duration(round(time.total_seconds() * 1_000))
 
 
+@register.simple_tag(takes_context=True)
+def saved_searches(context: Any) -> Sequence[SavedSearch]:
+    """The searches that the person who looks keeps; strangers, who see some of what goes wrong, have none."""
+    user = context["request"].user
+    return saved_by(user) if user.is_authenticated else []
+
+
+@register.filter
+def named(searches: Sequence[SavedSearch], q: str) -> str:
+    """The name under which this search is kept; empty when it is not."""
+    return next((each.name for each in searches if each.q == q), "")
+
+
 @register.filter
 def pairs(text: str) -> list[tuple[str, str]]:
     """Names and the words for them: `entered:in left:out`."""
@@ -79,9 +95,12 @@ def preview(row: Row) -> str:
 register.simple_tag(links.group_page, name="group_url")
 register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.add_page, name="add_url")
+register.simple_tag(links.import_page, name="import_url")
+register.simple_tag(links.search_page, name="search_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")
 register.simple_tag(links.confirm_signature_page, name="confirm_signature_url")
+register.simple_tag(links.filter_of_group, name="filter_of_group")
 register.simple_tag(links.rates_part, name="rates_url")
 register.simple_tag(links.pause_page, name="pause_url")
 register.simple_tag(links.facts_part, name="facts_url")
@@ -96,6 +115,12 @@ def confirm_button(
     `key`: the key that presses it.
     """
     return {"words": words, "verb": verb, "url": links.confirm_page(verb, group, state=state, task=task), "key": key}
+
+
+@register.inclusion_tag("console/_exports.html")
+def exports(q: str) -> dict[str, Any]:
+    """Links to all that is found, as a file of each format; none for an empty search."""
+    return {"files": [(each.upper(), links.export_file(q, each)) for each in Format] if q else []}
 
 
 @register.inclusion_tag("console/_icon.html")

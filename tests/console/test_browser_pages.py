@@ -2,9 +2,10 @@
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
 from playwright.sync_api import Dialog, expect
 
-from tasks_app import tokens
+from tasks_app import saved_searches, tokens
 from tasks_app.models import Scope, Task
 from tasks_app.operations import NewTask
 
@@ -44,6 +45,8 @@ def pages(person) -> dict[str, str]:
     token, _ = tokens.create("<script>" + "x" * 80, Scope.WORK, ["mail/*", LONG])
     kim = make_user("kim" + "m" * 120, "viewer")
     tree = Task.objects.get_queryset().in_group(LONG).get()
+    for name in ("x" * 100, "Bad mail"):
+        saved_searches.save(User.objects.get(username="olaf"), name, "group:mail error:" + "x" * 200)
     alive = binary if text.id == ended.origin else text
     return {
         "overview": "/console/",
@@ -62,6 +65,7 @@ def pages(person) -> dict[str, str]:
         "finished": f"/console/task/{ended.origin}",
         "no task": "/console/task/999999",
         "add": "/console/add?name=mail",
+        "import": "/console/import?name=mail",
         "question": "/console/confirm?verb=move&name=mail&all=1",
         "pause": "/console/pause?name=mail",
         "edit": f"/console/task/{tasks['claimed'].id}/edit",
@@ -109,6 +113,9 @@ def test_it_is_accessible_with_dialogs_and_menus_open(person, pages, theme):
         person.link("Cancel").or_(person.link("Close")).click()
     person.page.get_by_role("button", name="Account of olaf").click()
     expect(person.page.locator("#account")).to_be_visible()
+    assert complaints(person.page, theme) == []
+    person.button("Saved searches").click()
+    expect(person.page.locator("#saved")).to_be_visible()
     assert complaints(person.page, theme) == []
 
 

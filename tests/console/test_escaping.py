@@ -1,5 +1,6 @@
 """What people and programs write stays text, on every page."""
 
+import json
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -84,6 +85,7 @@ def addresses(task):
         (f"/console/task/{task.id}", {}),
         (f"/console/task/{task.id}", {"as": "hex"}),
         ("/console/add", group),
+        ("/console/import", group),
         *[("/console/confirm", {**group, "verb": verb, "all": "1"}) for verb in ("requeue", "move", "purge")],
     ]
 
@@ -126,6 +128,8 @@ def test_it_shows_what_was_asked_for_as_text(client, hostile):
         ("/console/search", {"q": hostile("asked")}),
         ("/console/search", {"q": f"error:{quoted(hostile('asked'))}"}),
         ("/console/search", {"q": "state:ready", "after": hostile("asked")}),
+        ("/console/export", {"q": hostile("asked"), "format": "csv"}),
+        ("/console/export", {"format": hostile("asked")}),
         ("/console/rates", {"span": hostile("asked")}),
         ("/console/pause", {"name": hostile("asked")}),
         ("/console/confirm", {"verb": hostile("asked"), "name": "mail"}),
@@ -145,6 +149,10 @@ def test_it_shows_what_was_typed_as_text(client, hostile, task):
     )
     assert "Save these changes?" in review.content.decode()
     assert_inert(review, hostile, "to", "why", "group", "error", "data", "name", "value")
+    line = {"group": hostile("to"), "data": hostile("data"), "error": hostile("error")}
+    assert_inert(client.post("/console/import", {"text": json.dumps(line)}), hostile, "to", "data", "error")
+    wrong = {hostile("name"): 1}
+    assert_inert(client.post("/console/import", {"text": json.dumps(wrong)}), hostile, "name")
     answer = client.post("/console/move", {**form, "create": "1"}, follow=True)
     assert "Moved 1 task" in answer.content.decode()
     assert_inert(answer, hostile, "to", "why", "group")

@@ -12,6 +12,8 @@ from tasks_app.models import Scope
 
 from .api import Api
 
+schemathesis.serializer.alias("application/x-ndjson", "application/json")  # A line of it.
+
 # The application closes its connection after each request, which ends a transaction of the test.
 pytestmark = pytest.mark.usefixtures("transactional_db")
 

@@ -7,16 +7,14 @@ goes, so that in the end the values of the right ones can be judged too.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from msgspec import convert, inspect
 
-from ..errors import InvalidInput
 from ..managers import limits
-from ..operations import EVERY_GROUP
-from ..validation import INT64_MAX, INT64_MIN, Problem, is_utf8, validate
-from .asked import Asked, ClaimRequest, UpdateRequest
+from ..validation import INT64_MAX, INT64_MIN, Problem, is_utf8
+from .tasks import Asked
 
 MOST_NAMED = 1_000  # So that the answer to a large body stays small.
 
@@ -26,18 +24,9 @@ def wrong_fields(tree: Any, asked: type[Asked]) -> dict[str, list[str]]:
     walk = Walk()
     harmless = walk.along(tree, inspect.type_info(asked), "")
     fields = dict(walk.problems)
-    for path, text in _problems_of_values(convert(harmless, asked)):
+    for path, text in convert(harmless, asked).every_problem():
         fields.setdefault(path, text)
     return {path: [text] for path, text in fields.items()}
-
-
-def _problems_of_values(value: Asked) -> Iterator[Problem]:
-    yield from value.problems()
-    if isinstance(value, UpdateRequest | ClaimRequest):
-        try:
-            validate(value.operation(EVERY_GROUP, key=None), limits())
-        except InvalidInput as invalid:
-            yield from ((path, " ".join(texts)) for path, texts in invalid.fields.items())
 
 
 class Scalar(NamedTuple):

@@ -1,0 +1,77 @@
+"""Tasks out of NDJSON, one a line, as an export has them or as somebody wrote them: all are added, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .errors import InvalidInput, LimitExceeded
+from .managers import limits
+from .validation import group_name, refuse
+from .wire import strict_json
+from .wire.reading import value_of
+from .wire.tasks import Add
+
+MOST_NAMED = 20  # Wrong lines: more would not be read.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # Some editors begin a file with it.
+
+
+def read(body: bytes, group: str = "") -> tuple[Add, ...]:
+    """The tasks of the lines; blank ones are passed over. `group`: where all of them go, whatever they say.
+
+    Raises InvalidInput that names up to 20 wrong lines, each with its fields: `{"line 3: priority": ["an
+    integer from -100 to 100, not text"]}`; LimitExceeded when there are more lines than a commit takes.
+    """
+    if group:
+        refuse(group_name("group", group))
+    lines = list(_lines(body))
+    _refuse_number(len(lines))
+    adds: list[Add] = []
+    problems: dict[str, list[str]] = {}
+    wrong = 0
+    for number, line in lines:
+        try:
+            adds.append(_add(line, group))
+        except InvalidInput as refused:
+            problems |= _of_line(number, refused)
+            wrong += 1
+            if wrong == MOST_NAMED:
+                break
+    if problems:
+        raise InvalidInput(problems)
+    return tuple(adds)
+
+
+def _lines(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Each line with its number, but for blank ones."""
+    for number, line in enumerate(body.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1):
+        if line.strip():
+            yield number, line
+
+
+def _refuse_number(lines: int) -> None:
+    if not lines:
+        raise InvalidInput({"lines": ["at least one task, each in a line of its own"]})
+    if lines > limits().changes:
+        raise LimitExceeded({"lines": [f"at most {limits().changes} tasks an import, not {lines}"]})
+
+
+def _add(line: bytes, group: str) -> Add:
+    tree = strict_json.read(line)
+    if not isinstance(tree, dict):
+        raise strict_json.wrong('an object, such as {"group": "mail", "data": "..."}')
+    if group:
+        tree["group"] = group
+    add = value_of(tree, Add)
+    refuse(add.every_problem())
+    return add
+
+
+def _of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:
+    """What is wrong, with the number of the line in front."""
+    return {
+        f"line {number}" if path == "body" else f"line {number}: {path}": [
+            text.replace(": line 1 column ", " at column ")
+            for text in texts  # Of JSON's reader, to which it is line 1.
+        ]
+        for path, texts in refused.fields.items()
+    }

@@ -1,0 +1,28 @@
+"""From a value of JSON to one of a type that can be asked for."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..errors import InvalidInput
+from .tasks import Asked
+from .wrong_fields import wrong_fields
+
+AskedT = TypeVar("AskedT", bound=Asked)
+
+
+def value_of(tree: Any, asked: type[AskedT]) -> AskedT:
+    """The tree as a value of this type. Raises InvalidInput that names every wrong field."""
+    value = _converted(tree, asked)
+    if value is None or any(value.problems()):
+        raise InvalidInput(wrong_fields(tree, asked))
+    return value
+
+
+def _converted(tree: Any, asked: type[AskedT]) -> AskedT | None:
+    try:
+        return msgspec.convert(tree, asked)
+    except (msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
+        return None

@@ -1,0 +1,145 @@
+"""A task as it is sent and as it is asked for (contract.md section 3). Shared by the API, exports and imports."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.json import Decoder
+
+from ..errors import InvalidInput
+from ..managers import limits
+from ..models import Task
+from ..operations import Commit, NewTask, Operation, TaskRecord
+from ..validation import Problem, group_name, is_utf8, validate
+from .scalars import DataBase64, DataType, Int64, Labels, Priority, ServerSet, Timespec
+
+
+class TaskAnswer(Struct, frozen=True, kw_only=True):
+    """A task."""
+
+    id: Int64
+    group: str
+    data: Annotated[str | UnsetType | None, Meta(description="null: it is not UTF-8; see data_base64.")]
+    timespec: Annotated[int, Meta(description="Available from then on; milliseconds since the Epoch.")]
+    ownerid: Int64
+    error: str
+    labels: dict[str, str]
+    priority: int
+    origin: Annotated[Int64, Meta(description="The id of the first task of the chain. It never changes.")]
+    claims: Annotated[int, Meta(description="How often it was claimed.")]
+    created: Annotated[int, Meta(description="When the first task of the chain was added.")]
+    data_type: DataType | UnsetType = UNSET
+    data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
+
+    @classmethod
+    def of(cls, task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
+        data, data_base64 = shown(bytes(task.data)) if with_data else (UNSET, UNSET)
+        return cls(
+            id=task.id,
+            group=task.group,
+            data=data,
+            timespec=task.available_at_ms,
+            ownerid=task.owner,
+            error=task.error,
+            labels=dict(task.labels),
+            priority=task.priority,
+            origin=task.origin,
+            claims=task.claims,
+            created=task.created_at_ms,
+            data_type=task.data_type if with_data and task.data_type else UNSET,
+            data_base64=data_base64,
+        )
+
+
+def shown(data: bytes) -> tuple[str | None, str | UnsetType]:
+    """Data as text; what is no UTF-8 in base64 instead."""
+    try:
+        return data.decode(), UNSET
+    except UnicodeDecodeError:
+        return None, base64.b64encode(data).decode()
+
+
+class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a request. A member that is null never arrives here: it counts as absent."""
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong though each field has the right type: by the path of the field."""
+        yield from ()
+
+    def every_problem(self) -> Iterator[Problem]:
+        """The same, and what the store would say of the values."""
+        yield from self.problems()
+
+
+class WithData(Asked, frozen=True, kw_only=True):
+    """What adds and updates have in common."""
+
+    data: str | UnsetType = UNSET
+    data_base64: DataBase64 | UnsetType = UNSET
+    timespec: Timespec = 0
+    ownerid: ServerSet = UNSET
+    origin: ServerSet = UNSET
+    claims: ServerSet = UNSET
+    created: ServerSet = UNSET
+
+    def problems(self) -> Iterator[Problem]:
+        if self.data is UNSET:
+            return
+        if self.data_base64 is not UNSET:
+            yield "data_base64", "either data or data_base64, not both"
+        if not is_utf8(self.data):
+            yield "data", "text that can be written as UTF-8: it holds a lone surrogate"
+
+    @property
+    def payload(self) -> bytes:
+        if self.data is not UNSET:
+            return self.data.encode()
+        return b"" if self.data_base64 is UNSET else self.data_base64
+
+
+class Add(WithData, frozen=True, kw_only=True):
+    """A task to add."""
+
+    group: str = ""
+    error: str = ""
+    labels: Labels = field(default_factory=dict)
+    priority: Priority = 0
+    data_type: DataType = ""
+    id: Annotated[
+        Int64,
+        Meta(description="Of a task that the same commit deletes: this one is its successor. Else ignored."),
+    ] = 0
+
+    def every_problem(self) -> Iterator[Problem]:
+        """As of a task that is added by itself."""
+        yield from self.problems()
+        yield from group_name("group", self.group)
+        if not any(self.problems()):  # The data would not be bytes.
+            yield from problems_of(Commit(owner=0, adds=(self.new_task(),)), below="adds[0].")
+
+    def new_task(self) -> NewTask:
+        return NewTask(
+            group=self.group,
+            data=self.payload,
+            data_type=self.data_type,
+            timespec_ms=self.timespec,
+            error=self.error,
+            labels=self.labels,
+            priority=self.priority,
+            id=self.id,
+        )
+
+
+def problems_of(operation: Operation, below: str = "") -> Iterator[Problem]:
+    """What the store says of the values of an operation; `below`: what to leave out before each path."""
+    try:
+        validate(operation, limits())
+    except InvalidInput as invalid:
+        yield from ((path.removeprefix(below), " ".join(texts)) for path, texts in invalid.fields.items())
+
+
+# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
+Decoder(Add)

@@ -1,0 +1,98 @@
+"""Tasks out of a file or out of pasted lines: checked first, imported then."""
+
+import re
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from tasks_app.models import AuditEntry, Task
+
+pytestmark = pytest.mark.django_db
+
+PARTIAL = {"HX-Request-Type": "partial"}
+TWO = '{"group": "mail", "data": "a", "priority": 3}\r\n{"group": "reports", "data": "<b>"}'
+
+
+def send(client, status=200, **fields):
+    answer = client.post("/console/import", fields)
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def digest(html):
+    [found] = re.findall(r'name="digest" value="([0-9a-f]{64})"', html)
+    return found
+
+
+def file(content):
+    return SimpleUploadedFile("tasks <b>.ndjson", content.encode())
+
+
+def test_it_says_first_what_it_would_import(operator):
+    html = send(operator, text="\n".join([TWO] * 2))
+    assert "<strong>4 tasks</strong> into" in html
+    assert "2 groups" in html
+    assert html.count('<code class="data">') == 3
+    assert '<code class="data">&lt;b&gt;</code>' in html
+    assert "priority 3" in html
+    assert not Task.objects.exists()
+
+
+def test_it_imports_what_was_checked_and_says_how_many(operator):
+    checked = digest(send(operator, text=TWO))
+    answer = operator.post("/console/import", {"text": TWO, "digest": checked})
+    assert answer.headers["Location"] == "/console/"
+    assert "Imported 2 tasks into 2 groups." in operator.get("/console/").content.decode()
+    assert [(task.group, task.owner) for task in Task.objects.order_by("id")] == [("mail", 0), ("reports", 0)]
+
+
+def test_it_writes_down_who_imported_what(operator):
+    checked = digest(send(operator, file=file(TWO), group="pay"))
+    answer = operator.post("/console/import", {"file": file(TWO), "group": "pay", "digest": checked})
+    assert answer.headers["Location"] == "/console/group?name=pay"
+    [entry] = AuditEntry.objects.all()
+    assert (entry.actor, entry.action, entry.group, entry.done) == ("olaf", "import", "pay", 2)
+    assert entry.selection == "2 tasks from the file tasks <b>.ndjson"
+    assert entry.details["ids"] == list(Task.objects.order_by("id").values_list("id", flat=True))
+
+
+def test_it_imports_nothing_but_what_was_checked(operator):
+    checked = digest(send(operator, text=TWO))
+    html = send(operator, text=TWO + '\n{"group": "more"}', digest=checked)
+    assert "this is not what was checked before" in html
+    assert digest(html) != checked
+    assert digest(send(operator, text=TWO, group="pay", digest=checked)) != checked
+    assert not Task.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"text": TWO + '\n{"group": "mail", "priority": 101}'}, "<strong>line 3: priority</strong>: an integer from"),
+        ({"text": '{"group": "mail", "<i>": 1}'}, "<strong>line 1: &lt;i&gt;</strong>: no such field; there are"),
+        ({}, "Choose a file, or paste the lines: one of the two."),
+        ({"text": TWO, "file": file(TWO)}, "Choose a file, or paste the lines: one of the two."),
+        ({"file": file("\n")}, "<strong>lines</strong>: at least one task, each in a line of its own"),
+        ({"text": TWO, "group": "x" * 256}, "<strong>group</strong>: Ensure this value has at most 255 characters"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_imported(operator, fields, told):
+    html = send(operator, 422, **fields)
+    assert told in html
+    assert "Nothing was imported." in html
+    assert not Task.objects.exists()
+
+
+def test_a_script_gets_the_outcome_alone_and_is_led_on(operator):
+    answer = operator.post("/console/import", {"text": TWO}, headers=PARTIAL)
+    html = answer.content.decode()
+    assert "<html" not in html
+    answer = operator.post("/console/import", {"text": TWO, "digest": digest(html)}, headers=PARTIAL)
+    assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/console/")
+
+
+def test_it_is_reached_from_the_overview_and_from_a_group(operator):
+    operator.post("/console/import", {"text": TWO, "digest": digest(send(operator, text=TWO))})
+    assert 'href="/console/import"' in operator.get("/console/").content.decode()
+    assert 'href="/console/import?name=mail"' in operator.get("/console/group?name=mail").content.decode()
+    assert 'name="group" value="mail"' in operator.get("/console/import?name=mail").content.decode()

@@ -1,0 +1,201 @@
+"""Any list of tasks as a file, over the API and with the formats that the console has, too."""
+
+import csv
+import io
+import json
+
+import httpx
+import pytest
+from django.db import OperationalError
+
+from tasks_app import exporting
+from tasks_app.exporting import Export, Format, pieces_of, unformulated
+from tasks_app.models import Scope, Task
+from tasks_app.payloads import PAYLOAD_BYTES
+from tasks_app.search import finding
+from tasks_app.search.grammar import parse
+from tasks_app.time_limits import TookTooLong
+from tests.console.store import BOB, add, claim, fail
+
+from .api import Api
+
+pytestmark = pytest.mark.django_db
+
+
+def export(api, q="", format="ndjson"):
+    response = api.http.get("/export", {"q": q, "format": format})
+    assert response.status_code == 200
+    return response
+
+
+def lines(api, q=""):
+    return [json.loads(line) for line in export(api, q).getvalue().splitlines()]
+
+
+def cells(api, q=""):
+    return list(csv.DictReader(io.StringIO(export(api, q, "csv").getvalue().decode(), newline="")))
+
+
+def exported(format, q="group:mail"):
+    return pieces_of(Export(terms=parse(q), format=format, with_data=True), Task.objects.now_ms())
+
+
+@pytest.fixture
+def small_pages(monkeypatch):
+    for module, name, size in [
+        (finding, "FIRST_WINDOW", 4), (finding, "LARGEST_WINDOW", 4), (finding, "AT_ONCE", 4),
+        (exporting, "AT_ONCE", 2), (exporting, "READ_AT_ONCE", 2),
+    ]:  # fmt: skip
+        monkeypatch.setattr(module, name, size)
+
+
+def test_a_line_of_ndjson_is_a_task_as_the_api_has_it(api):
+    tasks = [api.add(data="one", labels={"a": "ü"}), api.add(data_base64="/w=="), api.add(data_type="t/T")]
+    api.add("reports")
+    answer = export(api, "group:mail")
+    assert answer["Content-Type"] == "application/x-ndjson"
+    assert lines(api, "group:mail") == tasks
+
+
+def test_csv_has_a_line_for_each_task(api):
+    [task] = add(data=b'a "b",\r\nc', labels={"tier": "gold"}, priority=-5)
+    fail(claim()[0], error="no such recipient")
+    binary = api.add(data_base64="/w==")
+    first, second = cells(api, "group:mail")
+    assert first["id"] > first["origin"] == str(task.id)
+    assert (first["group"], first["state"], first["priority"], first["claims"]) == ("mail", "ready", "-5", "1")
+    assert (first["error"], json.loads(first["labels"])) == ("no such recipient", {"tier": "gold"})
+    assert first["data"] == 'a "b",\r\nc'
+    assert first["created"].endswith("Z")
+    assert (second["id"], second["data"], second["data_base64"]) == (str(binary["id"]), "", "/w==")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\r=1", "\n-1", "\t1", "\0=1", "\N{NO-BREAK SPACE}+1", "\uff1d1"],
+)
+def test_no_cell_is_taken_for_a_formula(text):
+    assert unformulated(text) == f"'{text}"
+
+
+def test_a_cell_that_is_no_formula_stays_as_it_is():
+    for text in ("", "1-1", "a=1", " a", "'=1", "<script>"):
+        assert unformulated(text) == text
+
+
+def test_every_text_of_a_csv_is_guarded(api):
+    bad = "=cmd|' /C calc'!A1"
+    api.add(bad, data=bad, error=bad, labels={bad: bad}, data_type=bad)
+    api.add(bad, data_base64="+///")
+    for row in cells(api):
+        assert [text for text in row.values() if text.startswith(("=", "+", "-", "@"))] == []
+        assert row["group"] == f"'{bad}"
+
+
+def test_nothing_found_is_a_file_without_tasks(api):
+    assert export(api, "group:nobody").getvalue() == b""
+    assert cells(api, "group:nobody") == []
+    assert export(api, "group:nobody", "csv").getvalue().startswith(b"id,group,state,")
+
+
+def test_a_token_exports_tasks_of_its_groups_only(api):
+    for group in ("pay", "payroll", "mail"):
+        api.add(group)
+    assert [task["group"] for task in lines(Api(Scope.READ, ("pay",)))] == ["pay"]
+
+
+@pytest.mark.parametrize(
+    ("q", "name"),
+    [
+        ("", "tasks"),
+        ("group:mail", "mail"),
+        ("group:mail state:failed", "mail-failed"),
+        ("-group:mail", "search"),
+        ("group:mail error:x", "search"),
+        (r'group:"<script>alert(\"../x\")\r\n"', "_script_alert__.._x__rn"),
+        ("group:Grüße", "Grüße"),
+        (f"group:{'x' * 200}", "x" * 100),
+    ],
+)
+def test_the_file_is_named_for_what_it_holds(q, name):
+    asked = Export(terms=parse(q), format=Format.CSV, with_data=True)
+    assert exporting.file_name(asked, 1_795_269_731_408) == f"{name}-20261121T140211Z.csv"
+
+
+def test_a_browser_saves_it_under_its_name(api):
+    response = export(api, "group:Grüße", "csv")
+    assert response["Content-Disposition"].startswith("attachment; filename*=utf-8''Gr%C3%BC%C3%9Fe-2")
+
+
+@pytest.mark.parametrize(
+    ("asked", "field", "told"),
+    [
+        ("q=state:redy", "q", "state:redy: one of ready, claimed, expired, scheduled, failed"),
+        ("format=xml", "format", "one of csv, ndjson"),
+        ("limit=1", "limit", "no such parameter; there are q, format"),
+    ],
+)
+def test_a_mistake_is_named(api, asked, field, told):
+    status, answer = api.get(f"/export?{asked}")
+    assert status == 400
+    assert answer["errors"][field][0].startswith(told)
+
+
+@pytest.mark.parametrize("q", ["group:mail", "group:mail data.n:1", ""])
+def test_all_of_it_comes_in_order_and_once_page_by_page(api, small_pages, q):
+    tasks = add(count=23, data=b'{"n": 1}')
+    pieces = list(exported(Format.NDJSON, q))
+    assert max(piece.count(b"\n") for piece in pieces) <= 2
+    ids = [json.loads(line)["id"] for line in b"".join(pieces).splitlines()]
+    assert ids == sorted([task.id for task in tasks], reverse=not q)
+
+
+def test_a_page_is_read_when_it_is_asked_for(api, small_pages):
+    tasks = add(count=20)
+    pieces = exported(Format.NDJSON)
+    next(pieces)
+    Task.objects.commit(owner=BOB, deletes=[task.id for task in tasks[4:]])
+    assert b"".join(pieces).count(b"\n") == 2
+
+
+def test_it_ends_though_tasks_are_added_faster_than_it_reads(api, small_pages):
+    tasks = add(count=6)
+    exported_ids = set()
+    for piece in exported(Format.NDJSON):
+        exported_ids |= {json.loads(line)["id"] for line in piece.splitlines()}
+        add(count=10)
+    assert exported_ids == {task.id for task in tasks}
+
+
+def test_large_data_comes_between_small(api, small_pages):
+    sizes = [1, PAYLOAD_BYTES, 2, 3, 2 * PAYLOAD_BYTES, 4]
+    for size in sizes:
+        add(data=b"x" * size)
+    assert [len(task["data"]) for task in lines(api, "group:mail")] == sizes
+
+
+def test_the_time_limit_of_a_search_does_not_cut_it_short(api, monkeypatch):
+    def no_time(seconds, using):
+        raise TookTooLong
+
+    monkeypatch.setattr(finding, "at_most", no_time)
+    tasks = add(count=3)
+    assert finding.find(parse("group:mail")).is_cut_short
+    assert [task["id"] for task in lines(api, "group:mail")] == [task.id for task in tasks]
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_an_export_that_fails_half_way_does_not_look_whole(server, small_pages, monkeypatch):
+    add(count=20)
+    calls = []
+
+    def as_ndjson(tasks, at_ms, *, with_data):
+        calls.append(tasks)
+        if len(calls) == 3:
+            raise OperationalError("the database has gone")
+        return b"{}\n" * len(tasks)
+
+    monkeypatch.setattr(exporting, "as_ndjson", as_ndjson)
+    with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):  # Not that it waits in vain.
+        server.request("GET", "/export", headers={"Authorization": f"Bearer {Api().secret}"})
+    assert len(calls) == 3
