@@ -1,16 +1,21 @@
 // Single keys, as long as nobody is typing; they can be turned off in the account menu.
 //
-//   data-key="/"   a field that the key goes to, or a button that it presses, if it can be pressed
+//   data-key="/"   a field that the key goes to, or a button that it presses; one that is disabled says why
 //   data-go="o"    a link that `g` and then the key follows
-//   tbody tr       rows: `j` and `k` go to the next and the one before, `x` selects, with shift all up to it
+//   tbody tr       rows: `j` and `k` go to the next and the one before, `x` selects, with shift all up to it; of several
+//                  tables in the one that was touched last, or else in that of the tasks
 
 const STORED_AS = "taskstore.keys";
 const TYPING = "input:not([type=checkbox]), select, textarea, [contenteditable]";
-const ROWS = "main tbody tr:has(a, button)";
+const ROWS = "tbody tr:has(a, button)";
 const PATIENCE_MS = 1500; // Between `g` and the next key.
+const SAID_FOR_MS = 5000;
 
 const help = document.getElementById("keys-help");
+const said = document.getElementById("keys-said");
 let wentAt = -Infinity;
+let touched = null;
+let silence = 0;
 
 for (const box of document.querySelectorAll("[data-keys]")) {
   box.checked = areOn();
@@ -26,6 +31,12 @@ document.addEventListener("keydown", (event) => {
 help.addEventListener("click", (event) => {
   if (event.target.closest("[data-close]")) help.close();
 });
+
+for (const kind of ["focusin", "pointerdown"]) {
+  document.addEventListener(kind, ({ target }) => {
+    touched = target.closest("main table") ?? touched;
+  });
+}
 
 // Says whether the key means something here.
 function take(key) {
@@ -62,14 +73,21 @@ function take(key) {
 
 function reach(element) {
   if (element?.matches("input")) return focus(element);
+  if (element?.disabled) return say(reasonOf(element));
   return press(element?.checkVisibility({ visibilityProperty: true }) ? element : null);
 }
 
 function goTo(step) {
-  const rows = [...document.querySelectorAll(ROWS)].filter((row) => row.checkVisibility());
+  const rows = [...(table()?.querySelectorAll(ROWS) ?? [])];
   const place = rows.indexOf(rowInFocus());
   const next = place < 0 ? rows.at(step > 0 ? 0 : -1) : rows[place + step];
   return focus(next?.querySelector("a, button"));
+}
+
+// What was touched may have been replaced, or folded away.
+function table() {
+  if (touched?.isConnected && touched.checkVisibility()) return touched;
+  return document.querySelector("main .tasks") ?? document.querySelector("main table");
 }
 
 function rowInFocus() {
@@ -95,6 +113,17 @@ function nextTheme() {
 function press(element) {
   element?.click();
   return Boolean(element);
+}
+
+function reasonOf(button) {
+  return document.getElementById(button.getAttribute("aria-describedby")).textContent;
+}
+
+function say(text) {
+  clearTimeout(silence);
+  said.textContent = text;
+  silence = setTimeout(() => said.replaceChildren(), SAID_FOR_MS);
+  return true;
 }
 
 function focus(element) {

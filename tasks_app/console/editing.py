@@ -63,7 +63,8 @@ def edit(request: HttpRequest, task_id: int) -> HttpResponse:
     asked = request.POST if request.method == "POST" else None
     form = EditForm(asked, instance=task, may_see_data=may_see_data, initial={"requeue": task.is_failed})
     if asked is None or "again" in asked or not form.is_valid():
-        return _form(request, task, form, status=422 if asked and "again" not in asked else 200)
+        status = 422 if asked and "again" not in asked else 200
+        return _form(request, task, form, may_see_data=may_see_data, status=status)
     differences = list(differences_of(task, form.change))
     if "confirmed" not in asked or not differences:
         return _review(request, task, form, differences)
@@ -129,8 +130,14 @@ def _moment(at_ms: int) -> str:
     return "now" if at_ms <= Task.objects.now_ms() else words.exact(at_ms)
 
 
-def _form(request: HttpRequest, task: Task, form: EditForm, status: int = 200) -> HttpResponse:
-    context = {"task": task, "form": form, "is_claimed": _is_claimed(task), "shows_data": "content" in form.fields}
+def _form(request: HttpRequest, task: Task, form: EditForm, *, may_see_data: bool, status: int) -> HttpResponse:
+    context = {
+        "task": task,
+        "form": form,
+        "is_claimed": _is_claimed(task),
+        "shows_data": "content" in form.fields,
+        "may_see_data": may_see_data,
+    }
     return render(request, "console/edit.html", context, status=status)
 
 

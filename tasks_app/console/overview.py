@@ -21,7 +21,7 @@ from . import reading
 from .commands import command_to_add
 from .group_rows import rows_of
 from .group_table import Table
-from .pages import page
+from .pages import go_to, is_partial, page
 from .reading import Notices, Order, View
 from .tiles import lines_of_tiles, tiles_of, workers_of
 
@@ -49,35 +49,51 @@ def attention(request: HttpRequest) -> HttpResponse:
 @require_safe
 @page(Action.SEE)
 def overview(request: HttpRequest) -> HttpResponse:
-    wanted = reading.arrangement_of(request.GET)
-    stats, clients, now_ms = group_stats(), seen(), Task.objects.now_ms()
-    table = Table(stats, wanted)
-    shown = table.page()
-    lines = lines_of_tiles()
+    """The whole page; for a script that arranges the groups anew just these."""
+    stats = group_stats()
+    if is_partial(request):
+        return _arranged_anew(request, stats)
+    clients, lines = seen(), lines_of_tiles()
     return render(
         request,
         "console/overview.html",
         {
             **_attention(request, stats, clients),
+            **_groups(request, stats),
             "tiles": tiles_of(stats, lines),
             "workers": workers_of(clients, lines),
-            "rows": rows_of(shown.lines, table, now_ms),
-            "groups": len(stats),
-            "found": len(table.names),
-            "wanted": wanted,
-            "filter": wanted.searched,
-            "order": wanted.order,
-            "is_downwards": wanted.is_downwards,
-            "columns": COLUMNS.items(),
-            "views": list(View),
-            "states": list(State),
-            "page": shown.number,
-            "next_page": shown.number + 1 if shown.has_more else None,
             "command": command_to_add(request, "mail"),
             "span": reading.span_of(request.GET),
             "spans": list(Span),
         },
     )
+
+
+def _arranged_anew(request: HttpRequest, stats: Mapping[str, Stats]) -> HttpResponse:
+    if not stats:  # The page has other words for that.
+        return go_to(request, request.get_full_path())
+    return render(request, "console/_groups_part.html", _groups(request, stats))
+
+
+def _groups(request: HttpRequest, stats: Mapping[str, Stats]) -> dict[str, Any]:
+    wanted, now_ms = reading.arrangement_of(request.GET), Task.objects.now_ms()
+    table = Table(stats, wanted)
+    shown = table.page()
+    return {
+        "rows": rows_of(shown.lines, table, now_ms),
+        "groups": len(stats),
+        "found": len(table.names),
+        "wanted": wanted,
+        "filter": wanted.searched,
+        "order": wanted.order,
+        "is_downwards": wanted.is_downwards,
+        "columns": COLUMNS.items(),
+        "views": list(View),
+        "states": list(State),
+        "page": shown.number,
+        "next_page": shown.number + 1 if shown.has_more else None,
+        "now_ms": now_ms,
+    }
 
 
 def _attention(request: HttpRequest, stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, Any]:

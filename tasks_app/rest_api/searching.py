@@ -29,7 +29,7 @@ ASKED = [
 class Search(View):
     """Tasks by what they are: `group:mail state:failed error:"timed out" -owner:17 data.user:42 age:>1h`.
 
-    Within one group the longest available come first, else the newest. After two seconds the answer is what was found
+    Within one group the longest available come first, else the newest. After a second the answer is what was found
     by then: `complete` is false, and `after` goes on from there.
     """
 

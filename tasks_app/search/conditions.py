@@ -10,9 +10,9 @@ from ..managers import BEYOND_EVERY_NAME
 from ..operations import GroupScope, State
 from ..payloads import whole_data
 from .grammar import Bound, Key, Term
+from .paths import BEFORE_VALUES, is_written_one_way
 
 DATA = whole_data("found")
-BEFORE_VALUES = '" :,[\n\t\r'  # What may stand before a value in JSON.
 
 
 class Condition(NamedTuple):
@@ -123,11 +123,6 @@ def _holding(text: str, vendor: str) -> Condition:
     if vendor == "postgresql":
         return Condition(f"position(CAST(%s AS bytea) IN {DATA}) > 0", (text.encode(),))
     return Condition(f"instr({DATA}, %s) > 0", (text.encode(),))
-
-
-def is_written_one_way(value: str) -> bool:
-    """Whether JSON has the value as it is, so that the database can look for it first."""
-    return value.isascii() and value.replace("_", "").replace("-", "").isalnum()
 
 
 def _age(term: Term, now_ms: int, vendor: str) -> Condition:

@@ -128,7 +128,7 @@ def _term(token: str) -> Term:
     excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
-        raise ValueError(f"there are {', '.join(Key)}")
+        raise ValueError(f"nothing is searched by {key}; there are {', '.join(Key)}")
     if not value or (dot and not name) or (word == Key.LABEL and not name):
         raise ValueError(HINTS[Key(word)])
     return Term(key=Key(word), name=name, value=READERS[Key(word)](value), is_excluded=bool(excluded))
@@ -165,16 +165,23 @@ def _owner(text: str) -> int | str:
 
 def _age(text: str) -> Bound:
     duration = DURATION.fullmatch(text[1:])
-    if text[0] not in "<>" or not duration:
-        raise ValueError(f"{HINTS[Key.AGE]}; units: {', '.join(UNITS_MS)}")
+    if text[0] not in "<>":
+        raise ValueError("say whether older or younger, as in age:>1h or age:<10min")
+    if not duration:
+        raise ValueError(f"{text[1:] or 'nothing'} is no age; write a number and one of {', '.join(UNITS_MS)}: age:>1h")
     return Bound(ms=int(duration[1]) * UNITS_MS[duration[2]], is_upper=text[0] == "<")
 
 
 def _available(text: str) -> Bound:
     relative_ms, absolute_ms = _relative_ms(text[1:]), _absolute_ms(text[1:])
     ms = absolute_ms if relative_ms is None else relative_ms
-    if text[0] not in "<>" or ms is None:
-        raise ValueError(f"{HINTS[Key.AVAILABLE]} (UTC); units: {', '.join(UNITS_MS)}")
+    if text[0] not in "<>":
+        raise ValueError("say whether before or after, as in available:<now or available:>now+1h")
+    if ms is None:
+        raise ValueError(
+            f"{text[1:] or 'nothing'} is no time; write now, now+1h (or {', '.join(UNITS_MS)}),"
+            " or a day, with or without the time, as 2026-01-31T12:00 (UTC)"
+        )
     return Bound(ms=ms, is_upper=text[0] == "<", is_relative=relative_ms is not None)
 
 

@@ -9,7 +9,7 @@ from .goals import measured
 from .load import DATA, PRESENT
 from .measuring import Entry
 from .run import Results
-from .scenes import Column, Scene
+from .scenes import CONSOLE, Column, Scene
 
 # What tells the lines of a scene apart: each is a column where the lines differ in it.
 DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
@@ -21,14 +21,20 @@ DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
 }
 INTRODUCTION = """# Benchmarks
 
-Made by `{command}`, in one run: contenders were measured in turn, several rounds of each, on
-the same machine as their clients. A task holds {bytes} bytes; at least {present} tasks were there to be claimed all
-the time, unless a table says otherwise. After each measurement the rows in the database were counted: a figure stands
-here only where they agree with what the clients say to have done.
+Made by `{command}`, in one run, with all that took part on the same machine.
+
+"""
+OF_CLAIMS = """Contenders were measured in turn, several rounds of each. A task holds {bytes} bytes; at least {present}
+tasks were there to be claimed all the time, unless a table says otherwise. After each measurement the rows in the
+database were counted: a figure stands here only where they agree with what the clients say to have done.
 
 Figures are medians of the rounds, in parentheses the least and the most. Times are those of a claim, from asking to
 the answer. Cores are processor time by time that passed: 1.00 is one core all the time. Memory is that of
 what does the store's work: its server, or the clients where there is none.
+
+"""
+OF_PAGES = """The console was looked at in a store that `demo seed` filled. The times of a page are from asking to its
+last byte.
 
 """
 NOTHING = "–"  # noqa: RUF001 - a dash as in printed tables.
@@ -40,9 +46,14 @@ def report(scenes: Sequence[Scene], results: Results, conditions: Mapping[str, s
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def page(command: str, text: str) -> str:
-    """The report as a document of its own."""
-    return INTRODUCTION.format(command=command, bytes=len(DATA), present=number(PRESENT)) + text
+def page(command: str, scenes: Sequence[Scene], text: str) -> str:
+    """The report as a document of its own, which says how the scenes were measured."""
+    told = [INTRODUCTION.format(command=command)]
+    if any(scene.stage != CONSOLE for scene in scenes):
+        told.append(OF_CLAIMS.format(bytes=len(DATA), present=number(PRESENT)))
+    if any(scene.stage == CONSOLE for scene in scenes):
+        told.append(OF_PAGES)
+    return "".join([*told, text])
 
 
 def _conditions(conditions: Mapping[str, str]) -> str:

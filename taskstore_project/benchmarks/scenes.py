@@ -62,6 +62,7 @@ class Scene:
         return self.name in words or self.stage in words
 
 
+CONSOLE = "console"  # The stage on which people look.
 COSTS = (
     Column(title="client, cores", figure="client_cores", digits=2),
     Column(title="server", figure="server_cores", digits=2),
@@ -190,7 +191,7 @@ def console_scenes(load: Load) -> list[Scene]:
                 Column(title="kB as sent", figure="kb"),
             ),
             rounds=1,
-            stage="console",
+            stage=CONSOLE,
         ),
         Scene(
             name="walk",
@@ -205,7 +206,7 @@ def console_scenes(load: Load) -> list[Scene]:
                 Column(title="p95", figure="p95_ms"),
             ),
             rounds=1,
-            stage="console",
+            stage=CONSOLE,
         ),
         Scene(
             name="bulk",
@@ -236,7 +237,7 @@ def console_scenes(load: Load) -> list[Scene]:
                 Column(title="longest", figure="shown_longest_ms"),
             ),
             rounds=1,
-            stage="console",
+            stage=CONSOLE,
             needs_browser=True,
         ),
         Scene(
@@ -253,7 +254,7 @@ def console_scenes(load: Load) -> list[Scene]:
                 Column(title="after", figure="after_mb", digits=1),
             ),
             rounds=1,
-            stage="console",
+            stage=CONSOLE,
             needs_browser=True,
         ),
     ]

@@ -5,6 +5,7 @@ import pytest
 from taskstore_project.benchmarks.clients.__main__ import CLIENTS
 from taskstore_project.benchmarks.goals import GOALS
 from taskstore_project.benchmarks.pace import FULL
+from taskstore_project.benchmarks.report import page
 from taskstore_project.benchmarks.scenes import chosen, names, scenes
 
 pytestmark = pytest.mark.once
@@ -66,3 +67,13 @@ def test_no_two_lines_of_a_scene_look_alike():
     for scene in ALL:
         found = [entry.name for entry in scene.entries]
         assert len(found) == len({*found})
+
+
+@pytest.mark.parametrize(
+    ("parts", "told", "untold"),
+    [(["open"], "The console was", "Contenders were"), (["cycles"], "Contenders were", "The console was")],
+)
+def test_a_report_says_how_its_scenes_were_measured(parts, told, untold):
+    text = page("bench", chosen(ALL, parts), "figures")
+    assert told in text
+    assert untold not in text

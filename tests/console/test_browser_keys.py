@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from .browsing import Person, operator
-from .store import add
+from .store import add, claim, fail
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
@@ -54,6 +54,22 @@ def test_a_range_is_selected_and_requeued(person):
     expect(person.dialog.get_by_role("heading")).to_contain_text("Requeue 1 task")
 
 
+def test_the_tasks_are_walked_or_the_table_that_was_touched_last(person):
+    add(count=2)
+    for task in claim(count=2):
+        fail(task)
+    person.go("/console/group?name=mail&state=failed")
+    press(person, "j", "x")
+    expect(person.rows().nth(0)).to_be_checked()
+    first = person.page.locator(".signatures tbody tr").first
+    first.locator(".task-when").first.click()
+    press(person, "j")
+    expect(first.get_by_role("link").first).to_be_focused()
+    person.page.get_by_text("By error").click()
+    press(person, "j", "j", "x")
+    expect(person.rows().nth(1)).to_be_checked()
+
+
 def press(person, *keys):
     for key in keys:
         person.page.keyboard.press(key)
@@ -67,6 +83,8 @@ def test_the_theme_goes_round(person):
         press(person, "r", "t")
         themes.append(person.page.locator("html").get_attribute("data-theme"))
     assert themes == ["light", "dark", "system", "light"]
+    # What the other key would have done is done already, and it says so.
+    expect(person.page.get_by_role("status").filter(has_text="nothing to requeue")).to_be_visible()
     assert {each["name"]: each["value"] for each in person.page.context.cookies()}["theme"] == "light"
     expect(person.dialog).to_be_hidden()
 

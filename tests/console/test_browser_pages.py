@@ -20,7 +20,7 @@ RULES = {
     # The same page in other colours.
     "dark": {"runOnly": {"type": "rule", "values": ["color-contrast"]}},
 }
-WIDTHS = (360, 683, 1366, 1920)  # 683: 1366 at 200 % zoom.
+WIDTHS = (360, 683, 800, 1366, 1920)  # 683: 1366 at 200 % zoom.
 LONG = "very/long/" + "x" * 120
 
 
@@ -35,7 +35,8 @@ def pages(person) -> dict[str, str]:
     """Every kind of page there is, with everything on it that may be there."""
     tasks = one_of_each_state("mail")
     Task.objects.commit(
-        owner=ANN, adds=[NewTask(group=LONG, data=b'{"to": "kim", "lines": [{"n": 9007199254740993}]}')]
+        owner=ANN,
+        adds=[NewTask(group=LONG, data=b'{"to": "kim", "lines": [{"n": 9007199254740993}]}', error=f"no such {LONG}")],
     )
     add("very/short")
     [binary] = add("reports", data=bytes(range(256)), labels={"tenant": "x" * 200})

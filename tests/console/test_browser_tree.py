@@ -84,6 +84,28 @@ def test_folders_open_and_close_and_stay_as_they_are(person):
     assert shown(person) == ["reports/", "mail/", "mail"]
 
 
+def test_back_and_forward_lead_through_the_arrangements_without_a_reload(person):
+    person.go("/console/?sort=name")
+    person.page.evaluate("window.isSamePage = true")
+    person.link("Tree").click()
+    folder(person, "mail/").click()
+    expect(folder(person, "mail/")).to_have_attribute("aria-expanded", "true")
+    person.page.get_by_label("Filter groups by name").fill("reports")
+    expect(person.page.locator("tbody tr")).to_have_count(3)
+    person.page.go_back()
+    expect(folder(person, "mail/")).to_have_attribute("aria-expanded", "false")
+    expect(person.page.get_by_label("Filter groups by name")).to_have_value("")
+    person.page.go_back()
+    expect(person.link("Flat")).to_have_attribute("aria-current", "true")
+    expect(person.link("mail/in")).to_be_visible()
+    person.page.go_forward()
+    expect(folder(person, "mail/")).to_have_attribute("aria-expanded", "false")
+    person.page.go_forward()
+    expect(person.page.get_by_label("Filter groups by name")).to_have_value("reports")
+    expect(person.page.locator("tbody tr")).to_have_count(3)
+    assert person.page.evaluate("window.isSamePage")
+
+
 def test_folders_open_and_close_without_scripts(without_scripts):
     person = without_scripts
     person.go("/console/?sort=name")

@@ -35,6 +35,10 @@ def opened(client, task):
     return form_of(answer.content.decode())
 
 
+def words_of(client, task):
+    return client.get(f"/console/task/{task.id}/edit").content.decode()
+
+
 def send(client, task, fields, status=200):
     answer = client.post(f"/console/task/{task.id}/edit", fields)
     assert answer.status_code == status
@@ -161,10 +165,12 @@ def test_bytes_are_edited_as_base64(operator):
 def test_large_data_and_that_which_one_may_not_see_stay(operator, roles):
     [large] = add(data=b"x" * (EDITABLE_BYTES + 1))
     assert "content" not in opened(operator, large)
+    assert "The data stays as it is: it is larger than 256 kB." in words_of(operator, large)
     edited = edit(operator, large, priority="1")
     assert len(bytes(edited.data)) == EDITABLE_BYTES + 1
     blind = signed_in(roles["operator"])
     assert "content" not in opened(blind, edited)
+    assert "The data stays as it is: your role does not let you see it." in words_of(blind, edited)
     assert len(bytes(edit(blind, edited, priority="2").data)) == EDITABLE_BYTES + 1
 
 

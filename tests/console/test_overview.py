@@ -24,17 +24,17 @@ def page(client, query=""):
 
 
 def groups(html):
-    return re.findall(r'<tr data-live-group="([^"]*)"', html)
+    return re.findall(r'<tr role="row" data-live-group="([^"]*)"', html)
 
 
 def lines(html):
     """Groups and folders, each with its level before it."""
-    found = re.findall(r'<tr data-live-(?:group|folder)="([^"]*)"(?: data-level="(\d)")?>', html)
+    found = re.findall(r'<tr role="row" data-live-(?:group|folder)="([^"]*)"(?: data-level="(\d)")?>', html)
     return [f"{level} {name}".strip() for name, level in found]
 
 
 def row(html, name):
-    [found] = re.findall(rf'<tr data-live-\w+="{name}".*?</tr>', html, re.DOTALL)
+    [found] = re.findall(rf'<tr role="row" data-live-\w+="{name}".*?</tr>', html, re.DOTALL)
     return found
 
 
@@ -73,7 +73,7 @@ def test_it_sorts_as_the_address_says(viewer, sort, order):
 def test_it_says_by_what_it_is_sorted(viewer):
     add()
     assert re.search(
-        r'<th scope="col" class="count failed" aria-sort="ascending">\s*<a href="\?sort=-failed">',
+        r'<th role="columnheader" scope="col" class="count failed" aria-sort="ascending">\s*<a href="\?sort=-failed">',
         page(viewer, "?sort=failed"),
     )
 
@@ -84,6 +84,21 @@ def test_it_says_by_what_it_is_sorted(viewer):
 def test_it_filters_by_name(viewer, searched, found):
     add("mail/b"), add("Mail/a"), add("reports")
     assert groups(viewer.get("/console/", {"filter": searched, "sort": "name"}).content.decode()) == found
+
+
+def test_a_script_gets_the_groups_alone(viewer):
+    add("mail"), add("reports")
+    part = viewer.get("/console/", {"filter": "mail"}, headers={"HX-Request-Type": "partial"}).content.decode()
+    assert groups(part) == ["mail"]
+    assert re.findall(r'id="(groups-\w+)"', part) == [
+        "groups-note", "groups-view", "groups-flat", "groups-tree", "groups-state", "groups-list",
+    ]  # fmt: skip
+    assert "<html" not in part
+
+
+def test_a_script_is_led_to_the_page_when_there_are_no_groups(viewer):
+    answer = viewer.get("/console/?filter=mail", headers={"HX-Request-Type": "partial"})
+    assert (answer.status_code, answer["HX-Redirect"]) == (204, "/console/?filter=mail")
 
 
 def test_it_says_that_no_name_matches_and_leads_back(viewer):
@@ -292,7 +307,7 @@ def test_it_says_which_groups_are_paused(viewer):
     pauses.pause("reports", by="Ann")
     html = viewer.get("/console/").content.decode()
 
-    rows = dict(re.findall(r'<tr data-live-group="(\w+)">(.*?)</tr>', html, re.DOTALL))
+    rows = dict(re.findall(r'<tr role="row" data-live-group="(\w+)">(.*?)</tr>', html, re.DOTALL))
     assert {name: 'data-state="paused"' in row for name, row in rows.items()} == {"mail": False, "reports": True}
 
 

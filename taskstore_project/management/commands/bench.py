@@ -76,7 +76,7 @@ class Command(ProjectCommand):
         say(f"\n{text.rstrip()}")
         if save:
             save.parent.mkdir(parents=True, exist_ok=True)
-            save.write_text(page(shlex.join(["python3", "manage.py", *sys.argv[1:]]), text))
+            save.write_text(page(shlex.join(["python3", "manage.py", *sys.argv[1:]]), selected, text))
         return results.is_complete
 
 
