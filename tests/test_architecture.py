@@ -75,7 +75,7 @@ MAY_IMPORT = {
     "waiting_claims": {"asked", "operations"},
     "asked": {"operations"},
     "ending": set(),
-    "guards": {"database", "history_days"},
+    "guards": {"database", "history_days", "retention"},
     # Django's.
     "apps": {"checks", "guards", "policy"},
     "checks": {"models", "retention", "descriptors"},
