@@ -50,9 +50,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def within(self, scope: GroupScope) -> Self:
         """Tasks of the groups that the scope allows."""
-        if scope.patterns is None:
-            return self
-        return self.filter(_any_of(_matching(pattern) for pattern in scope.patterns))
+        return self.filter(in_groups_of(scope))
 
     def available(self, now_ms: int) -> Self:
         """Tasks that anyone may claim: their available time has come."""
@@ -286,6 +284,11 @@ def limits() -> Limits:
         "labels": "TASKSTORE_MAX_LABELS",
     }
     return Limits(**{name: getattr(settings, key) for name, key in names.items() if hasattr(settings, key)})
+
+
+def in_groups_of(scope: GroupScope) -> Q:
+    """The condition that a row's group is one that the scope allows."""
+    return Q() if scope.patterns is None else _any_of(map(_matching, scope.patterns))
 
 
 def _any_of(conditions: Iterable[Q]) -> Q:

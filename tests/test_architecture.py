@@ -14,12 +14,15 @@ pytestmark = pytest.mark.once
 STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
-    "attention", "audit", "bulk", "clients", "counts", "failures", "heartbeats", "history", "holdings", "instance",
-    "leases", "listing", "pauses", "people", "policy", "rates", "retention", "search", "task_form", "tokens",
-    "validation",
+    "attention", "audit", "audit_files", "audited", "bulk", "clients", "counts", "failures", "heartbeats", "history",
+    "holdings", "instance", "leases", "listing", "pauses", "people", "policy", "rates", "retention", "search",
+    "streaming", "task_form", "tokens", "validation",
 }  # fmt: skip
 # Have rows of their own.
-OF_THEIR_OWN = {"counts", "failures", "heartbeats", "pauses", "rates", "retention", "search", "validation"}
+OF_THEIR_OWN = {
+    "audit_files", "audited", "counts", "failures", "heartbeats", "pauses", "rates", "retention", "search", "streaming",
+    "validation",
+}  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "live", "rest_api"}
 
@@ -88,7 +91,12 @@ MAY_IMPORT = {
     # What may take long is told when to end.
     "search": VERBS | {"payloads", "time_limits"},
     "failures": VERBS | {"time_limits"},
+    "audited": VERBS | {"time_limits"},
+    "audit_files": VERBS | {"csv_cells"},
     "time_limits": set(),
+    # What lists and files are made of.
+    "csv_cells": set(),
+    "streaming": set(),
     "console": VERBS | {"time_limits", "descriptors"},
     "rates": VERBS | {"tally", "totals"},
     # Claims that wait are woken.

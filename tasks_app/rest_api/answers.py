@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..audit_files import words_of
 from ..clients import Seen
 from ..counts import Stats
 from ..history import Chain
 from ..instance import INSTANCE
-from ..models import EndedTask, PausedGroup, Task
+from ..models import AuditEntry, EndedTask, PausedGroup, Task
 from ..operations import Ending, Refusal, TaskRecord
 from .scalars import DataType, Ids, Int64
 
@@ -245,7 +246,7 @@ class PauseAnswer(Struct, frozen=True, kw_only=True):
 class Pause(Struct, frozen=True, kw_only=True):
     """Who paused a group, when and why."""
 
-    by: Annotated[str, Meta(description="A user, or a token.")]
+    by: Annotated[str, Meta(description="A user's name, or `token:` and that of a token.")]
     at: Annotated[int, Meta(description="Milliseconds since the Epoch.")]
     reason: str
 
@@ -285,6 +286,33 @@ class ClientAnswer(Struct, frozen=True, kw_only=True):
             age=seen.age_ms,
             done_per_minute=done_per_minute,
         )
+
+
+class AuditEntryAnswer(Struct, frozen=True, kw_only=True):
+    """A change that a person or an operating token made."""
+
+    id: Int64
+    at: Annotated[int, Meta(description="Milliseconds since the Epoch.")]
+    by: Annotated[str, Meta(description="A user's name, or `token:` and that of a token.")]
+    action: str
+    group: Annotated[str, Meta(description="Empty: several groups, or none.")]
+    selection: Annotated[str, Meta(description="What was meant, in words.")]
+    reason: str
+    done: Annotated[int, Meta(description="How many were changed.")]
+    skipped: Annotated[int, Meta(description="How many were left alone; `details` says why.")]
+    duration: Annotated[int, Meta(description="In milliseconds.")]
+    details: dict[str, Any]
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> AuditEntryAnswer:
+        return cls(**words_of(entry))
+
+
+class AuditAnswer(Struct, frozen=True, kw_only=True):
+    """Entries of the audit, the newest first."""
+
+    entries: tuple[AuditEntryAnswer, ...]
+    after: Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
 
 
 class Health(Struct, frozen=True, kw_only=True):

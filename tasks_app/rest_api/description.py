@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,6 +10,7 @@ from drf_spectacular.drainage import set_override
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from ..validation import GROUP_LENGTH
@@ -63,13 +64,14 @@ def endpoint(
     body: type[Asked] | None = None,
     parameters: Sequence[OpenApiParameter] = (),
     failures: Mapping[int, OpenApiResponse] = FAILURES,
+    files: Iterable[str] = (),
 ) -> Callable[[EndpointT], EndpointT]:
-    """Describe the method of a view. Its sentences are the view's docstring."""
+    """Describe the method of a view. Its sentences are the view's docstring. `files`: other content types."""
     return extend_schema(
         operation_id=operation_id,
         request={"application/json": body} if body else None,
         parameters=list(parameters),
-        responses={200: answer, **failures},
+        responses={200: answer, **{(200, each.partition(";")[0]): OpenApiTypes.STR for each in files}, **failures},
     )
 
 

@@ -7,12 +7,10 @@ which would keep the database from cleaning up behind the workers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from tempfile import SpooledTemporaryFile
 from typing import IO
-
-from asgiref.sync import sync_to_async
 
 from ..managers import TaskQuerySet
 from ..models import Task
@@ -63,10 +61,3 @@ def _write(tasks: TaskQuerySet, most: int, page: IO[bytes], *, is_first: bool) -
     if is_first and not found:
         page.write(b"[")
     return found, task
-
-
-async def asynchronous(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The same for an event loop: pieces are made in the thread of the request, one when it is asked for."""
-    next_piece = sync_to_async(lambda: next(pieces, None))
-    while (piece := await next_piece()) is not None:
-        yield piece

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from django.core.handlers.asgi import ASGIRequest
 from django.http import StreamingHttpResponse
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
@@ -17,6 +16,7 @@ from ..managers import limits
 from ..models import Task
 from ..operations import GroupScope, Operation
 from ..policy import Action
+from ..streaming import streamed
 from . import bodies
 from .answers import HistoryAnswer, Outcome, StatsAnswer, TaskAnswer
 from .asked import ClaimRequest, TasksRequest, UpdateRequest
@@ -39,7 +39,7 @@ from .description import (
 from .on_the_loop import LoopView
 from .queries import integer, integers, limit_in, query_of, refuse_broken_path, switch
 from .rendering import ENCODER, JSONRenderer
-from .stream import asynchronous, listing
+from .stream import listing
 
 IN_PATH = path("name", NAME, "All that follows is the name; `/` as it is or as %2F.")
 LISTED = [query("limit", LIMIT, "How many at most; 0: all."), query("owned", FLAG, "Also what is not available.")]
@@ -72,11 +72,7 @@ class Listing(View):
         limit, owned = limit_in(query), switch("owned", query.get("owned", "no"))
         self.must_reach(name)
         pieces = listing(Task.objects.group(name, owned=owned), limit)
-        # The server's event loop must not wait for the next piece; Django's test client has no loop.
-        is_asynchronous = isinstance(self.request._request, ASGIRequest)
-        return StreamingHttpResponse(
-            asynchronous(pieces) if is_asynchronous else pieces, content_type=JSONRenderer.media_type
-        )
+        return streamed(self.request._request, pieces, JSONRenderer.media_type)
 
 
 class Group(Listing):
