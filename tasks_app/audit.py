@@ -33,7 +33,8 @@ def record(
     """Write down who (`actor`, see `name_of`) did what (`action`), to how many tasks, and why.
 
     `selection` says in words what was meant ("3 tasks", "all failed tasks"); `group` is empty
-    when several groups or none are concerned.
+    when several groups or none are concerned. `details`: `ids` of tasks, `skipped` by
+    why, and what else there is to know.
     """
     return AuditEntry.objects.create(
         actor=actor,

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from django.http import QueryDict
 
+from .. import audit_files
 from ..bulk import Selection
 from ..errors import InvalidInput
 from ..listing import END, Place
@@ -118,6 +119,11 @@ def arrangement_of(asked: QueryDict) -> Arrangement:
 def form_of(asked: QueryDict) -> Form | None:
     """How to look at data; None: as it suits the data."""
     return _one_of(Form, "as", text) if (text := asked.get("as")) else None
+
+
+def audit_form_of(asked: QueryDict) -> audit_files.Form:
+    """What to write the audit in."""
+    return _one_of(audit_files.Form, "format", asked.get("format", ""))
 
 
 def notices_of(asked: QueryDict) -> Notices:

@@ -4,6 +4,7 @@ from django.urls import path
 
 from . import (
     adding,
+    auditing,
     changes,
     charts,
     editing,
@@ -35,6 +36,9 @@ urlpatterns = [
     path("group/facts", groups.facts, name="facts"),
     path("failed", failed.failed, name="failed"),
     path("workers", workers.workers, name="workers"),
+    path("audit", auditing.audit, name="audit"),
+    path("audit/export", auditing.export, name="audit_export"),
+    path("audit/<int:entry_id>", auditing.entry, name="audit_entry"),
     path("search", searching.search, name="search"),
     path("search/suggestions", searching.suggestions, name="suggestions"),
     path("rates", charts.rates, name="rates"),

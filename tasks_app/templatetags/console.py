@@ -12,6 +12,7 @@ from .. import policy
 from ..console import group_rows, links, payload, words
 from ..listing import Row
 from ..operations import State
+from ..policy import Action
 
 register = template.Library()
 
@@ -23,16 +24,18 @@ register.filter("duration", words.duration)
 register.filter("drain", group_rows.drained)
 
 SCREENS = (
-    ("console:overview", "Overview", "o"),
-    ("console:failed", "Failed", "f"),
-    ("console:workers", "Workers", "w"),
+    ("console:overview", "Overview", "o", Action.SEE),
+    ("console:failed", "Failed", "f", Action.SEE),
+    ("console:workers", "Workers", "w", Action.SEE),
+    ("console:audit", "Audit", "a", Action.OPERATE),
 )
 
 
-@register.simple_tag
-def screens() -> Sequence[tuple[str, str, str]]:
+@register.simple_tag(takes_context=True)
+def screens(context: Any) -> Sequence[tuple[str, str, str]]:
     """The screens that every page leads to: their addresses' names, the words for them, and the keys after `g`."""
-    return SCREENS
+    user = context["request"].user
+    return [(name, word, key) for name, word, key, action in SCREENS if policy.may(user, action)]
 
 
 @register.filter

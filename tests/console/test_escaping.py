@@ -8,8 +8,8 @@ from django.test import Client
 from django.utils import timezone
 
 from tasks_app import bulk, clients, pauses
+from tasks_app.models import AuditEntry, PausedGroup, Task
 from tasks_app.models import Client as Worker
-from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import Change
 from tasks_app.search.grammar import quoted
 
@@ -73,6 +73,8 @@ def addresses(task):
         ("/console/attention", {}),
         ("/console/failed", {}),
         ("/console/workers", {}),
+        ("/console/audit", {}),
+        (f"/console/audit/{AuditEntry.objects.order_by('id')[0].id}", {}),
         ("/console/search", {"q": f"id:{task.id} data:{quoted(HOSTILE[0])} state:failed"}),
         ("/console/search", {"q": f"group:{quoted(task.group)}"}),
         ("/console/search/suggestions", {"q": "group:"}),
@@ -126,6 +128,8 @@ def test_it_shows_what_was_asked_for_as_text(client, hostile):
         ("/console/search", {"q": f"error:{quoted(hostile('asked'))}"}),
         ("/console/search", {"q": "state:ready", "after": hostile("asked")}),
         ("/console/rates", {"span": hostile("asked")}),
+        ("/console/audit", dict.fromkeys(("by", "action", "group", "since", "reason", "after"), hostile("asked"))),
+        ("/console/audit/export", {"format": hostile("asked")}),
         ("/console/pause", {"name": hostile("asked")}),
         ("/console/confirm", {"verb": hostile("asked"), "name": "mail"}),
         (f"/console/{quote(hostile('asked'), safe='')}", {}),

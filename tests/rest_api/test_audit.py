@@ -19,8 +19,8 @@ def operator(db):
     return Api(Scope.OPERATE)
 
 
-def record(actor="ann", action="requeue", group="mail", **fields):
-    return audit.record(actor=actor, action=action, group=group, **{"selection": "all tasks", "done": 1} | fields)
+def record(actor="ann", action="requeue", group="mail", selection="all tasks", **fields):
+    return audit.record(actor=actor, action=action, group=group, selection=selection, done=1, **fields)
 
 
 def listed(api, query=""):
