@@ -34,10 +34,14 @@ def put_right(using: str, **_: Any) -> None:
     # Migrations may have stopped before our last one, and a second database may have none of our tables.
     if not needed <= set(connection.introspection.table_names()):
         return
-    statements = POSTGRESQL if connection.vendor == "postgresql" else SQLITE
-    with transaction.atomic(using=using), connection.cursor() as cursor:
-        for statement in [*statements, *keeping(connection.vendor, retention.audit_days())]:
+    with connection.cursor() as cursor:
+        # One by one: a lock on all of these tables at once would stop the commits of other servers for longer.
+        for statement in POSTGRESQL if connection.vendor == "postgresql" else SQLITE:
             cursor.execute(statement)
+        # In one step: at no moment is there no trigger.
+        with transaction.atomic(using=using):
+            for statement in keeping(connection.vendor, retention.audit_days()):
+                cursor.execute(statement)
     if connection.vendor == "postgresql":
         dialect = dialect_of(using)
         with transaction.atomic(using=using):
@@ -93,19 +97,23 @@ def keeping(vendor: str, days: int) -> list[str]:
 
 
 def _keeping_on_postgresql(refusal: str, days: int) -> list[str]:
+    is_young = f"at + interval '{days} days' > clock_timestamp()"
     return [
+        # A TRUNCATE of nothing may be: `flush` empties all tables.
         f"""
         CREATE OR REPLACE FUNCTION tasks_app_keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
-            RAISE EXCEPTION '{refusal}' USING ERRCODE = 'integrity_constraint_violation';
+            IF TG_OP = 'DELETE' OR EXISTS (SELECT FROM {KEPT} WHERE {is_young}) THEN
+                RAISE EXCEPTION '{refusal}' USING ERRCODE = 'integrity_constraint_violation';
+            END IF;
+            RETURN NULL;
         END
         $$
         """,
         f"""
         CREATE OR REPLACE TRIGGER {KEPT}_kept
         BEFORE DELETE ON {KEPT}
-        FOR EACH ROW WHEN (OLD.at + interval '{days} days' > clock_timestamp())
-        EXECUTE FUNCTION tasks_app_keep_audit()
+        FOR EACH ROW WHEN (OLD.{is_young}) EXECUTE FUNCTION tasks_app_keep_audit()
         """,
         f"""
         CREATE OR REPLACE TRIGGER {KEPT}_kept_whole
