@@ -463,6 +463,7 @@ class Dialect(ABC):
         whole_data("tasks_app_task") if name == "data" else f'"{name}"' for name in COLUMNS
     )
     clock: ClassVar[str]  # An expression: the time in milliseconds.
+    time_of: ClassVar[str]  # An expression: what a DateTimeField holds, of one parameter: seconds since the Epoch.
     newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
@@ -696,6 +697,7 @@ class PostgreSQL(Dialect):
     hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
     selected = Dialect.selected.replace('"labels"', "labels::text")
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    time_of = "to_timestamp(%s::bigint)"
     newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"
     is_listed = "id = ANY(%s::bigint[])"
     is_key_named = "key = ANY(%s::text[])"
@@ -1067,6 +1069,7 @@ class SQLite(Dialect):
 
     hurry = ("PRAGMA busy_timeout = 1000",)
     clock = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+    time_of = "datetime(%s, 'unixepoch')"
     newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from itertools import chain
 
 from django.db.models import QuerySet
@@ -20,6 +19,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from msgspec.json import Encoder
 
+from .files import MEDIA_TYPES, Format, guarded
 from .managers import READ_AT_ONCE
 from .models import Task
 from .operations import EVERY_GROUP, GroupScope
@@ -30,9 +30,6 @@ from .wire.tasks import TaskAnswer, shown
 
 ENCODER = Encoder()
 
-# What spreadsheets take for the beginning of a formula, also behind what they leave out. The last four are = + - @ in
-# full width, which some take for the same.
-FORMULA = re.compile(r"[\s\0-\x1f\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 IN_NO_NAME = re.compile(r"[^\w.@+ -]")  # Signs that a file's name had better not have.
 LONGEST_NAME = 100
 
@@ -40,16 +37,6 @@ AT_ONCE = 250  # Tasks without large data.
 
 FACTS = ("id", "group", "state", "available", "owner", "priority", "claims", "error", "labels", "origin", "created")
 DATA = ("data", "data_base64", "data_type")
-
-
-class Format(StrEnum):
-    """What a list of tasks can be written as."""
-
-    CSV = "csv"
-    NDJSON = "ndjson"
-
-
-MEDIA_TYPES = {Format.CSV: "text/csv; charset=utf-8", Format.NDJSON: "application/x-ndjson"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +85,6 @@ def file_name(export: Export, at_ms: int) -> str:
     return f"{subject}-{made:%Y%m%dT%H%M%SZ}.{export.format}"
 
 
-def unformulated(text: str) -> str:
-    """Text that no spreadsheet takes for a formula: with an apostrophe before what looks like one."""
-    return f"'{text}" if FORMULA.match(text) else text
-
-
 def _some_at_a_time(export: Export) -> Iterator[list[Task]]:
     """The tasks that there are; of those with much data only a few at once."""
     for ids in find_all(export.terms, scope=export.scope):
@@ -127,13 +109,13 @@ def _parts(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
 def _facts(task: Task, at_ms: int) -> list[object]:
     return [
         task.id,
-        unformulated(task.group),
+        guarded(task.group),
         task.state(at_ms),
         _moment(task.available_at_ms),
         task.owner,
         task.priority,
         task.claims,
-        unformulated(task.error),
+        guarded(task.error),
         json.dumps(task.labels, ensure_ascii=False) if task.labels else "",
         task.origin,
         _moment(task.created_at_ms),
@@ -142,7 +124,7 @@ def _facts(task: Task, at_ms: int) -> list[object]:
 
 def _data(task: Task) -> list[str]:
     text, in_base64 = shown(bytes(task.data))
-    return [unformulated(text or ""), unformulated(in_base64 or ""), unformulated(task.data_type)]
+    return [guarded(text or ""), guarded(in_base64 or ""), guarded(task.data_type)]
 
 
 def _moment(at_ms: int) -> str:

@@ -102,6 +102,7 @@ def chores(dialect: Dialect) -> list[Chore]:
         forget_rates,
         forget_work,
         forget_levels,
+        forget_audit,
         *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
     ]
 
@@ -183,6 +184,16 @@ def forget_levels(dialect: Dialect) -> Steps[bool]:
 def _minute_now(dialect: Dialect) -> Steps[int]:
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     return int(now_ms) // MINUTE_MS
+
+
+# ---- The audit
+
+
+def forget_audit(dialect: Dialect) -> Steps[bool]:
+    """The one way in which entries go. The guard refuses what is younger, whoever asks (guards.py)."""
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    before_s = max(now_ms - retention.audit_days() * DAY_MS, 0) // 1_000
+    return (yield from _forget("tasks_app_auditentry", "id", f"at < {dialect.time_of} ORDER BY at", [before_s]))
 
 
 # ---- History

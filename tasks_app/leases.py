@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.db import transaction
+
 from . import audit
 from .errors import CommitRefused, InvalidInput
 from .models import Task
@@ -19,20 +21,25 @@ def give_back(task_id: int, *, by: str, reason: str = "") -> Task:
     if task is None or task.state(Task.objects.now_ms()) is not State.CLAIMED:
         raise InvalidInput({"id": [NOT_HELD]})
     try:
-        [successor] = Task.objects.commit(
-            owner=0,
-            updates=[Change(id=task_id, keep_data=True, keep_error=True, release=True)],
-            operator=Operator(name=by, ending=Ending.GIVEN_BACK, reason=reason),
-        )
+        return _give_back(task, by, reason)
     except CommitRefused:
         raise InvalidInput({"id": [NOT_HELD]}) from None
+
+
+@transaction.atomic
+def _give_back(task: Task, by: str, reason: str) -> Task:
+    [successor] = Task.objects.commit(
+        owner=0,
+        updates=[Change(id=task.id, keep_data=True, keep_error=True, release=True)],
+        operator=Operator(name=by, ending=Ending.GIVEN_BACK, reason=reason),
+    )
     audit.record(
         actor=by,
         action="give back",
         group=task.group,
-        selection=f"task {task_id}",
+        selection=f"task {task.id}",
         reason=reason,
         done=1,
-        details={"ids": [task_id], "owner": task.owner},
+        details={"ids": [task.id], "owner": task.owner},
     )
     return successor

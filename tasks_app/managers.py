@@ -6,12 +6,13 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import connections, models
+from django.db import connections, models, transaction
 from django.db.models import BinaryField, Case, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Length, Substr
 
@@ -50,9 +51,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def within(self, scope: GroupScope) -> Self:
         """Tasks of the groups that the scope allows."""
-        if scope.patterns is None:
-            return self
-        return self.filter(_any_of(_matching(pattern) for pattern in scope.patterns))
+        return self.filter(in_groups_of(scope))
 
     def available(self, now_ms: int) -> Self:
         """Tasks that anyone may claim: their available time has come."""
@@ -199,7 +198,11 @@ class TaskManager(models.Manager["Task"]):
             return writer.perform_from_thread(operation)
         [answer] = database.run([operation], using=self.writing_alias)
         totals.now_and_then_fold(self.writing_alias)
-        return database.granted(answer)
+        records = database.granted(answer)
+        if writer is not None:  # It does not see what others commit, and claims may wait for these tasks.
+            for group in {record.group for record in records}:
+                transaction.on_commit(partial(writer.look_into, group), using=self.writing_alias)
+        return records
 
     def find(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         """The tasks in the order of the ids, None for an id that does not exist (any more)."""
@@ -286,6 +289,11 @@ def limits() -> Limits:
         "labels": "TASKSTORE_MAX_LABELS",
     }
     return Limits(**{name: getattr(settings, key) for name, key in names.items() if hasattr(settings, key)})
+
+
+def in_groups_of(scope: GroupScope) -> Q:
+    """The condition that a row's group is one that the scope allows."""
+    return Q() if scope.patterns is None else _any_of(map(_matching, scope.patterns))
 
 
 def _any_of(conditions: Iterable[Q]) -> Q:

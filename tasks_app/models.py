@@ -432,12 +432,15 @@ class SavedSearch(models.Model):
 
 
 class AuditEntry(models.Model):
-    """What a person changed: who, when, what, how many, why, and how it ended. Never changed."""
+    """What a person or an operating token changed: who, when, what, how many, why, and how it ended.
+
+    Never changed, and deleted only when it is old; see guards.py.
+    """
 
     at = models.DateTimeField(auto_now_add=True)
-    actor = models.CharField(max_length=150)  # The user's name at that time.
+    actor = models.CharField(max_length=150)  # See audit.name_of.
     action = models.CharField(max_length=20)  # requeue, move, purge, add, edit, delete, ...
-    group = models.CharField(max_length=255)  # Empty: several groups, or none.
+    group = NameField(max_length=255)  # Empty: several groups, or none.
     selection = models.TextField()  # In words: "3 tasks", "all failed", "task 17".
     reason = models.TextField()
     done = models.IntegerField()
@@ -446,8 +449,18 @@ class AuditEntry(models.Model):
     duration_ms = models.IntegerField()
 
     class Meta:
-        indexes = [models.Index(fields=["-at"], name="audit_newest")]
+        indexes = [
+            # The list, the newest first; and that of a person, of an action, of a group.
+            models.Index(fields=["-at", "-id"], name="audit_newest"),
+            models.Index(fields=["actor", "-at", "-id"], name="audit_actor"),
+            models.Index(fields=["action", "-at", "-id"], name="audit_action"),
+            models.Index(fields=["group", "-at", "-id"], name="audit_group"),
+        ]
         verbose_name_plural = "audit entries"
 
     def __str__(self) -> str:
         return f"{self.actor}: {self.action} {self.selection}"
+
+    @property
+    def at_ms(self) -> int:
+        return round(self.at.timestamp() * 1000)

@@ -17,7 +17,7 @@ class Action(StrEnum):
     SEE = "see"  # Groups, counts, tasks without their data.
     SEE_PAYLOADS = "see payloads"  # The data of tasks.
     WORK = "work"  # Add and claim tasks, commit results.
-    OPERATE = "operate"  # Override owners: requeue, move, edit, purge.
+    OPERATE = "operate"  # Override owners: requeue, move, edit, purge. See the audit: reasons may name people.
     ADMINISTER = "administer"  # Users and tokens.
 
 

@@ -1,4 +1,4 @@
-"""How much of what became of tasks is kept, and for how long: what the settings say."""
+"""How much of what became of tasks and of what people did is kept, and for how long: what the settings say."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from django.conf import settings
 FULL, FINISHED, OFF = "full", "finished", "off"
 KEPT = (FULL, FINISHED, OFF)
 DAYS = 7
+AUDIT_DAYS = 400
 
 
 def kept() -> str:
@@ -16,6 +17,11 @@ def kept() -> str:
 
 def days() -> int:
     return int(getattr(settings, "TASKSTORE_HISTORY_DAYS", DAYS))
+
+
+def audit_days() -> int:
+    """For how long the audit is kept. The database refuses to delete what is younger (guards.py)."""
+    return int(getattr(settings, "TASKSTORE_AUDIT_DAYS", AUDIT_DAYS))
 
 
 def in_words() -> str:

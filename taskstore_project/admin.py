@@ -11,6 +11,7 @@ from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminPasswordChangeForm
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -26,7 +27,7 @@ admin.site.unregister(Group)
 
 
 class ForAdministrators(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Only for those who may `ADMINISTER`; each change is in the audit."""
+    """Only for those who may `ADMINISTER`."""
 
     actions = None
 
@@ -45,16 +46,6 @@ class ForAdministrators(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # Nobody saws off the branch they sit on.
         return may(request.user, Action.ADMINISTER) and obj != request.user
-
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> None:  # type: ignore[override]
-        write_down(request, "add", obj)
-
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:  # type: ignore[override]
-        write_down(request, "edit", obj)
-
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> None:  # type: ignore[override]
-        for obj in queryset:
-            write_down(request, "delete", obj)
 
 
 class GivenPasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
@@ -111,7 +102,19 @@ class PeopleAdmin(ForAdministrators, UserAdmin):  # type: ignore[type-arg]
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
         if id == str(request.user.pk):
             return redirect("console:password")
-        return super().user_change_password(request, id, form_url)
+        with transaction.atomic():
+            return super().user_change_password(request, id, form_url)
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> None:  # type: ignore[override]
+        write_down(request, "add user", obj)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:  # type: ignore[override]
+        if changed := changed_fields(message):
+            write_down(request, "reset password" if changed == ["password"] else "edit user", obj, changed=changed)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> None:  # type: ignore[override]
+        for obj in queryset:
+            write_down(request, "delete user", obj)
 
 
 @admin.register(Group)
@@ -148,6 +151,22 @@ def may_not_be_the_last() -> Iterator[None]:
         raise PermissionDenied(str(refused)) from None
 
 
-def write_down(request: HttpRequest, action: str, obj: Any) -> None:
-    kind = obj._meta.verbose_name
-    audit.record(actor=request.user.get_username(), action=f"{action} {kind}", selection=f"{kind} {obj}", done=1)
+def changed_fields(message: Any) -> list[str]:
+    """The fields that differ, as Django says them of a change."""
+    return [field for each in message for field in each.get("changed", {}).get("fields", ())]
+
+
+def write_down(request: HttpRequest, action: str, user: User, **details: Any) -> None:
+    """In the audit, with what the user may do from then on."""
+    audit.record(
+        actor=request.user.get_username(),
+        action=action,
+        selection=f"user {user}",
+        done=1,
+        details={
+            **details,
+            "roles": sorted(user.groups.values_list("name", flat=True)),
+            "superuser": user.is_superuser,
+            "active": user.is_active,
+        },
+    )

@@ -35,6 +35,8 @@ TASKSTORE_HISTORY = environment.choice("TASKSTORE_HISTORY", "full", "finished", 
 # What became of an id can be asked for so long; on SQLite the newest so many at most.
 TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)
+# Who changed what is kept for so long; the database itself deletes nothing that is younger.
+TASKSTORE_AUDIT_DAYS = environment.number("TASKSTORE_AUDIT_DAYS", 400)
 # The same request with the same key is answered as before for so long.
 TASKSTORE_KEY_SECONDS = environment.number("TASKSTORE_KEY_SECONDS", 3_600)
 # People are signed out so long after the last page that they asked for, and so long after the sign-in.

@@ -53,6 +53,7 @@ def setting(python):
         ("TASKSTORE_DURABILITY", "perhaps", "strict, opportunistic"),
         ("TASKSTORE_HISTORY", "some", "full, finished, off"),
         ("TASKSTORE_HISTORY_DAYS", "-1", "1"),
+        ("TASKSTORE_AUDIT_DAYS", "0", "1"),
         ("TASKSTORE_MAX_DATA_BYTES", "ten", "integer"),
         ("TASKSTORE_TOKEN_RATE", "-1", "0"),
         ("TASKSTORE_PUBLIC_URL", "tasks.example.org", "https://"),

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -93,10 +94,11 @@ class TokenAdmin(KeyedAdmin):
     @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:
         """Let nobody in with them any more."""
-        alive = list(queryset.filter(revoked_at=None))
-        for token in alive:
-            tokens.revoke(token)
-            self._write_down(request, "revoke token", token)
+        with transaction.atomic():
+            alive = list(queryset.filter(revoked_at=None))
+            for token in alive:
+                tokens.revoke(token)
+                self._write_down(request, "revoke token", token)
         names = ", ".join(token.name for token in alive)
         self.message_user(request, f"Revoked: {names or 'none, they were revoked already'}.", messages.SUCCESS)
 

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 
 from .. import retention
 from ..models import AuditEntry, EndedTask
+from ..policy import Action
 from .keyed import KeyedAdmin, read_id
 from .tasks import moment
 
@@ -66,6 +67,7 @@ class EndedTaskAdmin(KeyedAdmin):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(KeyedAdmin):
+    needs = Action.OPERATE
     list_display = ("id", "at", "actor", "action", "group", "selection", "done", "skipped", "reason")
     search_fields = ("actor",)
     search_help_text = "The exact name of who did it."

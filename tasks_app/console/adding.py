@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
@@ -80,30 +81,35 @@ def add(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request, TaskForm(initial={"group": request.GET.get("name", "")}))
     form = TaskForm(request.POST)
-    task = _added(form) if form.is_valid() else None
+    task = _added(form, by=user_of(request).username) if form.is_valid() else None
     if task is None:
         return _form(request, form, status=422)
+    messages.success(request, f"Added task {task.id} to {task.group}.")
+    return redirect("console:task", task.id)
+
+
+def _added(form: TaskForm, *, by: str) -> Task | None:
+    """The new task, or None when the store takes it not; then the form says why."""
+    try:
+        return _commit(form.task(), by)
+    except InvalidInput as refused:
+        for path, texts in refused.fields.items():
+            field = path.removeprefix("adds[0].").partition(".")[0]
+            form.add_error(FIELDS.get(field), forms.ValidationError(texts))
+        return None
+
+
+@transaction.atomic
+def _commit(asked: NewTask, by: str) -> Task:
+    [task] = Task.objects.commit(owner=NOBODY, adds=[asked])
     audit.record(
-        actor=user_of(request).username,
+        actor=by,
         action="add",
         group=task.group,
         selection=f"task {task.id}",
         done=1,
         details={"ids": [task.id]},
     )
-    messages.success(request, f"Added task {task.id} to {task.group}.")
-    return redirect("console:task", task.id)
-
-
-def _added(form: TaskForm) -> Task | None:
-    """The new task, or None when the store takes it not; then the form says why."""
-    try:
-        [task] = Task.objects.commit(owner=NOBODY, adds=[form.task()])
-    except InvalidInput as refused:
-        for path, texts in refused.fields.items():
-            field = path.removeprefix("adds[0].").partition(".")[0]
-            form.add_error(FIELDS.get(field), forms.ValidationError(texts))
-        return None
     return task
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
+COMMAND_TO_BE_AUDITED = "python3 manage.py token create try --scope read"
+
 
 def command_to_add(request: HttpRequest, group: str) -> str:
     """Adds a task to the group, over the REST API of this very server."""

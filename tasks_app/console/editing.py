@@ -10,6 +10,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
@@ -72,13 +73,19 @@ def edit(request: HttpRequest, task_id: int) -> HttpResponse:
 
 
 def _save(request: HttpRequest, task: Task, change: Change, given: dict[str, Any]) -> HttpResponse:
-    by, reason = user_of(request).username, given["reason"]
-    ending = Ending.REQUEUED if given["requeue"] else Ending.CHANGED
     try:
-        operator = Operator(name=by, ending=ending, reason=reason)
-        [successor] = Task.objects.commit(owner=NOBODY, updates=[change], operator=operator)
+        successor = _edited(task, change, given, by=user_of(request).username)
     except CommitRefused:
         return _too_late(request, task.id)
+    messages.success(request, f"Task {task.id} is now {successor.id}.")
+    return redirect("console:task", successor.id)
+
+
+@transaction.atomic
+def _edited(task: Task, change: Change, given: dict[str, Any], *, by: str) -> Task:
+    reason, ending = given["reason"], Ending.REQUEUED if given["requeue"] else Ending.CHANGED
+    operator = Operator(name=by, ending=ending, reason=reason)
+    [successor] = Task.objects.commit(owner=NOBODY, updates=[change], operator=operator)
     audit.record(
         actor=by,
         action="edit",
@@ -88,8 +95,7 @@ def _save(request: HttpRequest, task: Task, change: Change, given: dict[str, Any
         done=1,
         details={"ids": [task.id, successor.id], "requeued": given["requeue"]},
     )
-    messages.success(request, f"Task {task.id} is now {successor.id}.")
-    return redirect("console:task", successor.id)
+    return successor
 
 
 def differences_of(task: Task, change: Change) -> Iterator[Difference]:

@@ -13,7 +13,7 @@ from django.http import QueryDict
 
 from ..bulk import Parameters, Selection, Verb
 from ..errors import InvalidInput
-from ..exporting import Format
+from ..files import Format
 from ..listing import END, Place
 from ..operations import State
 from ..policy import Action, may

@@ -9,12 +9,15 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash, views
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from .. import audit
 from ..errors import InvalidInput
 from ..people import must_choose_password, nobody_has_come_yet, password_was_chosen
 from ..request_limits import SIGN_INS, network_of
@@ -69,12 +72,18 @@ def password(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         status = 422 if form.is_bound else 200
         return render(request, "console/password.html", {"form": form, "is_first": is_first}, status=status)
-    form.save()
-    password_was_chosen(user)
+    _change_password(user, form)
     # The session goes on; the ones in other browsers end with the old password.
     update_session_auth_hash(request, user)
     messages.success(request, "Your password is changed.")
     return redirect("console:overview")
+
+
+@transaction.atomic
+def _change_password(user: User, form: SetPasswordForm[User]) -> None:
+    form.save()
+    password_was_chosen(user)
+    audit.record(actor=user.username, action="change password", selection="their own", done=1)
 
 
 @require_POST

@@ -5,6 +5,7 @@ from django.urls import path
 from . import (
     accounts,
     adding,
+    auditing,
     changes,
     charts,
     editing,
@@ -45,6 +46,9 @@ urlpatterns = [
     path("operations", operations.operations, name="operations"),
     path("operations/mine", operations.mine, name="mine"),
     path("operations/<int:operation_id>", operations.operation, name="operation"),
+    path("audit", auditing.audit, name="audit"),
+    path("audit/export", auditing.export, name="audit_export"),
+    path("audit/<int:entry_id>", auditing.entry, name="audit_entry"),
     path("search", searching.search, name="search"),
     path("search/suggestions", searching.suggestions, name="suggestions"),
     path("search/save", saved_searches.save_search, name="save_search"),

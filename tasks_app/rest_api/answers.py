@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from ..audit_files import words_of
 from ..clients import Seen
 from ..counts import Stats
 from ..history import Chain
 from ..instance import INSTANCE
-from ..models import EndedTask, PausedGroup, Task
+from ..models import AuditEntry, EndedTask, PausedGroup, Task
 from ..operations import Ending, Refusal
 from ..wire.scalars import Ids, Int64
 from ..wire.tasks import TaskAnswer
@@ -255,3 +256,30 @@ class Health(Struct, frozen=True, kw_only=True):
 
     status: str = "ok"
     instance: Annotated[str, Meta(description="Another one after each start, and in each process.")] = INSTANCE
+
+
+class AuditEntryAnswer(Struct, frozen=True, kw_only=True):
+    """A change that a person or an operating token made."""
+
+    id: Int64
+    at: Annotated[int, Meta(description="Milliseconds since the Epoch.")]
+    by: Annotated[str, Meta(description="A user's name, or `token:` and that of a token.")]
+    action: str
+    group: Annotated[str, Meta(description="Empty: several groups, or none.")]
+    selection: Annotated[str, Meta(description="What was meant, in words.")]
+    reason: str
+    done: Annotated[int, Meta(description="How many were changed.")]
+    skipped: Annotated[int, Meta(description="How many were left alone; `details` says why.")]
+    duration: Annotated[int, Meta(description="In milliseconds.")]
+    details: dict[str, Any]
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> AuditEntryAnswer:
+        return cls(**words_of(entry))
+
+
+class AuditAnswer(Struct, frozen=True, kw_only=True):
+    """Entries of the audit, the newest first."""
+
+    entries: tuple[AuditEntryAnswer, ...]
+    after: Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,6 +10,7 @@ from drf_spectacular.drainage import set_override
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from ..validation import GROUP_LENGTH
@@ -68,17 +69,20 @@ def endpoint(
     kinds: Sequence[str] = (),
     parameters: Sequence[OpenApiParameter] = (),
     failures: Mapping[int, OpenApiResponse] = FAILURES,
+    files: Iterable[str] = (),
 ) -> Callable[[EndpointT], EndpointT]:
     """Describe the method of a view. Its sentences are the view's docstring.
 
-    `body_kind` and `kinds`: the media types of a body and of an answer that are not JSON.
+    `body_kind` and `kinds`: the media types of a body and of an answer that are not JSON; `files`: those
+    of answers beside it.
     """
     answers: Mapping[Any, Any] = {(200, kind): answer for kind in kinds} or {200: answer}
+    texts = {(200, each.partition(";")[0]): OpenApiTypes.STR for each in files}
     return extend_schema(
         operation_id=operation_id,
         request={body_kind: body} if body else None,
         parameters=list(parameters),
-        responses={**answers, **failures},
+        responses={**answers, **texts, **failures},
     )
 
 

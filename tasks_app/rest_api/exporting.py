@@ -6,7 +6,8 @@ from django.http import StreamingHttpResponse
 from rest_framework.request import Request
 
 from ..errors import InvalidInput
-from ..exporting import MEDIA_TYPES, Export, Format, download
+from ..exporting import Export, download
+from ..files import MEDIA_TYPES, Format
 from ..policy import Action
 from ..search import grammar
 from .base import View

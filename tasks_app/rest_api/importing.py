@@ -6,7 +6,7 @@ from asgiref.sync import sync_to_async
 from rest_framework.request import Request
 
 from .. import importing
-from ..exporting import MEDIA_TYPES, Format
+from ..files import MEDIA_TYPES, Format
 from ..models import Task
 from ..policy import Action
 from ..wire.tasks import Add

@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import clients, exporting, health, importing, pausing, schema, searching, views
+from . import audit, clients, exporting, health, importing, pausing, schema, searching, views
 
 
 class GroupName:
@@ -42,6 +42,8 @@ urlpatterns = [
     path("claim", views.ClaimTasks.as_view(), name="claim"),
     path("clients", clients.Clients.as_view(), name="clients"),
     path("clients/<str:clientid>", clients.Heartbeat.as_view(), name="heartbeat"),
+    # What people did
+    path("audit", audit.Audit.as_view(), name="audit"),
     # For those who watch over the server
     path("healthz", health.Healthz.as_view(), name="healthz"),
     path("readyz", health.Readyz.as_view(), name="readyz"),

@@ -101,6 +101,12 @@ def lone_id(terms: list[Term]) -> int | None:
     return None
 
 
+def time_ms(text: str, now_ms: int) -> int | None:
+    """The time that a text names: now, now-1h, 2026-01-31T12:00 (UTC); None when it names none."""
+    relative_ms = _relative_ms(text)
+    return _absolute_ms(text) if relative_ms is None else now_ms + relative_ms
+
+
 def quoted(value: str) -> str:
     """The value as a term can carry it, whatever it holds."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

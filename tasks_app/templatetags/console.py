@@ -12,10 +12,11 @@ from django.shortcuts import resolve_url
 
 from .. import accounts, policy
 from ..console import group_rows, links, operations, payload, words
-from ..exporting import Format
+from ..files import Format
 from ..listing import Row
 from ..models import SavedSearch
 from ..operations import State
+from ..policy import Action
 from ..saved_searches import saved_by
 
 register = template.Library()
@@ -28,18 +29,20 @@ register.filter("duration", words.duration)
 register.filter("drain", group_rows.drained)
 
 SCREENS = (
-    ("console:overview", "Overview", "o"),
-    ("console:failed", "Failed", "f"),
-    ("console:workers", "Workers", "w"),
-    ("console:operations", "Operations", "b"),
+    ("console:overview", "Overview", "o", Action.SEE),
+    ("console:failed", "Failed", "f", Action.SEE),
+    ("console:workers", "Workers", "w", Action.SEE),
+    ("console:operations", "Operations", "b", Action.SEE),
+    ("console:audit", "Audit", "a", Action.OPERATE),
+    ("console:settings", "Settings", "s", Action.ADMINISTER),
 )
-SCREENS_OF_ADMINISTRATORS = (("console:settings", "Settings", "s"),)
 
 
 @register.simple_tag(takes_context=True)
 def screens(context: Any) -> Sequence[tuple[str, str, str]]:
     """The screens that every page leads to: their addresses' names, the words for them, and the keys after `g`."""
-    return SCREENS + SCREENS_OF_ADMINISTRATORS if may(context, policy.Action.ADMINISTER) else SCREENS
+    user = context["request"].user
+    return [(name, word, key) for name, word, key, action in SCREENS if policy.may(user, action)]
 
 
 @register.filter
@@ -175,13 +178,13 @@ def theme(context: Any) -> str:
 def my_operations(context: Any) -> Sequence[operations.Shown]:
     """What the person who looks does to many tasks, or has just done."""
     user = context["request"].user
-    return operations.recent_of(user.username) if policy.may(user, policy.Action.OPERATE) else []
+    return operations.recent_of(user.username) if policy.may(user, Action.OPERATE) else []
 
 
 @register.simple_tag(takes_context=True)
 def may(context: Any, action: str) -> bool:
     """Whether the person who looks may do this."""
-    return policy.may(context["request"].user, policy.Action(action))
+    return policy.may(context["request"].user, Action(action))
 
 
 @register.simple_tag(takes_context=True)

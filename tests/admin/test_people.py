@@ -95,7 +95,18 @@ def test_it_writes_each_change_down(administrator):
     administrator.post(f"{USERS}{bob.pk}/password/", {"password1": PASSWORD + "s", "password2": PASSWORD + "s"})
     administrator.post(f"{USERS}{bob.pk}/delete/", {"post": "yes"})
     trail = AuditEntry.objects.order_by("id").values_list("actor", "action", "selection")
-    assert list(trail) == [("ada", f"{verb} user", "user bob") for verb in ("add", "edit", "edit", "delete")]
+    actions = ("add user", "edit user", "reset password", "delete user")
+    assert list(trail) == [("ada", action, "user bob") for action in actions]
+
+
+def test_it_writes_down_which_roles_were_given(administrator):
+    bob = make_user("bob", "viewer")
+    sent = fields_of(administrator, change_page(bob)) | {"groups": [role("viewer")]}
+    administrator.post(change_page(bob), sent)
+    assert not AuditEntry.objects.exists()
+    administrator.post(change_page(bob), sent | {"groups": [role("operator"), role("viewer")]})
+    details = AuditEntry.objects.get().details
+    assert details == {"changed": ["Groups"], "roles": ["operator", "viewer"], "superuser": False, "active": True}
 
 
 def test_it_says_what_each_role_may(administrator):

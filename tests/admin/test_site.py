@@ -15,7 +15,8 @@ pytestmark = pytest.mark.once
 
 INDEX = "/admin/"
 
-PAGES_OF_ALL = ["/admin/tasks_app/task/", "/admin/tasks_app/endedtask/", "/admin/tasks_app/auditentry/"]
+PAGES_OF_ALL = ["/admin/tasks_app/task/", "/admin/tasks_app/endedtask/"]
+PAGES_OF_OPERATORS = ["/admin/tasks_app/auditentry/"]
 PAGES_OF_ADMINISTRATORS = ["/admin/tasks_app/token/", "/admin/auth/user/", "/admin/auth/group/"]
 
 
@@ -24,10 +25,15 @@ def test_it_is_called_task_store(viewer):
     assert page.startswith("By hand | Task Store ")
 
 
-def test_it_shows_each_role_its_pages(viewer, administrator):
-    for client, pages in ((viewer, PAGES_OF_ALL), (administrator, PAGES_OF_ALL + PAGES_OF_ADMINISTRATORS)):
+def test_it_shows_each_role_its_pages(viewer, operator, administrator):
+    every = PAGES_OF_ALL + PAGES_OF_OPERATORS + PAGES_OF_ADMINISTRATORS
+    for client, pages in (
+        (viewer, PAGES_OF_ALL),
+        (operator, PAGES_OF_ALL + PAGES_OF_OPERATORS),
+        (administrator, every),
+    ):
         shown = client.get(INDEX).content.decode()
-        assert [url for url in PAGES_OF_ALL + PAGES_OF_ADMINISTRATORS if f'href="{url}"' in shown] == pages
+        assert [url for url in every if f'href="{url}"' in shown] == pages
 
 
 def test_groups_are_of_tasks_and_roles_of_people(administrator):
@@ -36,7 +42,9 @@ def test_groups_are_of_tasks_and_roles_of_people(administrator):
     assert "Groups" not in shown
 
 
-@pytest.mark.parametrize("url", [INDEX, *PAGES_OF_ALL, *PAGES_OF_ADMINISTRATORS, "/admin/tasks_app/task/1/change/"])
+@pytest.mark.parametrize(
+    "url", [INDEX, *PAGES_OF_ALL, *PAGES_OF_OPERATORS, *PAGES_OF_ADMINISTRATORS, "/admin/tasks_app/task/1/change/"]
+)
 def test_strangers_are_led_to_the_sign_in_of_the_console_and_back(db, url):
     response = Client().get(url, follow=True)
     assert response.redirect_chain[-1] == (f"/console/login?next={url}", 302)

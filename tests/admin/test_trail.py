@@ -60,18 +60,23 @@ def test_it_shows_an_ended_task(viewer):
     assert "no such recipient" in text_of(viewer.get(f"{ENDED}{task.id}/change/"))
 
 
-def test_it_lists_what_people_did(viewer):
+def test_it_lists_what_people_did(operator):
     entry = record("olaf")
-    response = viewer.get(AUDIT)
+    response = operator.get(AUDIT)
     assert ids_in(response) == [entry.id]
     assert "olaf requeue mail 3 tasks 3 0 <b>why</b>" in text_of(response)
     assert "<b>why</b>" not in response.content.decode()
 
 
-def test_it_finds_entries_by_who_did_it(viewer):
+def test_it_finds_entries_by_who_did_it(operator):
     entry, _ = record("olaf"), record("ada")
-    assert ids_in(viewer.get(f"{AUDIT}?q=olaf")) == [entry.id]
-    assert ids_in(viewer.get(f"{AUDIT}?q=ola")) == []
+    assert ids_in(operator.get(f"{AUDIT}?q=olaf")) == [entry.id]
+    assert ids_in(operator.get(f"{AUDIT}?q=ola")) == []
+
+
+def test_a_viewer_is_not_told_what_people_did(viewer):
+    record("olaf")
+    assert viewer.get(AUDIT).status_code == 403
 
 
 @pytest.mark.parametrize("page", ["add/", "{id}/change/", "{id}/delete/"])

@@ -14,7 +14,10 @@ def person(chromium, live_server) -> Person:
     return Person(chromium, live_server.url, operator())
 
 
-@pytest.mark.parametrize(("key", "path"), [("o", "/console/"), ("f", "/console/failed"), ("w", "/console/workers")])
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [("o", "/console/"), ("f", "/console/failed"), ("w", "/console/workers"), ("a", "/console/audit")],
+)
 def test_g_and_a_letter_lead_to_a_screen(person, key, path):
     person.go("/console/search")
     person.page.keyboard.press("g")

@@ -5,7 +5,7 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Dialog, expect
 
-from tasks_app import saved_searches, tokens
+from tasks_app import audit, saved_searches, tokens
 from tasks_app.models import Scope, Task
 from tasks_app.operations import NewTask
 
@@ -48,6 +48,17 @@ def pages(person) -> dict[str, str]:
     tree = Task.objects.get_queryset().in_group(LONG).get()
     for name in ("x" * 100, "Bad mail"):
         saved_searches.save(User.objects.get(username="olaf"), name, "group:mail error:" + "x" * 200)
+    entry = audit.record(
+        actor=f"token:{'x' * 100}",
+        action="requeue",
+        group=LONG,
+        selection="all failed tasks",
+        reason="x" * 300,
+        done=2_000_000,
+        skipped=3,
+        details={"ids": [tree.id] * 200, "skipped": {"claimed by a worker": 3}},
+        duration_ms=3_100,
+    )
     alive = binary if text.id == ended.origin else text
     return {
         "overview": "/console/",
@@ -73,6 +84,10 @@ def pages(person) -> dict[str, str]:
         "give back": f"/console/task/{tasks['claimed'].id}/give-back",
         "failed tasks": "/console/failed",
         "workers": "/console/workers",
+        "audit": "/console/audit",
+        "entry of the audit": f"/console/audit/{entry.id}",
+        "audit without entries": "/console/audit?by=nobody",
+        "mistake in the audit": "/console/audit?since=yesterday",
         "search": "/console/search",
         "found": "/console/search?q=-group:nothing",
         "not found": "/console/search?q=group:nothing",

@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from tasks_app import clients, pauses
 from tasks_app.bulk import Selection, Verb
+from tasks_app.models import AuditEntry, PausedGroup, Task
 from tasks_app.models import Client as Worker
-from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import Change
 from tasks_app.search.grammar import quoted
 
@@ -75,6 +75,8 @@ def addresses(task):
         ("/console/attention", {}),
         ("/console/failed", {}),
         ("/console/workers", {}),
+        ("/console/audit", {}),
+        (f"/console/audit/{AuditEntry.objects.order_by('id')[0].id}", {}),
         ("/console/search", {"q": f"id:{task.id} data:{quoted(HOSTILE[0])} state:failed"}),
         ("/console/search", {"q": f"group:{quoted(task.group)}"}),
         ("/console/search/suggestions", {"q": "group:"}),
@@ -131,6 +133,8 @@ def test_it_shows_what_was_asked_for_as_text(client, hostile):
         ("/console/export", {"q": hostile("asked"), "format": "csv"}),
         ("/console/export", {"format": hostile("asked")}),
         ("/console/rates", {"span": hostile("asked")}),
+        ("/console/audit", dict.fromkeys(("by", "action", "group", "since", "reason", "after"), hostile("asked"))),
+        ("/console/audit/export", {"format": hostile("asked")}),
         ("/console/pause", {"name": hostile("asked")}),
         ("/console/confirm", {"verb": hostile("asked"), "name": "mail"}),
         (f"/console/{quote(hostile('asked'), safe='')}", {}),

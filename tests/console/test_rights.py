@@ -25,6 +25,9 @@ CALLS = {
     "rates": ("GET", EVERYBODY, {"span": "1h"}),
     "failed": ("GET", EVERYBODY, {}),
     "workers": ("GET", EVERYBODY, {}),
+    "audit": ("GET", OPERATORS, {}),
+    "audit_export": ("GET", OPERATORS, {"format": "csv"}),
+    "audit_entry": ("GET", OPERATORS, {}),
     "search": ("GET", EVERYBODY, {"q": "group:mail"}),
     "export": ("GET", EVERYBODY, {"q": "group:mail", "format": "csv"}),
     "save_search": ("POST", EVERYBODY, {"name": "own", "q": "group:mail"}),
@@ -87,6 +90,7 @@ def path_of(name: str, task: Task) -> str:
     path = path.replace("<int:operation_id>", "1")
     path = path.replace("<int:token_id>", str(Token.objects.get(name="mailer").pk))
     path = path.replace("<int:search_id>", "1")
+    path = path.replace("<int:entry_id>", str(AuditEntry.objects.order_by("pk").values_list("pk", flat=True).first()))
     return path.replace("<int:user_id>", str(User.objects.get(username="kim").pk))
 
 

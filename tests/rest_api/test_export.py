@@ -9,7 +9,8 @@ import pytest
 from django.db import OperationalError
 
 from tasks_app import exporting
-from tasks_app.exporting import Export, Format, pieces_of, unformulated
+from tasks_app.exporting import Export, pieces_of
+from tasks_app.files import Format, guarded
 from tasks_app.models import Scope, Task
 from tasks_app.payloads import PAYLOAD_BYTES
 from tasks_app.search import finding
@@ -75,12 +76,12 @@ def test_csv_has_a_line_for_each_task(api):
     ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\r=1", "\n-1", "\t1", "\0=1", "\N{NO-BREAK SPACE}+1", "\uff1d1"],
 )
 def test_no_cell_is_taken_for_a_formula(text):
-    assert unformulated(text) == f"'{text}"
+    assert guarded(text) == f"'{text}"
 
 
 def test_a_cell_that_is_no_formula_stays_as_it_is():
     for text in ("", "1-1", "a=1", " a", "'=1", "<script>"):
-        assert unformulated(text) == text
+        assert guarded(text) == text
 
 
 def test_every_text_of_a_csv_is_guarded(api):

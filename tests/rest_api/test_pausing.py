@@ -40,7 +40,7 @@ def test_the_answer_says_who_paused_it_when_and_why(operator):
     _, answer = operator.post("/groups/mail/pause", {"reason": "the mail server is down"})
     paused = PausedGroup.objects.get()
     at_ms = round(paused.at.timestamp() * 1000)
-    assert answer["paused"] == {"by": "Ann", "at": at_ms, "reason": "the mail server is down"}
+    assert answer["paused"] == {"by": "token:Ann", "at": at_ms, "reason": "the mail server is down"}
 
 
 def test_a_paused_group_stays_paused_as_it_is(operator):
@@ -59,8 +59,8 @@ def test_the_trail_says_who_paused_and_resumed(operator):
     operator.post("/groups/mail/resume", {"reason": "it is up again"})
     trail = AuditEntry.objects.order_by("id").values_list("actor", "action", "group", "reason")
     assert list(trail) == [
-        ("Ann", "pause", "mail", "the mail server is down"),
-        ("Ann", "resume", "mail", "it is up again"),
+        ("token:Ann", "pause", "mail", "the mail server is down"),
+        ("token:Ann", "resume", "mail", "it is up again"),
     ]
 
 

@@ -18,11 +18,11 @@ GUARDED = {
     "/groups": "GET", "/group": "GET", "/group/mail": "GET", "/group?name=mail": "GET", "/task/1": "GET",
     "/tasks/1": "GET", "/tasks": "POST", "/history/1": "GET", "/update": "POST", "/claim": "POST",
     "/groups/mail/pause": "POST", "/groups/mail/resume": "POST", "/clients": "GET", "/clients/1": "PUT",
-    "/stats": "GET", "/search": "GET", "/export": "GET", "/import": "POST",
+    "/stats": "GET", "/search": "GET", "/export": "GET", "/import": "POST", "/audit": "GET",
 }  # fmt: skip
 
 FOR_WORKERS = {"/update", "/claim", "/import", "/clients/1"}
-FOR_OPERATORS = {"/groups/mail/pause", "/groups/mail/resume"}
+FOR_OPERATORS = {"/groups/mail/pause", "/groups/mail/resume", "/audit"}
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ import time
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
-from tasks_app.models import Scope
+from tasks_app.models import Scope, Task
+from tasks_app.operations import NewTask
 
 from .api import Api
 from .workers import Worker, on_a_loop, until_waiting
@@ -29,6 +31,25 @@ async def test_it_takes_a_task_that_is_added_meanwhile(worker):
     assert time.monotonic() - started_s < 0.5  # Long before the look once a second.
     assert status == 200
     assert [task["origin"] for task in answer["tasks"]] == [added["id"]]
+
+
+@on_a_loop
+async def test_it_takes_a_task_that_a_person_adds_in_a_transaction(worker):
+    claim = worker.begin_claim()
+    await until_waiting(1)
+    started_s = time.monotonic()
+    added = await asyncio.to_thread(add_in_a_transaction)
+    _, answer = await claim
+    assert time.monotonic() - started_s < 0.5
+    assert [task["origin"] for task in answer["tasks"]] == [added.id]
+
+
+def add_in_a_transaction() -> Task:
+    try:
+        with transaction.atomic():
+            return Task.objects.commit(owner=0, adds=[NewTask(group="mail")])[0]
+    finally:
+        connection.close()
 
 
 @on_a_loop

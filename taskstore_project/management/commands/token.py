@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.db import transaction
 from django.utils import timezone
 
 from tasks_app import audit, tokens
@@ -55,10 +56,11 @@ class Command(ProjectCommand):
     def create(self, name: str, scope: Scope, groups: Sequence[str], lifetime: timedelta | None) -> None:
         expires_at = timezone.now() + lifetime if lifetime else None
         try:
-            token, secret = tokens.create(name, scope, groups, expires_at)
+            with transaction.atomic():
+                token, secret = tokens.create(name, scope, groups, expires_at)
+                write_down("create token", token)
         except InvalidInput as mistake:
             raise CannotRun(str(mistake)) from None
-        write_down("create token", token)
         self.stdout.write(secret)
 
     def list(self) -> None:
@@ -69,8 +71,9 @@ class Command(ProjectCommand):
             self.stdout.write(line.rstrip())
 
     def revoke(self, token: Token) -> None:
-        tokens.revoke(token)
-        write_down("revoke token", token)
+        with transaction.atomic():
+            tokens.revoke(token)
+            write_down("revoke token", token)
 
 
 def write_down(action: str, token: Token) -> None:

@@ -1,0 +1,75 @@
+"""Who changed what: the console's audit for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.http import StreamingHttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ..audit_files import file_of
+from ..audited import FIELDS, LONGEST, PAGE, Place, Wanted, page_of
+from ..errors import InvalidInput
+from ..files import MEDIA_TYPES, Format
+from ..policy import Action
+from ..streaming import streamed
+from ..validation import GROUP_LENGTH
+from .answers import AuditAnswer, AuditEntryAnswer
+from .base import View
+from .description import endpoint, query
+from .queries import integer, query_of
+
+MOST = 1_000
+
+TEXT = {"type": "string", "maxLength": LONGEST}
+TIME = "now-1h or 2026-01-31T12:00 (UTC)."
+
+ASKED = [
+    query("by", TEXT, "A user's name, or `token:` and the name of a token."),
+    query("action", TEXT, "requeue, move, purge, edit, pause, create token, ..."),
+    query("group", {"type": "string", "maxLength": GROUP_LENGTH + 1}, "A name, or its beginning and *."),
+    query("since", {"type": "string"}, f"At or after {TIME}"),
+    query("until", {"type": "string"}, f"Before {TIME}"),
+    query("reason", TEXT, "A part of the reason, in capitals or not."),
+    query("after", {"type": "string"}, "Where the page before ended; not for a file."),
+    query("limit", {"type": "integer", "minimum": 1, "maximum": MOST, "default": PAGE}, "At most; not for a file."),
+    query("format", {"type": "string", "enum": list(Format)}, "All of it as a file, in place of a page as JSON."),
+]
+
+
+class Audit(View):
+    """What people and operating tokens changed, the newest first.
+
+    A token for some groups only is told what was done to these, and nothing of what concerns several groups or none.
+    """
+
+    needs = Action.OPERATE
+
+    @endpoint("audit", answer=AuditAnswer, parameters=ASKED, files=MEDIA_TYPES.values())
+    def get(self, request: Request) -> Response | StreamingHttpResponse:
+        asked = query_of(request, *FIELDS, "after", "limit", "format")
+        wanted = Wanted.read(asked)
+        if wanted.group:
+            self.must_reach(wanted.group)
+        return self.file(wanted, asked["format"]) if "format" in asked else self.page(wanted, asked)
+
+    def page(self, wanted: Wanted, asked: Mapping[str, str]) -> Response:
+        after = Place.read(asked["after"]) if "after" in asked else None
+        limit = _limit_in(asked.get("limit", str(PAGE)))
+        page = page_of(wanted, after=after, scope=self.token().group_scope, limit=limit)
+        entries = tuple(map(AuditEntryAnswer.of, page.entries))
+        return Response(AuditAnswer(entries=entries, after=str(page.after) if page.after else None))
+
+    def file(self, wanted: Wanted, form: str) -> StreamingHttpResponse:
+        if form not in {*Format}:
+            raise InvalidInput({"format": [f"one of {', '.join(Format)}"]})
+        pieces = file_of(wanted, Format(form), self.token().group_scope)
+        return streamed(self.request._request, pieces, MEDIA_TYPES[Format(form)])
+
+
+def _limit_in(text: str) -> int:
+    limit = integer("limit", text)
+    if not 1 <= limit <= MOST:
+        raise InvalidInput({"limit": [f"a whole number from 1 to {MOST}"]})
+    return limit

@@ -1,0 +1,135 @@
+"""The page of what people and programs changed."""
+
+import re
+from html import unescape
+from urllib.parse import urlencode
+
+import pytest
+
+from tasks_app import audit, audited
+from tasks_app.time_limits import TookTooLong
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/console/audit"
+COLUMNS = ("who", "what", "which", "group", "reason")
+
+
+def record(actor="ann", action="requeue", group="mail", selection="all failed tasks", done=1, **fields):
+    return audit.record(actor=actor, action=action, group=group, selection=selection, done=done, **fields)
+
+
+def page(client, path=PAGE, status=200, **asked):
+    answer = client.get(path, asked)
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def texts(html):
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
+
+
+def entries(html):
+    return [int(number) for number in re.findall(r'href="/console/audit/(\d+)"', html)]
+
+
+def cells(html):
+    """What each row says, column by column."""
+    rows = html.partition("<tbody")[2].split("</tr>")[:-1]
+    return [[texts(re.findall(rf'audit-{name}">(.*?)</t', row)[0]) for name in COLUMNS] for row in rows]
+
+
+def test_it_says_who_did_what_and_why(operator):
+    entry = record(reason="the server is up", done=2_000, skipped=17, duration_ms=3_100)
+    html = page(operator)
+    assert cells(html) == [["ann", "requeue", "all failed tasks", "mail", "the server is up"]]
+    assert "2 000 17 3.1 s" in texts(html)
+    assert entries(html) == [entry.id]
+    assert 'href="/console/group?name=mail"' in html
+
+
+def test_it_goes_from_page_to_page_by_its_links(operator):
+    ids = [record(reason="x").id for _ in range(2 * audited.PAGE + 1)]
+    record()
+    found, links = [], ["?reason=x"]
+    while links:
+        html = page(operator, PAGE + unescape(links[0]))
+        found += entries(html)
+        links = re.findall(r'href="([^"]+)" rel="next"', html)
+    assert found == ids[::-1]
+
+
+def test_its_filter_stands_in_the_address_and_in_its_fields(operator):
+    wanted = {"by": "token:pay", "action": "pause", "group": "pay/*", "since": "now-1d", "until": "2099-01-31"}
+    entry = record("token:pay", "pause", "pay/x", reason='a "b"')
+    record("token:pay", "pause", "payroll")
+    html = page(operator, **wanted, reason='"b')
+    assert entries(html) == [entry.id]
+    assert re.findall(r'<input id="audit-\w+" name="(\w+)" value="([^"]*)"', html) == [
+        *wanted.items(),
+        ("reason", "&quot;b"),
+    ]
+    saved = re.findall(r'href="(/console/audit/export[^"]*)"', html)
+    assert [link.partition("format=")[2] for link in saved] == ["csv", "ndjson"]
+    assert urlencode(wanted).replace("&", "&amp;") in saved[0]
+
+
+def test_an_address_holds_nothing_of_fields_in_which_nobody_wrote(operator):
+    answer = operator.get(PAGE, {"by": "ann", "action": "", "group": " ", "since": "", "reason": ""})
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"{PAGE}?by=ann&group=+")
+
+
+def test_a_mistake_is_named_beside_its_field_and_nothing_is_looked_for(operator):
+    record()
+    html = page(operator, status=400, since="yesterday", reason="x\0", after="x")
+    assert re.findall(r'id="audit-(\w+)-error"', html) == ["since", "reason"]
+    assert entries(html) == []
+    assert "after: a place in the list" in page(operator, status=400, after="x")
+
+
+def test_without_an_entry_it_says_why(operator):
+    assert "Nobody has changed anything yet" in page(operator)
+    assert "manage.py token create" in page(operator)
+    record()
+    assert "No entry is like that" in page(operator, by="bob")
+    assert "No more entries are like that" in page(operator, after="1.1")
+
+
+def test_an_entry_tells_all_and_leads_to_its_tasks(operator):
+    details = {"ids": [17, 18], "to": "reports", "skipped": {"changed meanwhile": 2}, "requeued": False}
+    entry = record(action="move", done=2, skipped=2, details=details)
+    html = page(operator, f"{PAGE}/{entry.id}")
+    told = texts(html.partition("<dl")[2].partition("</dl>")[0])
+    for words in ("who ann", "reason none was given", "skipped 2: 2 changed meanwhile", "to reports", "requeued false"):
+        assert words in told
+    assert re.findall(r'href="/console/task/(\d+)"', html) == ["17", "18"]
+    assert 'href="/console/audit?by=ann"' in html
+
+
+def test_an_entry_that_is_not_there_is_said_so(operator):
+    assert "No entry" in page(operator, f"{PAGE}/999", status=404)
+    assert "older than 400 days" in page(operator, f"{PAGE}/{10**30}", status=404)
+
+
+def test_all_of_a_list_can_be_saved(operator):
+    record("=ann", reason="-1+2")
+    record("bob")
+    answer = operator.get(f"{PAGE}/export", {"format": "csv", "by": "=ann"})
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="audit.csv"'
+    [head, row] = answer.getvalue().decode().splitlines()
+    assert head.startswith("id,at,by,action,group,")
+    assert ",'=ann,requeue,mail,all failed tasks,'-1+2,1,0,0," in row
+    assert operator.get(f"{PAGE}/export", {"format": "xls"}).status_code == 400
+
+
+def test_only_those_who_may_operate_are_led_to_it(operator, viewer):
+    assert f'href="{PAGE}"' in page(operator, "/console/")
+    assert PAGE not in page(viewer, "/console/")
+
+
+def test_what_takes_too_long_is_said_so(operator, monkeypatch):
+    def out_of_time(*_, **__):
+        raise TookTooLong
+
+    monkeypatch.setattr(audited, "at_most", out_of_time)
+    assert "this takes too long: name a person" in page(operator, status=400, reason="x")

@@ -1,0 +1,202 @@
+"""Each change by a person or an operating token leaves one entry in the audit, by whichever address it is made.
+
+An address that changes something and has no row here fails.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
+from django.test import Client
+
+from tasks_app import pauses, tokens
+from tasks_app.console.urls import urlpatterns as console_urls
+from tasks_app.models import AuditEntry, EndedTask, Scope, Task, Token
+from tasks_app.operations import NewTask
+
+from .admin.pages import fields_of
+from .console.test_editing import form_of
+from .console.test_rights import CALLS
+from .people import make_user, signed_in
+from .rest_api.api import ANN, Api
+from .rest_api.test_tokens import GUARDED
+
+pytestmark = [pytest.mark.once, pytest.mark.django_db]
+
+OLD, NEW = "correct horse battery", "a password of my own"
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What there is to be changed, and who changes it."""
+
+    ada: Client
+    task: Task
+    held: Task
+    bob: User
+    token: Token
+    operator: Api
+
+
+@pytest.fixture
+def world(settings) -> World:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    ada = make_user("ada", "admin")
+    ada.set_password(OLD)
+    ada.save()
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="reports")])
+    [held] = Task.objects.claim("reports", owner=ANN)
+    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", error="no such recipient")])
+    pauses.pause("paused", by="bob")
+    token, _ = tokens.create("backup", Scope.WORK)
+    return World(
+        ada=signed_in(ada),
+        task=task,
+        held=held,
+        bob=make_user("bob", "viewer"),
+        token=token,
+        operator=Api(Scope.OPERATE),
+    )
+
+
+def console(name: str, /, **fields: Any) -> Callable[[World], Any]:
+    [pattern] = [pattern for pattern in console_urls if pattern.name == name]
+    return lambda world: world.ada.post(
+        f"/console/{pattern.pattern}".replace("<int:task_id>", str(world.task.id)), fields
+    )
+
+
+def edit(world: World) -> Any:
+    url = f"/console/task/{world.task.id}/edit"
+    fields = form_of(world.ada.get(url).content.decode())
+    return world.ada.post(url, fields | {"priority": "7", "confirmed": "1"})
+
+
+def on_form(path: str, /, **fields: Any) -> Callable[[World], Any]:
+    """Send the form of a page of the admin with some fields changed."""
+
+    def send(world: World) -> Any:
+        url = f"/admin/{path}".format(world=world)
+        return world.ada.post(url, fields_of(world.ada, url) | fields)
+
+    return send
+
+
+def on_list(model: str, action: str, chosen: Callable[[World], Any], **fields: Any) -> Callable[[World], Any]:
+    """Do an action to a row of a list of the admin."""
+    return lambda world: world.ada.post(
+        f"/admin/tasks_app/{model}/", {"action": action, "_selected_action": [chosen(world)], **fields}
+    )
+
+
+ALL = {"name": "mail", "all": "1", "expected": "1"}
+PASSWORDS = {"old_password": OLD, "new_password1": NEW, "new_password2": NEW}
+BOB = {"username": "carl", "password1": NEW, "password2": NEW, "usable_password": "true"}
+
+# By its name: what the audit says, and how it is done.
+CONSOLE = {
+    "add": ("add", console("add", group="mail", delay="0", unit="seconds", priority="0")),
+    "pause": ("pause", console("pause", name="mail")),
+    "resume": ("resume", console("resume", name="paused")),
+    "edit": ("edit", edit),
+    "give_back": ("give back", lambda world: world.ada.post(f"/console/task/{world.held.id}/give-back")),
+    "requeue": ("requeue", console("requeue", **ALL)),
+    "move": ("move", console("move", **ALL, to="reports")),
+    "purge": ("purge", console("purge", **ALL, typed="mail")),
+    "password": ("change password", console("password", **PASSWORDS)),
+}
+REST = {
+    "/groups/mail/pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
+    "/groups/mail/resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
+}
+ADMIN = {
+    "tasks_app_task_add": ("add", on_form("tasks_app/task/add/", group="mail")),
+    "tasks_app_task_change": ("edit", on_form("tasks_app/task/{world.task.id}/change/", priority="7")),
+    "tasks_app_task_delete": (
+        "delete",
+        lambda world: world.ada.post(f"/admin/tasks_app/task/{world.task.id}/delete/", {"post": "yes"}),
+    ),
+    "tasks_app_task_changelist": (
+        "delete",
+        on_list("task", "delete_selected", lambda world: world.task.id, post="yes"),
+    ),
+    "tasks_app_token_add": ("create token", on_form("tasks_app/token/add/", name="cron", scope="work")),
+    "tasks_app_token_changelist": ("revoke token", on_list("token", "revoke", lambda world: world.token.id)),
+    "auth_user_add": ("add user", lambda world: world.ada.post("/admin/auth/user/add/", BOB)),
+    "auth_user_change": ("edit user", on_form("auth/user/{world.bob.id}/change/", email="bob@example.org", groups=[])),
+    "auth_user_password_change": (
+        "reset password",
+        lambda world: world.ada.post(f"/admin/auth/user/{world.bob.id}/password/", BOB),
+    ),
+    "auth_user_delete": (
+        "delete user",
+        lambda world: world.ada.post(f"/admin/auth/user/{world.bob.id}/delete/", {"post": "yes"}),
+    ),
+}
+
+# Who is there, and what a browser looks like, is nobody else's business.
+NO_CHANGES = {"login", "logout", "theme"}
+# What workers do is in the history of each task; `/tasks` only reads.
+OF_WORKERS = {"/update", "/claim", "/clients/1", "/tasks"}
+# Pages of the admin that change nothing, or refuse to.
+READ = {
+    "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",
+    "app_list", None,
+    *(f"{model}_history" for model in ("tasks_app_task", "tasks_app_token", "auth_user")),
+    "tasks_app_token_change", "tasks_app_token_delete", "auth_user_changelist",
+    *(
+        f"{model}_{page}"
+        for model in ("tasks_app_endedtask", "tasks_app_auditentry", "auth_group")
+        for page in ("changelist", "add", "history", "delete", "change")
+    ),
+}  # fmt: skip
+WAYS = {
+    **{("console", name): way for name, way in CONSOLE.items()},
+    **{("REST", name): way for name, way in REST.items()},
+    **{("admin", name): way for name, way in ADMIN.items()},
+}
+
+
+@pytest.mark.parametrize("address", WAYS, ids=" ".join)
+def test_it_leaves_one_entry(world, address):
+    action, change = WAYS[address]
+    before = {entry.id for entry in AuditEntry.objects.all()}
+    change(world)
+    entries = AuditEntry.objects.exclude(id__in=before).values_list("actor", "action", "done")
+    assert list(entries) == [("token:Ann" if address[0] == "REST" else "ada", action, 1)]
+
+
+def test_each_changing_address_has_a_row():
+    posts = {name for name, (method, _, _) in CALLS.items() if method == "POST"}
+    others = {pattern.name for pattern in console_urls} - set(CALLS)
+    assert posts | others == CONSOLE.keys() | NO_CHANGES
+    assert {path for path, method in GUARDED.items() if method != "GET"} == REST.keys() | OF_WORKERS
+    assert {pattern.name for pattern in flat(admin.site.urls[0])} == ADMIN.keys() | READ
+
+
+def flat(patterns: Any) -> Iterator[Any]:
+    for pattern in patterns:
+        yield from flat(pattern.url_patterns) if hasattr(pattern, "url_patterns") else [pattern]
+
+
+@pytest.mark.parametrize("kind", ["endedtask", "auditentry", "group", "token"])
+def test_what_only_reads_changes_nothing(world, kind):
+    """Also when the highest administrator asks."""
+    before = list(AuditEntry.objects.values()), list(Group.objects.values()), list(Token.objects.values())
+    root = signed_in(User.objects.create_superuser("root"))
+    place = f"/admin/{'auth' if kind == 'group' else 'tasks_app'}/{kind}/"
+    rows: dict[str, QuerySet[Any]] = {
+        "group": Group.objects.all(),
+        "token": Token.objects.all(),
+        "auditentry": AuditEntry.objects.all(),
+        "endedtask": EndedTask.objects.all(),
+    }
+    row = rows[kind].order_by("pk")[0].pk
+    for page in (f"{row}/change/", f"{row}/delete/", *(["add/"] if kind != "token" else [])):
+        assert root.post(place + page, {"post": "yes", "name": "forged"}).status_code == 403
+    root.post(place, {"action": "delete_selected", "_selected_action": [row], "post": "yes"})
+    assert (list(AuditEntry.objects.values()), list(Group.objects.values()), list(Token.objects.values())) == before
