@@ -14,15 +14,15 @@ pytestmark = pytest.mark.once
 STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
-    "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "counts", "exporting", "failures", "files",
-    "heartbeats", "history", "holdings", "importing", "instance", "leases", "listing", "pauses", "people", "policy",
-    "rates", "request_limits", "retention", "saved_searches", "search", "streaming", "task_form", "tokens",
+    "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "counts", "exporting", "failures",
+    "files", "heartbeats", "history", "holdings", "importing", "instance", "leases", "listing", "pauses", "people",
+    "policy", "rates", "request_limits", "retention", "saved_searches", "search", "streaming", "task_form", "tokens",
     "validation", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {
-    "audit_files", "audited", "counts", "failures", "files", "heartbeats", "pauses", "rates", "retention", "search", "streaming",
-    "validation",
+    "audit_files", "audited", "counts", "failures", "files", "heartbeats", "pauses", "rates", "retention", "search",
+    "streaming", "validation",
 }  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "live", "rest_api"}

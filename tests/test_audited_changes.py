@@ -3,6 +3,7 @@
 An address that changes something and has no row here fails.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,13 @@ from django.db.models import QuerySet
 from django.test import Client
 
 from tasks_app import pauses, tokens
+from tasks_app.bulk import Selection, Verb
 from tasks_app.console.urls import urlpatterns as console_urls
-from tasks_app.models import AuditEntry, EndedTask, Scope, Task, Token
+from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.operations import NewTask
 
 from .admin.pages import fields_of
+from .console.store import change_all
 from .console.test_editing import form_of
 from .console.test_rights import CALLS
 from .people import make_user, signed_in
@@ -40,6 +43,7 @@ class World:
     bob: User
     token: Token
     operator: Api
+    operation: BulkOperation
 
 
 @pytest.fixture
@@ -51,6 +55,7 @@ def world(settings) -> World:
     Task.objects.commit(owner=ANN, adds=[NewTask(group="reports")])
     [held] = Task.objects.claim("reports", owner=ANN)
     [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", error="no such recipient")])
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="again", error="no such recipient")])
     pauses.pause("paused", by="bob")
     token, _ = tokens.create("backup", Scope.WORK)
     return World(
@@ -60,14 +65,46 @@ def world(settings) -> World:
         bob=make_user("bob", "viewer"),
         token=token,
         operator=Api(Scope.OPERATE),
+        operation=change_all(Verb.REQUEUE, Selection(group="again")),
     )
 
 
 def console(name: str, /, **fields: Any) -> Callable[[World], Any]:
     [pattern] = [pattern for pattern in console_urls if pattern.name == name]
-    return lambda world: world.ada.post(
-        f"/console/{pattern.pattern}".replace("<int:task_id>", str(world.task.id)), fields
-    )
+
+    def send(world: World) -> Any:
+        path = f"/console/{pattern.pattern}".replace("<int:task_id>", str(world.task.id))
+        path = path.replace("<int:token_id>", str(world.token.pk)).replace("<int:user_id>", str(world.bob.pk))
+        return world.ada.post(path, fields)
+
+    return send
+
+
+def on_operation(name: str, /, **facts: Any) -> Callable[[World], Any]:
+    """Press a button of an operation of which this is known."""
+
+    def send(world: World) -> Any:
+        known = {"verb": "purge", "expected": 1, "began_at_ms": 0, **facts}
+        operation = BulkOperation.objects.create(**known)
+        return world.ada.post(f"/console/operations/{operation.pk}/{name}")
+
+    return send
+
+
+def undo(world: World) -> Any:
+    """An operation that was begun and ended before the test looks."""
+    return world.ada.post(f"/console/operations/{world.operation.pk}/undo")
+
+
+def open_account(world: World) -> Any:
+    User.objects.filter(pk=world.bob.pk).update(is_active=False)
+    return console("open_account")(world)
+
+
+def imported(world: World) -> Any:
+    question = world.ada.post("/console/import", {"text": LINE}).content.decode()
+    digest = re.search(r'name="digest" value="(\w+)"', question)
+    return world.ada.post("/console/import", {"text": LINE, "digest": digest and digest[1]})
 
 
 def edit(world: World) -> Any:
@@ -94,6 +131,7 @@ def on_list(model: str, action: str, chosen: Callable[[World], Any], **fields: A
 
 
 ALL = {"name": "mail", "all": "1", "expected": "1"}
+LINE = '{"group": "mail"}'
 PASSWORDS = {"old_password": OLD, "new_password1": NEW, "new_password2": NEW}
 BOB = {"username": "carl", "password1": NEW, "password2": NEW, "usable_password": "true"}
 
@@ -106,7 +144,18 @@ CONSOLE = {
     "give_back": ("give back", lambda world: world.ada.post(f"/console/task/{world.held.id}/give-back")),
     "requeue": ("requeue", console("requeue", **ALL)),
     "move": ("move", console("move", **ALL, to="reports")),
+    "edit_many": ("edit", console("edit_many", **ALL, set_error="1", error="known")),
     "purge": ("purge", console("purge", **ALL, typed="mail")),
+    "cancel": ("cancel", on_operation("cancel", held_until_ms=2**52)),
+    "undo": ("undo", undo),
+    "import": ("import", imported),
+    "add_token": ("create token", console("add_token", name="cron", scope="work")),
+    "revoke_token": ("revoke token", console("revoke_token")),
+    "add_person": ("add user", console("add_person", name="carl", role="viewer")),
+    "person": ("change rights", console("person", role="operator")),
+    "close_account": ("close account", console("close_account")),
+    "open_account": ("open account", open_account),
+    "reset_password": ("reset password", console("reset_password")),
     "password": ("change password", console("password", **PASSWORDS)),
 }
 REST = {
@@ -138,10 +187,10 @@ ADMIN = {
     ),
 }
 
-# Who is there, and what a browser looks like, is nobody else's business.
-NO_CHANGES = {"login", "logout", "theme"}
+# Who is there, what a browser looks like, and what somebody keeps for themselves is nobody else's business.
+NO_CHANGES = {"login", "logout", "theme", "save_search", "rename_search", "delete_search"}
 # What workers do is in the history of each task; `/tasks` only reads.
-OF_WORKERS = {"/update", "/claim", "/clients/1", "/tasks"}
+OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks"}
 # Pages of the admin that change nothing, or refuse to.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",

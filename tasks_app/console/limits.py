@@ -81,6 +81,7 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_HISTORY", says="what is kept of tasks that ended"),
         Limit(name="TASKSTORE_HISTORY_DAYS", says="for how long that is kept", show=days),
         Limit(name="TASKSTORE_HISTORY_ROWS", says="how many rows of it at most, on SQLite", show=words.number),
+        Limit(name="TASKSTORE_AUDIT_DAYS", says="for how long it is kept who changed what", show=days),
         Limit(name="TASKSTORE_KEY_SECONDS", says="a request can be sent again with its Idempotency-Key", show=seconds),
     ),
     "Who gets in, and how often": (

@@ -14,6 +14,10 @@ from .pages import add, claim
 pytestmark = pytest.mark.once
 
 OF_ALL = dict.fromkeys(("", "<path:object_id>/", "<path:object_id>/change/", "<path:object_id>/history/"), EVERYBODY)
+OF_OPERATORS = {
+    **dict.fromkeys(("", "<path:object_id>/change/", "<path:object_id>/history/"), OPERATORS),
+    "<path:object_id>/": EVERYBODY,  # Leads to the one with `change`.
+}
 OF_ADMINISTRATORS = {
     **dict.fromkeys(("", "<path:object_id>/change/", "<path:object_id>/history/"), ADMINISTRATORS),
     "<path:object_id>/": EVERYBODY,  # Leads to the one with `change`.
@@ -24,7 +28,7 @@ CHANGED_BY_OPERATORS = dict.fromkeys(("add/", "<path:object_id>/delete/"), OPERA
 MODELS = {
     "tasks_app/task/": OF_ALL | CHANGED_BY_OPERATORS,
     "tasks_app/endedtask/": OF_ALL | ADDED_BY_NOBODY,
-    "tasks_app/auditentry/": OF_ALL | ADDED_BY_NOBODY,
+    "tasks_app/auditentry/": OF_OPERATORS | ADDED_BY_NOBODY,
     "tasks_app/token/": OF_ADMINISTRATORS | ADDED_BY_NOBODY | {"add/": ADMINISTRATORS},
     "auth/group/": OF_ADMINISTRATORS | ADDED_BY_NOBODY,
     "auth/user/": {
