@@ -19,7 +19,7 @@ BESIDE_THE_VERBS = {
     "validation",
 }  # fmt: skip
 # Have rows of their own.
-OF_THEIR_OWN = {"counts", "failures", "heartbeats", "pauses", "rates", "retention", "search", "validation"}
+OF_THEIR_OWN = {"bulk", "counts", "failures", "heartbeats", "pauses", "rates", "retention", "search", "validation"}
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "live", "rest_api"}
 
@@ -68,6 +68,8 @@ MAY_IMPORT = {
         "operations",
         "errors",
     },
+    # What a server process does beside its answers.
+    "serving": {"bulk", "writer"},
     "neighbours": {"writer_connection", "instance", "ending", "operations"},
     "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "operations", "errors"},
     "postgresql_arrays": set(),
@@ -87,6 +89,7 @@ MAY_IMPORT = {
     "counts": VERBS | {"totals"},
     # What may take long is told when to end.
     "search": VERBS | {"payloads", "time_limits"},
+    "bulk": VERBS | {"time_limits"},
     "failures": VERBS | {"time_limits"},
     "time_limits": set(),
     "console": VERBS | {"time_limits", "descriptors"},
