@@ -1,4 +1,4 @@
-"""How much of what became of tasks is kept, and for how long: what the settings say."""
+"""How much of what became of tasks is kept, and for how long: what the settings say, and what is fixed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from django.conf import settings
 FULL, FINISHED, OFF = "full", "finished", "off"
 KEPT = (FULL, FINISHED, OFF)
 DAYS = 7
+UNDO_DAYS = 7  # Bulk operations keep what they replaced.
+OPERATIONS_DAYS = 400  # Bulk operations, without that.
 
 
 def kept() -> str:

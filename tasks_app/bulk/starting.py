@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from .. import audit
 from ..models import BulkOperation, Task
+from ..retention import UNDO_DAYS
 from ..validation import Problem, refuse, text
 from . import verbs
 from .running import run
@@ -15,7 +16,6 @@ from .verbs import Parameters, Verb
 NEEDS_TYPED_NAME_ABOVE = 1_000
 SOME_DRIFT = 10  # Tasks that may have come or gone since the preview, whatever the number.
 REASON_LENGTH = 1_000
-UNDO_DAYS = 7
 DAY_MS = 24 * 60 * 60_000
 AT_ONCE_S = 0.3  # Small ones are done before whoever asks has an answer.
 
