@@ -22,6 +22,8 @@ SAMPLES = 3
 COUNTING_S = 10.0  # Somebody waits for the number.
 WINDOW = 5_000  # Tasks that one statement looks at.
 
+SAY_WHICH = "say which tasks are meant, for example group:mail state:failed; group:* means all tasks of the store"
+
 READY_ALREADY = f"{IN_STATE[State.READY]} AND error = ''"
 STATES = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from .. import audit
@@ -38,7 +39,7 @@ def start(asked: Asked) -> BulkOperation:
 
     Raises InvalidInput when what is asked makes no sense, or when the number is not that of the preview any more.
     """
-    refuse(text("reason", asked.reason, REASON_LENGTH))
+    refuse([*text("reason", asked.reason, REASON_LENGTH), *_wrong_binding(asked.selection)])
     seen = preview(asked.selection)
     verbs.check(asked.verb, asked.parameters, seen.group)
     refuse([*_drift(asked, seen), *_not_typed(asked, seen)])
@@ -81,6 +82,7 @@ def undo(operation: BulkOperation, *, by: str, reason: str = "") -> BulkOperatio
     return _begin(
         BulkOperation(
             verb=Verb.UNDO,
+            selection=operation.selection,  # With the groups that it is for.
             in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
             group=operation.group,
             expected=operation.done,
@@ -117,6 +119,14 @@ def _begin(operation: BulkOperation) -> BulkOperation:
     run(operation.pk, seconds=AT_ONCE_S)
     operation.refresh_from_db()
     return operation
+
+
+def _wrong_binding(selection: Selection) -> Iterator[Problem]:
+    """It comes back from whoever saw the preview: nothing that is still to come may be meant."""
+    if not 0 <= selection.bound <= (newest := Task.objects.newest_id()):
+        yield "bound", f"as the preview gave it: an id from 1 to {newest}"
+    if not 0 <= selection.as_of_ms <= Task.objects.now_ms():
+        yield "as_of", "as the preview gave it: a time that is not in the future"
 
 
 def _drift(asked: Asked, seen: Preview) -> list[Problem]:
