@@ -63,13 +63,14 @@ def endpoint(
     body: type[Asked] | None = None,
     parameters: Sequence[OpenApiParameter] = (),
     failures: Mapping[int, OpenApiResponse] = FAILURES,
+    status: int = 200,
 ) -> Callable[[EndpointT], EndpointT]:
     """Describe the method of a view. Its sentences are the view's docstring."""
     return extend_schema(
         operation_id=operation_id,
         request={"application/json": body} if body else None,
         parameters=list(parameters),
-        responses={200: answer, **failures},
+        responses={status: answer, **failures},
     )
 
 

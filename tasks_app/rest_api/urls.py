@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import clients, health, pausing, schema, searching, views
+from . import bulk, clients, health, operations, pausing, schema, searching, views
 
 
 class GroupName:
@@ -40,6 +40,14 @@ urlpatterns = [
     path("claim", views.ClaimTasks.as_view(), name="claim"),
     path("clients", clients.Clients.as_view(), name="clients"),
     path("clients/<str:clientid>", clients.Heartbeat.as_view(), name="heartbeat"),
+    # Many tasks at once
+    path("bulk/preview", bulk.Preview.as_view(), name="bulk_preview"),
+    path("bulk", bulk.Bulk.as_view(), name="bulk"),
+    path("operations", operations.Operations.as_view(), name="operations"),
+    path("operations/<str:id>", operations.OneOperation.as_view(), name="operation"),
+    path("operations/<str:id>/items", operations.Items.as_view(), name="operation_items"),
+    path("operations/<str:id>/cancel", operations.Cancel.as_view(), name="cancel_operation"),
+    path("operations/<str:id>/undo", operations.Undo.as_view(), name="undo_operation"),
     # For those who watch over the server
     path("healthz", health.Healthz.as_view(), name="healthz"),
     path("readyz", health.Readyz.as_view(), name="readyz"),

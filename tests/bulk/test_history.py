@@ -25,6 +25,8 @@ def returned():
 def test_its_chain_goes_on_from_its_first_id(returned):
     for task_id in returned:
         chain = history.chain_of(task_id)
+        assert chain
+        assert chain.living
         assert (chain.origin, chain.living.id) == (returned[0], returned[-1])
         assert [step.id for step in chain.ended] == list(returned[:-1])
         assert [(step.ending, step.successor) for step in chain.ended] == [("purged", None), ("claimed", returned[-1])]
@@ -44,4 +46,6 @@ def test_one_that_did_not_come_back_says_no_more():
 
 def test_a_reduced_history_is_not_whole_then(returned, settings):
     settings.TASKSTORE_HISTORY = "finished"
-    assert not history.chain_of(returned[0]).is_whole
+    chain = history.chain_of(returned[0])
+    assert chain
+    assert not chain.is_whole
