@@ -1,6 +1,8 @@
 """Bulk operations: what they change, what they leave alone, and what an undo brings back."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
 from tasks_app.bulk import Asked, Parameters, Selection, Verb, chunks, running
@@ -185,6 +187,23 @@ def test_an_undo_leaves_alone_what_has_changed_since():
     assert (undone.done, undone.skipped) == (2, 2)
     assert bulk.reasons(undone.pk) == {"changed since": 1, "ended since": 1}
     assert sorted(task.error for task in tasks_of()) == ["", "", "since"]
+
+
+def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for_it(monkeypatch):
+    monkeypatch.setattr(bulk.undoing, "SIZE", 200)
+    monkeypatch.setattr(bulk.undoing, "MOST_BYTES", 100)
+    add(count=20, data=b"x" * 10)
+    add(data=b"x" * 1_000)
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
+    operation = begin(Verb.PURGE, typed="mail")
+    bulk.run(operation.pk)
+    undone = bulk.undo(BulkOperation.objects.get(), by="olaf")
+    assert undone.done == 10
+    with CaptureQueriesContext(connection) as captured:
+        bulk.run(undone.pk)
+    undone.refresh_from_db()
+    assert (undone.state, undone.done) == ("done", 21)
+    assert len([query for query in captured if '"data" FROM "tasks_app_bulkitem"' in query["sql"]]) <= 3
 
 
 @pytest.mark.parametrize("verb", [Verb.REQUEUE, Verb.PURGE])
