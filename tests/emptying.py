@@ -9,6 +9,8 @@ FILLED = (
     "tasks_app_endedtask",
     "tasks_app_token",
     "tasks_app_auditentry",
+    "tasks_app_bulkoperation",
+    "tasks_app_bulkitem",
     "tasks_app_keptanswer",
     "tasks_app_pausedgroup",
     "tasks_app_countdelta",

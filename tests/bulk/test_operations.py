@@ -42,6 +42,7 @@ def content(task, *but):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)  # However busy the machine is.
     for module in (chunks, bulk.undoing):
         monkeypatch.setattr(module, "SIZE", 2)
 
