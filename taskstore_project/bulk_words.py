@@ -34,14 +34,14 @@ def question(verb: Verb, seen: Preview, parameters: Parameters) -> Iterator[str]
 
 def _how(parameters: Parameters) -> str:
     """What is asked for beside the verb; empty: nothing."""
-    asked = {
-        "to": parameters.to,
-        "error": None if parameters.error is None else repr(parameters.error),
-        "priority": parameters.priority,
-        "available at": moment(parameters.at_ms) if parameters.at_ms else None,
-        "spread over minutes:": parameters.spread_minutes or None,
-    }
-    return "".join(f", {name} {value}" for name, value in asked.items() if value not in (None, ""))
+    asked = (
+        parameters.to and f"to {parameters.to}",
+        parameters.error is not None and f"error {parameters.error!r}",
+        parameters.priority is not None and f"priority {parameters.priority}",
+        parameters.at_ms and f"available at {moment(parameters.at_ms)}",
+        parameters.spread_minutes and f"spread over {parameters.spread_minutes} minutes",
+    )
+    return "".join(f", {what}" for what in asked if what)
 
 
 def progress(operation: BulkOperation) -> str:

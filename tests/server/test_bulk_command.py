@@ -9,6 +9,7 @@ from django.core.management import call_command
 
 from tasks_app import bulk
 from tasks_app.models import AuditEntry, BulkOperation, Task
+from taskstore_project.users_name import users_name
 
 from ..console.store import add, claim, fail
 
@@ -47,7 +48,7 @@ def test_it_works_beside_a_running_server_and_without_one(store):
         assert "done 300, skipped 0, failed 0\nto take it back within 7 days: bulk undo 1" in done.stdout
         assert server.ask("GET", "/groups", store.token).json() == []
         operation = server.ask("GET", "/operations/1", store.token).json()
-        assert operation["by"].startswith("cli:")
+        assert operation["by"] == f"cli:{users_name()}"
         assert (operation["done"], operation["reason"]) == (300, "a test")
         assert server.end() == 0
     undone = store.manage("bulk", "undo", "1", "--json")
@@ -88,7 +89,9 @@ def test_each_verb_has_its_options(command):
     assert command("move", "group:*", "--to", "new", "--yes")[0] == 2
     assert command("move", "group:*", "--to", "new", "--create", "--yes")[0] == 0
     assert command("edit", "group:*", "--error", "known", "--priority", "3", "--yes")[0] == 0
-    assert command("requeue", "group:*", "--at", "2099-01-01", "--spread-minutes", "1", "--yes")[0] == 0
+    code, told = command("requeue", "group:*", "--at", "2099-01-01", "--spread-minutes", "9", "--yes")
+    assert code == 0
+    assert told.splitlines()[0].endswith(", available at 2099-01-01 00:00:00 UTC, spread over 9 minutes:")
     [task] = Task.objects.get_queryset()
     assert (task.group, task.priority, task.error, task.available_at_ms) == ("new", 3, "", 4_070_908_800_000)
     code, told = command("list")

@@ -155,9 +155,7 @@ def add_question(parser: argparse.ArgumentParser) -> None:
 
 
 def add_outcome(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--by", type=name, default=f"cli:{users_name()}", metavar="NAME", help="default: your user name"
-    )
+    parser.add_argument("--by", type=name, default=users_name(), metavar="NAME", help="default: your user name")
     parser.add_argument("--json", action="store_true", help="print the operation as GET /operations/N answers it")
 
 
