@@ -23,6 +23,7 @@ from .scalars import (
     Duration,
     Ids,
     Int64,
+    Key,
     Labels,
     MostAtOnce,
     Priority,
@@ -135,10 +136,7 @@ class AskedOperation(Asked, frozen=True, kw_only=True):
     """What an update and a claim have in common; each makes an operation of the store of itself."""
 
     clientid: Int64
-
-    key: Annotated[
-        str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")
-    ] = ""
+    key: Key = ""
 
 
 class UpdateRequest(AskedOperation, frozen=True, kw_only=True):

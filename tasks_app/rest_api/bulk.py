@@ -12,7 +12,8 @@ from . import bodies
 from .base import View
 from .bulk_answers import Links, OperationAnswer, PreviewAnswer
 from .bulk_asked import BulkPreviewRequest, BulkRequest
-from .description import endpoint
+from .description import FAILURES, KEY_REUSED, endpoint
+from .on_the_loop import key_in
 
 BEGUN = 202
 
@@ -40,12 +41,14 @@ class Bulk(View):
 
     needs = Action.OPERATE
 
-    @endpoint("bulk", answer=OperationAnswer, body=BulkRequest, status=BEGUN)
+    @endpoint("bulk", answer=OperationAnswer, body=BulkRequest, failures=FAILURES | KEY_REUSED, status=BEGUN)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkRequest)
         for group in asked.groups:
             self.must_reach(group)
-        return begun(bulk.start(asked.asked(self.token().group_scope, self.by())))
+        token = self.token()
+        key = key_in(request, asked, f"bulk of token {token.pk}")
+        return begun(bulk.start(asked.asked(token.group_scope, self.by(), key)))
 
 
 def begun(operation: BulkOperation) -> Response:

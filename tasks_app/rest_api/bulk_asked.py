@@ -13,10 +13,10 @@ from msgspec.json import Decoder
 from .. import bulk
 from ..bulk import Parameters, Selection
 from ..managers import limits
-from ..operations import GroupScope, State
+from ..operations import GroupScope, ResendKey, State
 from ..validation import INT64_MAX, LATEST_MS, Problem, group_name
 from .asked import Asked
-from .scalars import Ids, Priority, Reason
+from .scalars import Ids, Key, Priority, Reason
 
 Time = Annotated[int, Meta(ge=0, le=LATEST_MS)]
 Number = Annotated[int, Meta(ge=0, le=INT64_MAX)]
@@ -99,6 +99,7 @@ class BulkRequest(BulkPreviewRequest, frozen=True, kw_only=True):
     claimed: WithClaimed = WithClaimed.SKIP
     reason: Reason = ""
     typed: Annotated[str, Meta(description="What `to_type` of the preview says.")] = ""
+    key: Key = ""
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -112,7 +113,7 @@ class BulkRequest(BulkPreviewRequest, frozen=True, kw_only=True):
         if self.to:
             yield self.to
 
-    def asked(self, scope: GroupScope, by: str) -> bulk.Asked:
+    def asked(self, scope: GroupScope, by: str, key: ResendKey | None) -> bulk.Asked:
         selection = self.selection(scope)
         return bulk.Asked(
             verb=bulk.Verb(self.verb),
@@ -122,6 +123,7 @@ class BulkRequest(BulkPreviewRequest, frozen=True, kw_only=True):
             parameters=self.parameters,
             reason=self.reason,
             typed=self.typed,
+            key=key,
         )
 
     @property

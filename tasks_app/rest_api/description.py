@@ -45,6 +45,7 @@ FAILURES = {
         "`commit_unknown` it may have happened: look before trying again.",
     ),
 }
+KEY_REUSED = {409: OpenApiResponse(Failure, "The idempotency key came before with another request.")}
 NOT_THERE = {404: OpenApiResponse(Failure, "There is none. For an id that existed: what became of it.")}
 
 

@@ -157,6 +157,18 @@ def test_what_was_not_agreed_to_is_refused_by_name(api, body, field, words):
     assert not BulkOperation.objects.exists()
 
 
+def test_a_request_with_a_key_is_sent_again_without_being_done_again(api):
+    add(count=3)
+    body = asked(seen(api, q="group:*"), q="group:*", verb="requeue", at=4_000_000_000_000, key="a")
+    status, operation = api.post("/bulk", body)
+    assert status == 202
+    assert api.post("/bulk", body) == (202, operation)
+    assert "another request" in refusal(api, "/bulk", body | {"reason": "other"}, 409)
+    assert BulkOperation.objects.count() == 1
+    assert api.post("/bulk", body | {"key": "b"})[0] == 202
+    assert api.post("/update", {"clientid": 1, "adds": [MAIL], "key": "a"})[0] == 200
+
+
 def test_no_ids_at_all_are_no_tasks(api):
     add(count=3)
     assert seen(api, ids=[])["count"] == 0
