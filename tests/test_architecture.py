@@ -89,7 +89,7 @@ MAY_IMPORT = {
     "counts": VERBS | {"totals"},
     # What may take long is told when to end.
     "search": VERBS | {"payloads", "time_limits"},
-    "bulk": VERBS | {"time_limits"},
+    "bulk": VERBS | {"time_limits", "writer"},
     "failures": VERBS | {"time_limits"},
     "time_limits": set(),
     "console": VERBS | {"time_limits", "descriptors"},

@@ -232,6 +232,21 @@ def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monk
     assert AuditEntry.objects.count() == 2
 
 
+def test_what_a_process_did_that_was_taken_for_dead_is_counted(monkeypatch):
+    add(count=5)
+    perform = type(Task.objects).perform
+    late: list[object] = []
+
+    def performed_already(manager, operation):
+        if not late:
+            late.append(perform(manager, operation))
+        return perform(manager, operation)
+
+    monkeypatch.setattr(type(Task.objects), "perform", performed_already)
+    operation = begin(Verb.PURGE, typed="mail")
+    assert (operation.state, operation.done, operation.gone) == ("done", 5, 0)
+
+
 def _die(*_):
     raise ZeroDivisionError
 
