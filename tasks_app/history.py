@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from . import retention
 from .models import EndedTask, Task
@@ -26,8 +27,15 @@ class Chain:
     @property
     def is_whole(self) -> bool:
         """Whether each of its ids is known: history may be reduced, and what is old is pruned."""
-        ids = [*(step.id for step in self.ended), *([self.living.id] if self.living else [])]
-        return ids == [self.origin, *(step.successor for step in self.ended if step.successor is not None)]
+        steps: list[EndedTask | Task] = [*self.ended, *([self.living] if self.living else [])]
+        return steps[0].id == self.origin and all(_follows(later, ended) for ended, later in pairwise(steps))
+
+
+def _follows(later: EndedTask | Task, ended: EndedTask | Task) -> bool:
+    """Whether there was no id between the two, as far as can be told."""
+    assert isinstance(ended, EndedTask)  # noqa: S101 - only the last step of a chain is a living one.
+    # What was purged and came back has no successor; a reduced history does not have all that followed.
+    return later.id == ended.successor or (ended.successor is None and retention.kept() == retention.FULL)
 
 
 def chain_of(task_id: int, scope: GroupScope = EVERY_GROUP, *, data_bytes: int | None = None) -> Chain | None:
@@ -81,7 +89,14 @@ def epitaph_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> str | None:
         return None
     if ended.successor is not None:
         return f"task {task_id} was {ended.ending}: its successor is {ended.successor}"
-    return f"task {task_id} was {_end_of(ended)}"
+    return f"task {task_id} was {_end_of(ended)}{_return_of(ended, scope)}"
+
+
+def _return_of(ended: EndedTask, scope: GroupScope) -> str:
+    """What to add to the end of a chain that went on: an undo brought the task back."""
+    chain = chain_of(ended.id, scope)
+    later = [step.id for step in (*chain.ended, chain.living) if step and step.id > ended.id] if chain else []
+    return f", and came back as {later[0]}" if later else ""
 
 
 def _fate_of(origin: int, scope: GroupScope) -> str | None:

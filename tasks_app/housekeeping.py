@@ -103,6 +103,8 @@ def chores(dialect: Dialect) -> list[Chore]:
         forget_work,
         forget_levels,
         forget_audit,
+        forget_undo,
+        forget_operations,
         *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
     ]
 
@@ -191,9 +193,33 @@ def _minute_now(dialect: Dialect) -> Steps[int]:
 
 def forget_audit(dialect: Dialect) -> Steps[bool]:
     """The one way in which entries go. The guard refuses what is younger, whoever asks (guards.py)."""
-    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
-    before_s = max(now_ms - retention.audit_days() * DAY_MS, 0) // 1_000
+    before_s = max((yield from _days_ago_ms(retention.audit_days(), dialect)), 0) // 1_000
     return (yield from _forget("tasks_app_auditentry", "id", f"at < {dialect.time_of} ORDER BY at", [before_s]))
+
+
+# ---- Bulk operations
+
+ENDED_LONG_AGO = "state IN ('done', 'cancelled') AND ended_at_ms < %s"
+
+
+def forget_undo(dialect: Dialect) -> Steps[bool]:
+    """What ended operations have replaced, but for those that are being undone: an undo may take a while."""
+    before_ms = yield from _days_ago_ms(retention.UNDO_DAYS, dialect)
+    old = f"SELECT id FROM tasks_app_bulkoperation WHERE {ENDED_LONG_AGO}"
+    undone = "SELECT undoes FROM tasks_app_bulkoperation WHERE state = 'running' AND undoes IS NOT NULL"
+    which = f"operation IN ({old} AND id NOT IN ({undone}))"
+    return (yield from _forget("tasks_app_bulkitem", "id", which, [before_ms]))
+
+
+def forget_operations(dialect: Dialect) -> Steps[bool]:
+    """One that has not ended stays."""
+    before_ms = yield from _days_ago_ms(retention.OPERATIONS_DAYS, dialect)
+    return (yield from _forget("tasks_app_bulkoperation", "id", ENDED_LONG_AGO, [before_ms]))
+
+
+def _days_ago_ms(days: int, dialect: Dialect) -> Steps[int]:
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    return int(now_ms) - days * DAY_MS
 
 
 # ---- History

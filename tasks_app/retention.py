@@ -1,4 +1,4 @@
-"""How much of what became of tasks and of what people did is kept, and for how long: what the settings say."""
+"""How much of what became of tasks and of what people did is kept, and for how long."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ FULL, FINISHED, OFF = "full", "finished", "off"
 KEPT = (FULL, FINISHED, OFF)
 DAYS = 7
 AUDIT_DAYS = 400
+UNDO_DAYS = 7  # Bulk operations keep what they replaced.
+OPERATIONS_DAYS = 400  # Bulk operations, without that.
 
 
 def kept() -> str:

@@ -21,8 +21,8 @@ BESIDE_THE_VERBS = {
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {
-    "audit_files", "audited", "counts", "failures", "files", "heartbeats", "pauses", "rates", "retention", "search",
-    "streaming", "validation",
+    "audit_files", "audited", "bulk", "counts", "failures", "files", "heartbeats", "pauses", "rates", "retention",
+    "search", "streaming", "validation",
 }  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "live", "rest_api"}
@@ -72,6 +72,8 @@ MAY_IMPORT = {
         "operations",
         "errors",
     },
+    # What a server process does beside its answers.
+    "serving": {"bulk", "writer"},
     "neighbours": {"writer_connection", "instance", "ending", "operations"},
     "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "operations", "errors"},
     "postgresql_arrays": set(),
@@ -91,6 +93,7 @@ MAY_IMPORT = {
     "counts": VERBS | {"totals"},
     # What may take long is told when to end.
     "search": VERBS | {"payloads", "time_limits"},
+    "bulk": VERBS | {"time_limits", "writer"},
     "failures": VERBS | {"time_limits"},
     "audited": VERBS | {"time_limits"},
     "audit_files": VERBS,

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.contrib.admin.actions import delete_selected
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
-from django.db import transaction
 from django.db.models import BigIntegerField, QuerySet, Value
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
@@ -23,13 +19,15 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from .. import audit, history
+from ..bulk import Parameters, Verb
 from ..errors import CommitRefused, StoreBusy, StoreUnavailable, TaskStoreError
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..operations import Ending, NewTask, Operator, Refusal, State
 from ..policy import Action, may
 from ..task_form import BASE64, NOBODY, TaskForm, is_editable, written
-from .keyed import KeyedAdmin, read_id
+from .keyed import read_id
+from .selected import ActsOnSelected, begin, told
 
 # What a person can do nothing about but try again, or look at the task as it is now.
 REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
@@ -72,7 +70,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(Task)
-class TaskAdmin(KeyedAdmin):
+class TaskAdmin(ActsOnSelected):
     form = AdminTaskForm
     list_display = ("id", "group_link", "state", "available", "held_by", "priority", "claims", "error_start")
     list_filter = (StateFilter,)
@@ -80,7 +78,6 @@ class TaskAdmin(KeyedAdmin):
     search_help_text = "The id of a task, any that it ever had, or the exact name of a group."
     allowed_lookups = ("group", "state")
     readonly_fields = (*FACTS, "shown_data")
-    actions = ("delete_selected",)
 
     # ---- Who may
 
@@ -259,7 +256,15 @@ class TaskAdmin(KeyedAdmin):
             return redirect("admin:tasks_app_task_changelist")
 
     def delete_model(self, request: HttpRequest, obj: Task) -> None:
-        self._purge(request, [obj])
+        """Purge it, also when a worker holds it: the page has said so."""
+        parameters = Parameters(takes_claimed=True)
+        operation = begin(Verb.PURGE, [obj.id], by=request.user.get_username(), parameters=parameters)
+        if operation.ended_at_ms and not operation.done:
+            raise CommitRefused(Refusal(deletes=(obj.id,)))
+        self.message_user(request, told(operation, 1), messages.SUCCESS)
+
+    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: int) -> HttpResponse:
+        return redirect("admin:tasks_app_task_changelist")
 
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
@@ -267,38 +272,6 @@ class TaskAdmin(KeyedAdmin):
         now_ms = Task.objects.now_ms()
         lines = [in_words(task, now_ms) for task in objs]
         return lines, {"tasks": len(lines)}, set(), []
-
-    @admin.action(description="Delete selected tasks", permissions=["delete"])
-    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
-        """Ask, showing what is meant; when that has been agreed to, delete all of them or none."""
-        tasks = list(queryset)
-        gone = {int(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME)} - {task.id for task in tasks}
-        try:
-            if gone:
-                raise CommitRefused(Refusal(deletes=tuple(sorted(gone))))
-            if not request.POST.get("post"):
-                return delete_selected(self, request, queryset)  # Django's: it asks.
-            self._purge(request, tasks)
-        except REFUSALS as refused:
-            self.message_user(request, f"Nothing was deleted: {refused}.", messages.ERROR)
-        else:
-            self.message_user(request, f"Deleted {tasks_in_words(tasks)}.")
-        return None
-
-    def _purge(self, request: HttpRequest, tasks: list[Task]) -> None:
-        by = request.user.get_username()
-        ids = [task.id for task in tasks]
-        groups = {task.group for task in tasks}
-        with transaction.atomic():
-            Task.objects.commit(owner=NOBODY, deletes=ids, operator=Operator(name=by, ending=Ending.PURGED))
-            audit.record(
-                actor=by,
-                action="delete",
-                group=groups.pop() if len(groups) == 1 else "",
-                selection=tasks_in_words(tasks),
-                done=len(ids),
-                details={"ids": ids},
-            )
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
         task_id = read_id(unquote(object_id))
@@ -329,10 +302,6 @@ def asked_state(request: HttpRequest) -> State | None:
 def in_words(task: Task, now_ms: int) -> str:
     is_claimed = task.state(now_ms) is State.CLAIMED
     return f"{task}" + (f", claimed by {task.owner}: its lease ends" if is_claimed else "")
-
-
-def tasks_in_words(tasks: Sequence[Task]) -> str:
-    return f"task {tasks[0].id}" if len(tasks) == 1 else f"{len(tasks)} tasks"
 
 
 def moment(time_ms: int) -> datetime:

@@ -5,12 +5,13 @@ do not wait for it. It may be begun in one process and ended in another.
 """
 
 from .running import reasons, run
-from .selection import SAMPLES, Preview, Selection, preview
+from .selection import SAMPLES, SAY_WHICH, Preview, Selection, preview
 from .starting import Asked, cancel, start, to_type, undo, why_not_undoable
 from .verbs import Parameters, Verb
 
 __all__ = [
     "SAMPLES",
+    "SAY_WHICH",
     "Asked",
     "Parameters",
     "Preview",

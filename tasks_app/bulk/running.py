@@ -114,6 +114,8 @@ def _do_chunk(operation: BulkOperation) -> None:
         numbers += _commit(portion, operation)
     _note(operation, chunk, numbers)
     if chunk.is_last:
+        # A process that was at it before may have been taken for dead too early.
+        _count_anew(operation.pk)
         operation.refresh_from_db()
         _end(operation, BulkOperation.State.DONE)
 

@@ -21,6 +21,8 @@ from ..time_limits import TookTooLong, at_most
 SAMPLES = 3
 COUNTING_S = 10.0  # Somebody waits for the number.
 
+SAY_WHICH = "say which tasks are meant, for example group:mail state:failed; group:* means all tasks of the store"
+
 READY_ALREADY = f"{IN_STATE[State.READY]} AND error = ''"
 STATES = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)
 

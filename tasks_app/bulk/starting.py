@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from django.db import IntegrityError, transaction
+
 from .. import audit
-from ..models import BulkOperation, Task
+from ..errors import KeyReused
+from ..models import BulkOperation, KeptAnswer, Task
+from ..operations import ResendKey
+from ..retention import UNDO_DAYS
 from ..validation import Problem, refuse, text
 from . import verbs
 from .running import run
@@ -15,7 +21,6 @@ from .verbs import Parameters, Verb
 NEEDS_TYPED_NAME_ABOVE = 1_000
 SOME_DRIFT = 10  # Tasks that may have come or gone since the preview, whatever the number.
 REASON_LENGTH = 1_000
-UNDO_DAYS = 7
 DAY_MS = 24 * 60 * 60_000
 AT_ONCE_S = 0.3  # Small ones are done before whoever asks has an answer.
 
@@ -31,14 +36,18 @@ class Asked:
     parameters: Parameters = field(default_factory=Parameters)
     reason: str = ""
     typed: str = ""  # See `to_type`.
+    key: ResendKey | None = None  # Asked again with the same key, it is not begun again.
 
 
 def start(asked: Asked) -> BulkOperation:
     """Begin, and do as much as goes at once. Look at its `state` for whether that was all.
 
-    Raises InvalidInput when what is asked makes no sense, or when the number is not that of the preview any more.
+    Raises InvalidInput when what is asked makes no sense, or when the number is not that of the preview any more,
+    and KeyReused when the key came with something else.
     """
-    refuse(text("reason", asked.reason, REASON_LENGTH))
+    if asked.key and (begun := _begun_with(asked.key)):
+        return begun
+    refuse([*text("reason", asked.reason, REASON_LENGTH), *_wrong_binding(asked.selection)])
     seen = preview(asked.selection)
     verbs.check(asked.verb, asked.parameters, seen.group)
     refuse([*_drift(asked, seen), *_not_typed(asked, seen)])
@@ -52,7 +61,8 @@ def start(asked: Asked) -> BulkOperation:
             expected=asked.expected,
             by=asked.by,
             reason=asked.reason,
-        )
+        ),
+        asked.key,
     )
 
 
@@ -77,18 +87,23 @@ def undo(operation: BulkOperation, *, by: str, reason: str = "") -> BulkOperatio
 
     Raises InvalidInput about `operation` when it can't be undone, which says why.
     """
-    refuse([*text("reason", reason, REASON_LENGTH), *_not_undoable(operation)])
-    return _begin(
-        BulkOperation(
-            verb=Verb.UNDO,
-            in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
-            group=operation.group,
-            expected=operation.done,
-            undoes=operation.pk,
-            by=by,
-            reason=reason,
+    with transaction.atomic():
+        # Two undos at the same moment would bring each task back twice.
+        BulkOperation.objects.select_for_update().get(pk=operation.pk)
+        refuse([*text("reason", reason, REASON_LENGTH), *_not_undoable(operation)])
+        undo = _kept(
+            BulkOperation(
+                verb=Verb.UNDO,
+                selection=operation.selection,  # With the groups that it is for.
+                in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
+                group=operation.group,
+                expected=operation.done,
+                undoes=operation.pk,
+                by=by,
+                reason=reason,
+            )
         )
-    )
+    return _at_once(undo)
 
 
 def why_not_undoable(operation: BulkOperation) -> str:
@@ -111,12 +126,49 @@ def _not_undoable(operation: BulkOperation) -> list[Problem]:
     return [("operation", f"one that can be undone: {why}")] if why else []
 
 
-def _begin(operation: BulkOperation) -> BulkOperation:
+def _begin(operation: BulkOperation, key: ResendKey | None) -> BulkOperation:
+    try:
+        with transaction.atomic():
+            _kept(operation)
+            if key:
+                answer = {"at_ms": operation.began_at_ms, "answer": str(operation.pk), "ids": ""}
+                KeptAnswer.objects.create(key=key.key, digest=key.digest, **answer)
+    except IntegrityError:  # The same request came twice at the same moment.
+        if key and (begun := _begun_with(key)):
+            return begun
+        raise
+    return _at_once(operation)
+
+
+def _begun_with(key: ResendKey) -> BulkOperation | None:
+    """What a request with this key began before; None: there was none."""
+    kept = KeptAnswer.objects.filter(key=key.key).first()
+    if kept is None:
+        return None
+    if kept.digest != key.digest:
+        raise KeyReused("this key came with another request before")
+    return BulkOperation.objects.get(pk=int(kept.answer))
+
+
+def _kept(operation: BulkOperation) -> BulkOperation:
     operation.began_at_ms = Task.objects.now_ms()
     operation.save()
+    return operation
+
+
+def _at_once(operation: BulkOperation) -> BulkOperation:
+    """As much of it as goes before somebody waits for the answer."""
     run(operation.pk, seconds=AT_ONCE_S)
     operation.refresh_from_db()
     return operation
+
+
+def _wrong_binding(selection: Selection) -> Iterator[Problem]:
+    """It comes back from whoever saw the preview: nothing that is still to come may be meant."""
+    if not 0 <= selection.bound <= (newest := Task.objects.newest_id()):
+        yield "bound", f"as the preview gave it: an id from 1 to {newest}"
+    if not 0 <= selection.as_of_ms <= Task.objects.now_ms():
+        yield "as_of", "as the preview gave it: a time that is not in the future"
 
 
 def _drift(asked: Asked, seen: Preview) -> list[Problem]:

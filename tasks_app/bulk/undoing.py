@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from django.db.models import F, Q
 from django.db.models.functions import Length
 
 from ..models import BulkItem, BulkOperation, Task
 from ..operations import Change, NewTask, Origin
-from .chunks import SIZE, Chunk, Planned, skip
+from .chunks import MOST_BYTES, SIZE, Chunk, Planned, skip
 from .verbs import Skip, Verb
 
 THERE_ALREADY = "there already"
@@ -23,7 +24,10 @@ def next_chunk(operation: BulkOperation) -> Chunk:
     undone = BulkOperation.objects.get(pk=operation.undoes)
     back = _brought_back if undone.verb == Verb.PURGE else _put_back
     now_ms = Task.objects.now_ms()
-    items = _items_to_undo(operation, operation.undoes)
+    found = _items_to_undo(operation, operation.undoes)
+    items = _readable(found)
+    if undone.verb == Verb.PURGE:
+        _read_data(items)
     living = _living([item.origin for item in items])
     planned: list[Planned] = []
     skipped: list[BulkItem] = []
@@ -36,15 +40,28 @@ def next_chunk(operation: BulkOperation) -> Chunk:
             task_id = now.id if now else 0
             planned.append(Planned(origin=item.origin, task=task_id, step=step, size=item.size))  # type: ignore[attr-defined]
     place = str(items[-1].origin) if items else operation.place
-    return Chunk(planned=planned, skipped=skipped, place=place, is_last=len(items) < SIZE)
+    return Chunk(planned=planned, skipped=skipped, place=place, is_last=len(items) == len(found) < SIZE)
 
 
 def _items_to_undo(operation: BulkOperation, undone: int) -> list[BulkItem]:
-    handled = BulkItem.objects.filter(operation=operation.pk).values("origin")
-    items = BulkItem.objects.filter(
-        operation=undone, outcome=BulkItem.Outcome.DONE, origin__gt=int(operation.place or 0)
-    )
+    """Without their data, but with its `size`."""
+    ahead = BulkItem.objects.filter(origin__gt=int(operation.place or 0))
+    handled = ahead.filter(operation=operation.pk).values("origin")
+    items = ahead.filter(operation=undone, outcome=BulkItem.Outcome.DONE)
     return list(items.exclude(origin__in=handled).defer("data").annotate(size=Length("data")).order_by("origin")[:SIZE])
+
+
+def _readable(items: list[BulkItem]) -> list[BulkItem]:
+    """As many of them as there is memory for the data of."""
+    sizes = accumulate(item.size for item in items)  # type: ignore[attr-defined]
+    return items[: max(1, sum(size <= MOST_BYTES for size in sizes))]
+
+
+def _read_data(items: Sequence[BulkItem]) -> None:
+    """All at once: a look for each would take most of the time."""
+    data = dict(BulkItem.objects.filter(pk__in=[item.pk for item in items]).values_list("pk", "data"))
+    for item in items:
+        item.data = data[item.pk]
 
 
 def _living(origins: Sequence[int]) -> dict[int, Task]:

@@ -145,7 +145,7 @@ def _move_problems(asked: Parameters, group: str) -> list[Problem]:
     if asked.to == group:
         return [("to", "a group other than the one that the tasks are in")]
     if not asked.create and not Task.objects.get_queryset().in_group(asked.to).exists():
-        return [("to", f"no group {asked.to} exists: tick the box to create it")]
+        return [("to", f"no group {asked.to} exists: say that it is to be created, or name another one")]
     return []
 
 

@@ -114,7 +114,9 @@ class End(Struct, frozen=True, kw_only=True):
     commit: Annotated[Int64, Meta(description="The commit that ended it.")]
     clientid: Annotated[Int64, Meta(description="Whose commit or claim it was.")]
     how: Ending
-    successor: Annotated[Int64 | None, Meta(description="null: that was the end of the chain.")]
+    successor: Annotated[
+        Int64 | None, Meta(description="null: it ended without one. A step that follows was brought back by an undo.")
+    ]
     operator: Annotated[str, Meta(description="Empty: a worker did it.")]
     reason: str
 

@@ -19,6 +19,7 @@ from ..wire.scalars import (
     Duration,
     Ids,
     Int64,
+    Key,
     Labels,
     MostAtOnce,
     Priority,
@@ -71,10 +72,7 @@ class AskedOperation(Asked, frozen=True, kw_only=True):
     """What an update and a claim have in common; each makes an operation of the store of itself."""
 
     clientid: Int64
-
-    key: Annotated[
-        str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")
-    ] = ""
+    key: Key = ""
 
     def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
         raise NotImplementedError

@@ -65,6 +65,10 @@ class View(APIView):
         token: Token = self.request.auth  # type: ignore[assignment]
         return token
 
+    def by(self) -> str:
+        """Who asks, as what is written down of it names them. No user's name has a colon."""
+        return f"token:{self.token().name}"
+
     def must_reach(self, group: str) -> None:
         """Raise PermissionDenied when the token may not touch a group that the request names."""
         if not may(self.token(), self.needs, group):

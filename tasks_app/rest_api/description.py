@@ -49,6 +49,7 @@ FAILURES = {
         "`commit_unknown` it may have happened: look before trying again.",
     ),
 }
+KEY_REUSED = {409: OpenApiResponse(Failure, "The idempotency key came before with another request.")}
 NOT_THERE = {404: OpenApiResponse(Failure, "There is none. For an id that existed: what became of it.")}
 
 
@@ -70,14 +71,15 @@ def endpoint(
     parameters: Sequence[OpenApiParameter] = (),
     failures: Mapping[int, OpenApiResponse] = FAILURES,
     files: Iterable[str] = (),
+    status: int = 200,
 ) -> Callable[[EndpointT], EndpointT]:
     """Describe the method of a view. Its sentences are the view's docstring.
 
     `body_kind` and `kinds`: the media types of a body and of an answer that are not JSON; `files`: those
-    of answers beside it.
+    of answers beside it; `status`: of what went well.
     """
-    answers: Mapping[Any, Any] = {(200, kind): answer for kind in kinds} or {200: answer}
-    texts = {(200, each.partition(";")[0]): OpenApiTypes.STR for each in files}
+    answers: Mapping[Any, Any] = {(status, kind): answer for kind in kinds} or {status: answer}
+    texts = {(status, each.partition(";")[0]): OpenApiTypes.STR for each in files}
     return extend_schema(
         operation_id=operation_id,
         request={body_kind: body} if body else None,

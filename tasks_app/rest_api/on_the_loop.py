@@ -18,6 +18,7 @@ from ..validation import refuse, text
 from .asked import AskedOperation
 from .authentication import learn_token
 from .base import View
+from .bulk_asked import BulkRequest
 from .rendering import JSONRenderer
 
 KEY_LENGTH = 255
@@ -63,19 +64,23 @@ class LoopView(View):
 
     def key_of(self, asked: AskedOperation) -> ResendKey | None:
         """The idempotency key that header or body give, under the name of its holder; None without one."""
-        header = self.request.META.get("HTTP_IDEMPOTENCY_KEY", "")
-        key = header or asked.key
-        if not key:
-            return None
-        if asked.key and header and asked.key != header:
-            raise InvalidInput({"key": ["the same as in the header Idempotency-Key, or absent"]})
-        refuse(text("key", key, KEY_LENGTH))
         token = self.token()
-        holder = f"client {asked.clientid}" if token.pk is None else f"token {token.pk}"
-        return ResendKey(f"{holder}/{key}", digest_of(asked))
+        return key_in(self.request, asked, f"client {asked.clientid}" if token.pk is None else f"token {token.pk}")
 
 
-def digest_of(asked: AskedOperation) -> str:
+def key_in(request: Request, asked: AskedOperation | BulkRequest, holder: str) -> ResendKey | None:
+    """The idempotency key that header or body give; None without one."""
+    header = request.META.get("HTTP_IDEMPOTENCY_KEY", "")
+    key = header or asked.key
+    if not key:
+        return None
+    if asked.key and header and asked.key != header:
+        raise InvalidInput({"key": ["the same as in the header Idempotency-Key, or absent"]})
+    refuse(text("key", key, KEY_LENGTH))
+    return ResendKey(f"{holder}/{key}", digest_of(asked))
+
+
+def digest_of(asked: AskedOperation | BulkRequest) -> str:
     """Of the request as a value: how it was written, and the key itself, do not count."""
     value = msgspec.json.encode(replace(asked, key=""), order="deterministic")
     return hashlib.sha256(type(asked).__name__.encode() + value).hexdigest()

@@ -10,6 +10,7 @@ from django.core.handlers.asgi import ASGIRequest
 from rest_framework.request import Request
 
 from ..errors import InvalidInput
+from ..listing import PAGE
 from ..validation import INT64_MAX, INT64_MIN
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -41,6 +42,14 @@ def limit_in(query: Mapping[str, str]) -> int | None:
     if limit < 0:
         raise InvalidInput({"limit": ["0 for no limit, or how many tasks at most"]})
     return limit or None
+
+
+def page_size_in(query: Mapping[str, str], most: int) -> int:
+    """How many a page has at most."""
+    size = integer("limit", query.get("limit", str(PAGE)))
+    if not 1 <= size <= most:
+        raise InvalidInput({"limit": [f"a whole number from 1 to {most}"]})
+    return size
 
 
 def refuse_broken_path(request: Request) -> None:

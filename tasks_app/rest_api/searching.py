@@ -5,7 +5,6 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ..errors import InvalidInput
 from ..listing import PAGE, Place
 from ..models import Task
 from ..policy import Action
@@ -15,7 +14,7 @@ from ..wire.tasks import TaskAnswer
 from .answers import SearchAnswer
 from .base import View
 from .description import endpoint, query
-from .queries import integer, query_of
+from .queries import page_size_in, query_of
 
 MOST = 200
 
@@ -40,7 +39,7 @@ class Search(View):
         asked = query_of(request, "q", "after", "limit")
         terms, scope = grammar.parse(asked.get("q", "")), self.token().group_scope
         after = Place.read(asked["after"], "after") if "after" in asked else None
-        found = find(terms, scope=scope, after=after, limit=_limit_in(asked.get("limit", str(PAGE))))
+        found = find(terms, scope=scope, after=after, limit=page_size_in(asked, MOST))
         tasks = [task for task in Task.objects.find(found.ids, scope) if task is not None]
         return Response(
             SearchAnswer(
@@ -51,10 +50,3 @@ class Search(View):
                 at=found.at_ms,
             )
         )
-
-
-def _limit_in(text: str) -> int:
-    limit = integer("limit", text)
-    if not 1 <= limit <= MOST:
-        raise InvalidInput({"limit": [f"a whole number from 1 to {MOST}"]})
-    return limit

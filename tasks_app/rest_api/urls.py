@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import audit, clients, exporting, health, importing, pausing, schema, searching, views
+from . import audit, bulk, clients, exporting, health, importing, operations, pausing, schema, searching, views
 
 
 class GroupName:
@@ -44,6 +44,14 @@ urlpatterns = [
     path("clients/<str:clientid>", clients.Heartbeat.as_view(), name="heartbeat"),
     # What people did
     path("audit", audit.Audit.as_view(), name="audit"),
+    # Many tasks at once
+    path("bulk/preview", bulk.Preview.as_view(), name="bulk_preview"),
+    path("bulk", bulk.Bulk.as_view(), name="bulk"),
+    path("operations", operations.Operations.as_view(), name="operations"),
+    path("operations/<str:id>", operations.OneOperation.as_view(), name="operation"),
+    path("operations/<str:id>/items", operations.Items.as_view(), name="operation_items"),
+    path("operations/<str:id>/cancel", operations.Cancel.as_view(), name="cancel_operation"),
+    path("operations/<str:id>/undo", operations.Undo.as_view(), name="undo_operation"),
     # For those who watch over the server
     path("healthz", health.Healthz.as_view(), name="healthz"),
     path("readyz", health.Readyz.as_view(), name="readyz"),

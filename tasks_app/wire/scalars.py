@@ -31,4 +31,5 @@ Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
 CLIENT_TEXT_LENGTH = 255
 ClientText = Annotated[str, Meta(description="At most 255 characters.")]
 ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Of the operating system.")]
+Key = Annotated[str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")]
 ServerSet = Annotated[Any, Meta(description="Set by the server; accepted and ignored.")]

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tasks_app import bulk
 from tasks_app.errors import StoreBusy
-from tasks_app.models import AuditEntry, Task
+from tasks_app.models import AuditEntry, BulkOperation, Task
 
 from .pages import BOB, TASKS, add, change_page, claim, fields_of, messages_of, text_of, trail_of
 
@@ -12,6 +13,10 @@ ADD = f"{TASKS}add/"
 
 def delete_page(task):
     return f"{TASKS}{task.id}/delete/"
+
+
+def undo_link():
+    return f'<a href="/console/operations/{BulkOperation.objects.latest("pk").pk}">Undo it</a>.'
 
 
 def ids():
@@ -74,12 +79,19 @@ def test_it_says_that_a_deletion_ends_a_lease(operator):
 
 def test_it_purges_a_task(operator):
     task = add()
-    operator.post(delete_page(task), {"post": "yes"})
+    response = operator.post(delete_page(task), {"post": "yes"})
+    assert messages_of(response) == [f"Purged 1 task. {undo_link()}"]
     assert ids() == set()
     [ended] = trail_of(task)
     assert (ended.ending, ended.operator) == ("purged", "olaf")
     [entry] = AuditEntry.objects.all()
-    assert (entry.actor, entry.action, entry.group, entry.selection) == ("olaf", "delete", "mail", f"task {task.id}")
+    assert (entry.actor, entry.action, entry.group, entry.selection) == ("olaf", "purge", "mail", "1 selected task")
+
+
+def test_it_purges_a_task_that_a_worker_holds(operator):
+    add()
+    operator.post(delete_page(claim()), {"post": "yes"})
+    assert ids() == set()
 
 
 def test_it_does_not_delete_what_a_task_has_become(operator):
@@ -93,12 +105,15 @@ def test_it_does_not_delete_what_a_task_has_become(operator):
 def test_it_says_when_the_store_is_busy(operator, monkeypatch):
     task = add()
 
-    def busy(**asked):
+    def busy(operation):
         raise StoreBusy("the tasks are locked by another transaction: try again later")
 
-    monkeypatch.setattr(Task.objects, "commit", busy)
+    monkeypatch.setattr(Task.objects, "perform", busy)
+    monkeypatch.setattr(bulk.running, "PATIENCE_S", 0)
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
     response = operator.post(delete_page(task), {"post": "yes"})
-    assert messages_of(response)[0].startswith("Nothing was deleted: the tasks are locked")
+    assert messages_of(response)[0].startswith("Purge 1 task is under way.")
+    assert ids() == {task.id}
 
 
 def test_a_viewer_deletes_nothing(viewer):
@@ -111,34 +126,46 @@ def test_a_viewer_deletes_nothing(viewer):
 # ---- Deleting several
 
 
-def test_it_asks_before_it_deletes_several(operator):
+def test_it_asks_before_it_purges_several(operator):
     tasks = [add(), add("reports")]
-    response = select(operator, *tasks)
-    assert f"{tasks[0].id} in mail" in text_of(response)
-    assert f"{tasks[1].id} in reports" in text_of(response)
-    assert ids() == {task.id for task in tasks}
+    claim()
+    page = text_of(select(operator, *tasks))
+    assert f"{tasks[1].id} in reports" in page
+    assert "Purge 1 task" in page  # The other one has another id by now.
+    assert len(ids()) == 2
 
 
-def test_it_purges_the_selected_tasks_at_once(operator):
+def test_it_purges_the_selected_tasks_and_they_come_back(operator):
     first, other, last = add(), add(), add("reports")
-    response = select(operator, first, last, post="yes")
-    assert messages_of(response) == ["Deleted 2 tasks."]
+    response = select(operator, first, last, post="yes", reason="a test")
+    assert messages_of(response) == [f"Purged 2 tasks. {undo_link()}"]
     assert ids() == {other.id}
     endings = [trail_of(task)[-1] for task in (first, last)]
-    assert {(ended.ending, ended.operator) for ended in endings} == {("purged", "olaf")}
-    assert len({ended.ended_by_commit for ended in endings}) == 1
+    assert {(ended.ending, ended.operator, ended.reason) for ended in endings} == {("purged", "olaf", "a test")}
     [entry] = AuditEntry.objects.all()
-    assert (entry.action, entry.group, entry.selection, entry.done) == ("delete", "", "2 tasks", 2)
-    assert entry.details == {"ids": [last.id, first.id]}
+    assert (entry.action, entry.group, entry.selection, entry.done) == ("purge", "", "2 selected tasks", 2)
+    assert bulk.undo(BulkOperation.objects.get(), by="olaf").done == 2
+    assert set(Task.objects.get_queryset().values_list("origin", flat=True)) == {first.id, other.id, last.id}
 
 
-@pytest.mark.parametrize("agreed", [{}, {"post": "yes"}])
-def test_it_deletes_nothing_when_one_of_them_has_changed(operator, agreed):
-    changed, other = add(), add("reports")
-    now = claim()
-    response = select(operator, changed, other, **agreed)
-    assert messages_of(response) == [f"Nothing was deleted: not there to be deleted: {changed.id}."]
-    assert ids() == {now.id, other.id}
+def test_it_tells_of_what_was_skipped_and_what_is_gone(operator):
+    held, gone, task = add("reports"), add(), add()
+    Task.objects.commit(owner=BOB, deletes=[gone.id])
+    held = claim("reports")
+    assert f"{held.id} in reports, claimed by {BOB}: it is skipped" in text_of(select(operator, held, task))
+    response = select(operator, held, gone, task, post="yes")
+    assert messages_of(response) == [
+        f"Purged 1 task. Skipped 1: claimed by a worker. No longer there: 1. {undo_link()}"
+    ]
+    assert ids() == {held.id}
+
+
+def test_it_says_when_nothing_is_left_of_what_was_selected(operator):
+    gone = add()
+    Task.objects.commit(owner=BOB, deletes=[gone.id])
+    response = select(operator, gone, post="yes")
+    assert messages_of(response) == ["Nothing was done: the tasks are no longer there."]
+    assert not BulkOperation.objects.exists()
 
 
 @pytest.mark.parametrize("agreed", [{}, {"post": "yes"}])
@@ -161,9 +188,37 @@ def test_a_selection_that_makes_no_sense_deletes_nothing(operator, selected):
 
 def test_a_viewer_has_no_actions(viewer):
     task = add()
-    assert "Delete selected" not in text_of(viewer.get(TASKS))
-    select(viewer, task, post="yes")
+    assert "selected tasks" not in text_of(viewer.get(TASKS))
+    for action in ("delete_selected", "requeue", "move"):
+        select(viewer, task, post="yes", to="reports", create="on", action=action)
     assert ids() == {task.id}
+
+
+# ---- Requeueing and moving several
+
+
+def test_it_requeues_the_selected_tasks(operator):
+    failed, ready = add(error="boom"), add()
+    response = select(operator, failed, ready, action="requeue")
+    assert messages_of(response) == [f"Requeued 1 task. Skipped 1: ready already. {undo_link()}"]
+    assert not Task.objects.filter(error="boom").exists()
+
+
+def test_it_asks_into_which_group_it_moves(operator):
+    tasks = [add(), add()]
+    add("reports")
+    page = text_of(select(operator, *tasks, action="move"))
+    assert "Move 2 tasks" in page
+    assert "To the group" in page
+    for to, words in (("", "This field is required."), ("new", "no group new exists"), ("mail", "other than")):
+        assert words in text_of(select(operator, *tasks, action="move", post="yes", to=to)), to
+    assert ids() >= {task.id for task in tasks}
+    response = select(operator, *tasks, action="move", post="yes", to="reports")
+    assert messages_of(response) == [f"Moved 2 tasks. {undo_link()}"]
+    assert Task.objects.get_queryset().in_group("reports").count() == 3
+    [task] = Task.objects.get_queryset().in_group("reports").filter(origin=tasks[0].id)
+    select(operator, task, action="move", post="yes", to="new", create="on")
+    assert Task.objects.get_queryset().in_group("new").count() == 1
 
 
 def test_the_list_saves_nothing(operator):

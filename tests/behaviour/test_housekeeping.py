@@ -6,12 +6,12 @@ import logging
 import pytest
 from django.db import connection, transaction
 
-from tasks_app import housekeeping, levels, totals
+from tasks_app import bulk, housekeeping, levels, totals
 from tasks_app.database import HOUSEKEEPING_LOCK, dialect_of
 from tasks_app.errors import StoreUnavailable
 from tasks_app.history import chain_of
 from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
-from tasks_app.models import EndedTask, KeptAnswer, Level, Rate, Task, WorkDone
+from tasks_app.models import BulkItem, BulkOperation, EndedTask, KeptAnswer, Level, Rate, Task, WorkDone
 from tasks_app.operations import Commit, NewTask, ResendKey
 from tasks_app.tally import HISTOGRAMS, counter_in
 from tasks_app.writer_connection import SQLiteConnection
@@ -178,6 +178,42 @@ def test_levels_are_kept_for_a_day(clock, small_steps):
     clock.advance(DAY_MS - 3 * 60_000)
     keep_house()
     assert list(Level.objects.values_list("minute", flat=True)) == [START_MS // 60_000 + minute for minute in (2, 3)]
+
+
+def test_what_an_operation_replaced_is_kept_for_as_long_as_it_can_be_undone(clock, small_steps):
+    purge = purge_all(5)
+    clock.advance(7 * DAY_MS)
+    keep_house()
+    assert BulkItem.objects.count() == 5
+    assert bulk.why_not_undoable(purge) == ""
+    clock.advance(1)
+    BulkOperation.objects.filter(pk=purge.pk).update(state="running", undoes=purge.pk)  # As if an undo were at it.
+    keep_house()
+    assert BulkItem.objects.count() == 5
+    BulkOperation.objects.update(state="done")
+    keep_house()
+    assert not BulkItem.objects.exists()
+    assert BulkOperation.objects.count() == 1
+
+
+def test_operations_are_kept_for_four_hundred_days_and_longer_when_they_have_not_ended(clock, small_steps):
+    purge_all(1)
+    unfinished = purge_all(1)
+    BulkOperation.objects.filter(pk=unfinished.pk).update(state="running", ended_at_ms=None)
+    clock.advance(400 * DAY_MS)
+    keep_house()
+    assert BulkOperation.objects.count() == 2
+    clock.advance(1)
+    keep_house()
+    assert BulkOperation.objects.get().pk == unfinished.pk
+
+
+def purge_all(count: int) -> BulkOperation:
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * count)
+    seen = bulk.preview(bulk.Selection(group="mail"))
+    return bulk.start(
+        bulk.Asked(verb=bulk.Verb.PURGE, selection=seen.selection, expected=count, by="olaf", typed="mail")
+    )
 
 
 class BrokenConnection(SQLiteConnection):

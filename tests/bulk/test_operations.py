@@ -1,6 +1,8 @@
 """Bulk operations: what they change, what they leave alone, and what an undo brings back."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
 from tasks_app.bulk import Asked, Selection, Verb, chunks, running
@@ -30,6 +32,7 @@ def content(task, *but):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)  # However busy the machine is.
     for module in (chunks, bulk.undoing):
         monkeypatch.setattr(module, "SIZE", 2)
 
@@ -177,6 +180,23 @@ def test_an_undo_leaves_alone_what_has_changed_since():
     assert sorted(task.error for task in tasks_of()) == ["", "", "since"]
 
 
+def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for_it(monkeypatch):
+    monkeypatch.setattr(bulk.undoing, "SIZE", 200)
+    monkeypatch.setattr(bulk.undoing, "MOST_BYTES", 100)
+    add(count=20, data=b"x" * 10)
+    add(data=b"x" * 1_000)
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
+    operation = begin(Verb.PURGE, typed="mail")
+    bulk.run(operation.pk)
+    undone = bulk.undo(BulkOperation.objects.get(), by="olaf")
+    assert undone.done == 10
+    with CaptureQueriesContext(connection) as captured:
+        bulk.run(undone.pk)
+    undone.refresh_from_db()
+    assert (undone.state, undone.done) == ("done", 21)
+    assert len([query for query in captured if '"data" FROM "tasks_app_bulkitem"' in query["sql"]]) <= 3
+
+
 @pytest.mark.parametrize("verb", [Verb.REQUEUE, Verb.PURGE])
 def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monkeypatch, verb):
     for task in add(count=7):
@@ -200,6 +220,21 @@ def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monk
     assert (undo.state, undo.done, undo.skipped) == ("done", 7, 0)
     assert [task.error for task in tasks_of()] == ["boom"] * 7
     assert AuditEntry.objects.count() == 2
+
+
+def test_what_a_process_did_that_was_taken_for_dead_is_counted(monkeypatch):
+    add(count=5)
+    perform = type(Task.objects).perform
+    late: list[object] = []
+
+    def performed_already(manager, operation):
+        if not late:
+            late.append(perform(manager, operation))
+        return perform(manager, operation)
+
+    monkeypatch.setattr(type(Task.objects), "perform", performed_already)
+    operation = begin(Verb.PURGE, typed="mail")
+    assert (operation.state, operation.done, operation.gone) == ("done", 5, 0)
 
 
 def _die(*_):

@@ -18,11 +18,16 @@ GUARDED = {
     "/groups": "GET", "/group": "GET", "/group/mail": "GET", "/group?name=mail": "GET", "/task/1": "GET",
     "/tasks/1": "GET", "/tasks": "POST", "/history/1": "GET", "/update": "POST", "/claim": "POST",
     "/groups/mail/pause": "POST", "/groups/mail/resume": "POST", "/clients": "GET", "/clients/1": "PUT",
-    "/stats": "GET", "/search": "GET", "/export": "GET", "/import": "POST", "/audit": "GET",
+    "/stats": "GET", "/search": "GET", "/export": "GET", "/import": "POST", "/audit": "GET", "/bulk/preview": "POST",
+    "/bulk": "POST", "/operations": "GET", "/operations/1": "GET", "/operations/1/items": "GET",
+    "/operations/1/cancel": "POST", "/operations/1/undo": "POST",
 }  # fmt: skip
 
 FOR_WORKERS = {"/update", "/claim", "/import", "/clients/1"}
-FOR_OPERATORS = {"/groups/mail/pause", "/groups/mail/resume", "/audit"}
+FOR_OPERATORS = {
+    "/groups/mail/pause", "/groups/mail/resume", "/audit", "/bulk/preview", "/bulk",
+    "/operations", "/operations/1", "/operations/1/items", "/operations/1/cancel", "/operations/1/undo",
+}  # fmt: skip
 
 
 @pytest.fixture

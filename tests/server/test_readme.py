@@ -144,7 +144,8 @@ def test_the_first_command_serves(empty_place):
 
 @pytest.mark.once
 def test_every_option_exists():
-    helps = "".join(map(help_of, ("up", "serve", "test", "bench", "token create", "demo wordcount", "demo seed")))
+    commands = ("up", "serve", "test", "bench", "token create", "bulk purge", "demo wordcount", "demo seed")
+    helps = "".join(map(help_of, commands))
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--help"}:
         assert option in helps
 

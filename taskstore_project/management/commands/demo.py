@@ -24,6 +24,7 @@ from taskstore_project.demo.seed import Seed
 from taskstore_project.demo.texts import sample_text, text_of
 from taskstore_project.demo.wordcount import WordCount, differences
 from taskstore_project.demo.wordcount_worker import Refused, Store, words_of
+from taskstore_project.tables import grouped
 
 COUNTS_DIFFER = 1
 INTERRUPTED = 130
@@ -164,7 +165,3 @@ def number_up_to(most: int) -> Callable[[str], int]:
         raise argparse.ArgumentTypeError(f"{text} is no such number: it has to be from 1 to {most}")
 
     return read
-
-
-def grouped(number: int) -> str:
-    return f"{number:,}".replace(",", " ")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +16,8 @@ from tasks_app.errors import InvalidInput
 from tasks_app.models import Scope, Token
 from taskstore_project.commands import CannotRun, ProjectCommand
 from taskstore_project.migration import need_store
+from taskstore_project.tables import lines_of
+from taskstore_project.users_name import users_name
 
 MOST_DAYS = 36_500
 COLUMNS = ("id", "name", "scope", "groups", "created", "expires", "last used", "state")
@@ -64,11 +64,8 @@ class Command(ProjectCommand):
         self.stdout.write(secret)
 
     def list(self) -> None:
-        rows = [COLUMNS, *(shown(token) for token in Token.objects.order_by("id"))]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-            self.stdout.write(line.rstrip())
+        for line in lines_of([COLUMNS, *(shown(token) for token in Token.objects.order_by("id"))]):
+            self.stdout.write(line)
 
     def revoke(self, token: Token) -> None:
         with transaction.atomic():
@@ -78,13 +75,6 @@ class Command(ProjectCommand):
 
 def write_down(action: str, token: Token) -> None:
     audit.record(actor=f"{users_name()} (command line)", action=action, selection=f"token {token.name}", done=1)
-
-
-def users_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # A container's user may have a number only.
-        return f"user {os.getuid()}"
 
 
 def days(text: str) -> timedelta:

@@ -1,0 +1,150 @@
+"""What is done to the tasks that were selected in the list: bulk operations, which can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.widgets import AdminTextInputWidget
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import resolve_url
+from django.template.response import TemplateResponse
+from django.utils.html import format_html
+
+from .. import bulk
+from ..bulk import Asked, Parameters, Selection, Verb
+from ..bulk.starting import REASON_LENGTH
+from ..errors import InvalidInput
+from ..models import BulkOperation, Task
+from ..operations import State
+from ..validation import GROUP_LENGTH
+from .keyed import KeyedAdmin
+
+DONE = {Verb.REQUEUE: "Requeued", Verb.MOVE: "Moved", Verb.PURGE: "Purged"}
+
+
+class Agreement(forms.Form):
+    """What is asked before selected tasks are changed."""
+
+    reason = forms.CharField(required=False, max_length=REASON_LENGTH, widget=AdminTextInputWidget)
+
+    def refuse(self, refused: InvalidInput) -> None:
+        for name, texts in refused.fields.items():
+            self.add_error(name if name in self.fields else None, texts)
+
+
+class MoveAgreement(Agreement):
+    field_order = ("to", "create", "reason")
+
+    to = forms.CharField(max_length=GROUP_LENGTH, strip=False, label="To the group", widget=AdminTextInputWidget)
+    create = forms.BooleanField(required=False, label="It may be a new one")
+
+
+class ActsOnSelected(KeyedAdmin):
+    """The actions of the list of tasks."""
+
+    actions = ("requeue", "move", "delete_selected")
+
+    @admin.action(description="Requeue selected tasks", permissions=["change"])
+    def requeue(self, request: HttpRequest, queryset: QuerySet[Task]) -> None:
+        self._change(request, Verb.REQUEUE, Parameters(), reason="")
+
+    @admin.action(description="Move selected tasks", permissions=["change"])
+    def move(self, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
+        form = MoveAgreement(request.POST if "post" in request.POST else None)
+        return self._once_agreed(request, queryset, Verb.MOVE, form)
+
+    # In the place of Django's own, which knows nothing of the store.
+    @admin.action(description="Purge selected tasks", permissions=["delete"])
+    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
+        form = Agreement(request.POST if "post" in request.POST else None)
+        return self._once_agreed(request, queryset, Verb.PURGE, form)
+
+    def _once_agreed(
+        self, request: HttpRequest, queryset: QuerySet[Task], verb: Verb, form: Agreement
+    ) -> HttpResponse | None:
+        if not queryset:
+            self.message_user(request, "Nothing was done: the tasks are no longer there.", messages.ERROR)
+            return None
+        if form.is_valid():
+            typed = form.cleaned_data
+            parameters = Parameters(to=typed.get("to", ""), create=typed.get("create", False))
+            try:
+                self._change(request, verb, parameters, reason=typed["reason"])
+            except InvalidInput as refused:
+                form.refuse(refused)
+            else:
+                return None
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": f"{verb.label} {tasks_in_words(len(queryset))}",
+            "lines": list(lines_of(queryset)),
+            "ids": ids_in(request),
+            "action": request.POST["action"],
+            "action_checkbox_name": ACTION_CHECKBOX_NAME,
+            "form": form,
+        }
+        return TemplateResponse(request, "admin/tasks_app/task/agree.html", context)
+
+    def _change(self, request: HttpRequest, verb: Verb, parameters: Parameters, *, reason: str) -> None:
+        """Do it, and say what came of it. Raises InvalidInput about the parameters."""
+        ids = ids_in(request)
+        operation = begin(verb, ids, by=request.user.get_username(), parameters=parameters, reason=reason)
+        level = messages.SUCCESS if operation.done else messages.WARNING
+        self.message_user(request, told(operation, len(ids)), level)
+
+
+def begin(
+    verb: Verb, ids: Sequence[int], *, by: str, parameters: Parameters | None = None, reason: str = ""
+) -> BulkOperation:
+    """Do it to those of the tasks that are still there."""
+    seen = bulk.preview(Selection(ids=tuple(ids)))
+    asked = Asked(
+        verb=verb,
+        selection=seen.selection,
+        expected=seen.count,
+        by=by,
+        parameters=parameters or Parameters(),
+        reason=reason,
+    )
+    return bulk.start(asked)
+
+
+def told(operation: BulkOperation, meant: int) -> str:
+    """What came of an operation on so many tasks, with the way to its undo."""
+    address = f"{resolve_url('console:overview')}operations/{operation.pk}"
+    if operation.state == BulkOperation.State.RUNNING:
+        what = f"{Verb(operation.verb).label} {tasks_in_words(meant)} is under way."
+        return format_html('{} <a href="{}">Look at it</a>.', what, address)
+    what = " ".join(sentences(operation, meant))
+    return format_html('{} <a href="{}">Undo it</a>.', what, address) if operation.done else what
+
+
+def sentences(operation: BulkOperation, meant: int) -> Iterator[str]:
+    yield f"{DONE[Verb(operation.verb)]} {tasks_in_words(operation.done)}."
+    for why, number in bulk.reasons(operation.pk).items():
+        yield f"Skipped {number}: {why}."
+    if operation.failed:
+        yield f"Failed: {operation.failed}."
+    if gone := meant - operation.done - operation.skipped - operation.failed:
+        yield f"No longer there: {gone}."
+
+
+def ids_in(request: HttpRequest) -> list[int]:
+    """Of the rows that are selected; `response_action` has seen that they are numbers."""
+    return [int(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME)]
+
+
+def lines_of(tasks: QuerySet[Task]) -> Iterator[str]:
+    now_ms = Task.objects.now_ms()
+    for task in tasks:
+        is_claimed = task.state(now_ms) is State.CLAIMED
+        yield f"{task}" + (f", claimed by {task.owner}: it is skipped" if is_claimed else "")
+
+
+def tasks_in_words(count: int) -> str:
+    return "1 task" if count == 1 else f"{count} tasks"

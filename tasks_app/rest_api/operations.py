@@ -1,0 +1,135 @@
+"""What is being done to many tasks, and what was (contract.md section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.db.models import QuerySet
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from .. import bulk
+from ..errors import InvalidInput
+from ..listing import PAGE
+from ..models import BulkItem, BulkOperation
+from ..policy import Action
+from . import bodies
+from .asked import ReasonRequest
+from .base import View
+from .bulk import BEGUN, begun
+from .bulk_answers import ItemAnswer, ItemsAnswer, OperationAnswer, OperationsAnswer
+from .description import FAILURES, ID, NOT_THERE, endpoint, path, query
+from .queries import integer, page_size_in, query_of
+
+MOST = 200
+
+IN_PATH = [path("id", ID)]
+PAGED = [
+    query("after", ID, "Where the page before ended."),
+    query("limit", {"type": "integer", "minimum": 1, "maximum": MOST, "default": PAGE}, "How many at most."),
+]
+STATE = query("state", {"type": "string", "enum": BulkOperation.State.values})
+OUTCOME = query("outcome", {"type": "string", "enum": BulkItem.Outcome.values})
+
+
+class OperationsView(View):
+    needs = Action.OPERATE
+
+    def visible(self) -> QuerySet[BulkOperation]:
+        """All of them; to a token for some groups only what was begun with a token of its name, for these groups."""
+        patterns = self.token().group_scope.patterns
+        if patterns is None:
+            return BulkOperation.objects.all()
+        return BulkOperation.objects.filter(by=self.by(), selection__scope=list(patterns))
+
+    def operation(self, id: str) -> BulkOperation:
+        found = self.visible().filter(pk=integer("id", id)).first()
+        if found is None:
+            raise NotFound(f"There is no operation {id}.")
+        return found
+
+
+class Operations(OperationsView):
+    """Operations, the newest first. A token for some groups sees its own only."""
+
+    @endpoint("operations", answer=OperationsAnswer, parameters=[STATE, *PAGED])
+    def get(self, request: Request) -> Response:
+        asked = query_of(request, "state", "after", "limit")
+        found = self.visible().order_by("-pk")
+        if "state" in asked:
+            found = found.filter(state=choice("state", asked, BulkOperation.State.values))
+        if "after" in asked:
+            found = found.filter(pk__lt=integer("after", asked["after"]))
+        size = page_size_in(asked, MOST)
+        operations = list(found[: size + 1])
+        return Response(
+            OperationsAnswer(
+                operations=tuple(map(OperationAnswer.in_list, operations[:size])),
+                after=operations[size - 1].pk if len(operations) > size else None,
+            )
+        )
+
+
+class OneOperation(OperationsView):
+    """What was asked for, how far it has come, and whether it can be undone."""
+
+    @endpoint("operation", answer=OperationAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
+    def get(self, request: Request, id: str) -> Response:
+        return Response(OperationAnswer.of(self.operation(id)))
+
+
+class Items(OperationsView):
+    """What became of each task, and why it was skipped or failed."""
+
+    @endpoint(
+        "operation_items",
+        answer=ItemsAnswer,
+        parameters=[*IN_PATH, OUTCOME, *PAGED],
+        failures=FAILURES | NOT_THERE,
+    )
+    def get(self, request: Request, id: str) -> Response:
+        asked = query_of(request, "outcome", "after", "limit")
+        found = BulkItem.objects.filter(operation=self.operation(id).pk).order_by("origin")
+        if "outcome" in asked:
+            found = found.filter(outcome=choice("outcome", asked, BulkItem.Outcome.values))
+        if "after" in asked:
+            found = found.filter(origin__gt=integer("after", asked["after"]))
+        size = page_size_in(asked, MOST)
+        items = list(found.only("origin", "task", "outcome", "why")[: size + 1])
+        return Response(
+            ItemsAnswer(
+                items=tuple(map(ItemAnswer.of, items[:size])),
+                after=items[size - 1].origin if len(items) > size else None,
+            )
+        )
+
+
+class Cancel(OperationsView):
+    """Let it end after what it is at. One that has ended stays as it is."""
+
+    @endpoint("cancel_operation", answer=OperationAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
+    def post(self, request: Request, id: str) -> Response:
+        return Response(OperationAnswer.of(bulk.cancel(self.operation(id), by=self.by())))
+
+
+class Undo(OperationsView):
+    """Take it back, but for what has changed since: an operation of its own."""
+
+    @endpoint(
+        "undo_operation",
+        answer=OperationAnswer,
+        body=ReasonRequest,
+        parameters=IN_PATH,
+        failures=FAILURES | NOT_THERE,
+        status=BEGUN,
+    )
+    def post(self, request: Request, id: str) -> Response:
+        operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
+        return begun(bulk.undo(operation, by=self.by(), reason=asked.reason))
+
+
+def choice(name: str, asked: Mapping[str, str], choices: list[str]) -> str:
+    if asked[name] not in choices:
+        raise InvalidInput({name: [f"one of {', '.join(choices)}"]})
+    return asked[name]

@@ -1,0 +1,51 @@
+"""What history tells of a task that was purged and came back."""
+
+import pytest
+
+from tasks_app import bulk, history
+from tasks_app.bulk import Verb
+from tasks_app.models import Task
+
+from ..console.store import add, claim
+from .test_operations import begin
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def returned():
+    """A task that was added, purged and brought back, and claimed since: its ids."""
+    [added] = add()
+    bulk.undo(begin(Verb.PURGE, typed="mail"), by="olaf")
+    back = Task.objects.get_queryset().get()
+    [now] = claim()
+    return added.id, back.id, now.id
+
+
+def test_its_chain_goes_on_from_its_first_id(returned):
+    for task_id in returned:
+        chain = history.chain_of(task_id)
+        assert chain
+        assert chain.living
+        assert (chain.origin, chain.living.id) == (returned[0], returned[-1])
+        assert [step.id for step in chain.ended] == list(returned[:-1])
+        assert [(step.ending, step.successor) for step in chain.ended] == [("purged", None), ("claimed", returned[-1])]
+        assert chain.is_whole
+
+
+def test_the_old_id_says_where_it_goes_on(returned):
+    first, back, _ = returned
+    assert history.epitaph_of(first) == f"task {first} was purged by olaf, and came back as {back}"
+
+
+def test_one_that_did_not_come_back_says_no_more():
+    [task] = add()
+    begin(Verb.PURGE, typed="mail")
+    assert history.epitaph_of(task.id) == f"task {task.id} was purged by olaf"
+
+
+def test_a_reduced_history_is_not_whole_then(returned, settings):
+    settings.TASKSTORE_HISTORY = "finished"
+    chain = history.chain_of(returned[0])
+    assert chain
+    assert not chain.is_whole
