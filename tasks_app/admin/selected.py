@@ -66,23 +66,31 @@ class ActsOnSelected(KeyedAdmin):
     def _once_agreed(
         self, request: HttpRequest, queryset: QuerySet[Task], verb: Verb, form: Agreement
     ) -> HttpResponse | None:
-        if not queryset:
+        tasks = list(self.for_list(queryset))
+        if not tasks:
             self.message_user(request, "Nothing was done: the tasks are no longer there.", messages.ERROR)
             return None
-        if form.is_valid():
-            typed = form.cleaned_data
-            parameters = Parameters(to=typed.get("to", ""), create=typed.get("create", False))
-            try:
-                self._change(request, verb, parameters, reason=typed["reason"])
-            except InvalidInput as refused:
-                form.refuse(refused)
-            else:
-                return None
+        return None if self._is_changed(request, verb, form) else self._question(request, tasks, verb, form)
+
+    def _is_changed(self, request: HttpRequest, verb: Verb, form: Agreement) -> bool:
+        """Whether it was agreed to and done. If not, the form says why."""
+        if not form.is_valid():
+            return False
+        typed = form.cleaned_data
+        parameters = Parameters(to=typed.get("to", ""), create=typed.get("create", False))
+        try:
+            self._change(request, verb, parameters, reason=typed["reason"])
+        except InvalidInput as refused:
+            form.refuse(refused)
+            return False
+        return True
+
+    def _question(self, request: HttpRequest, tasks: Sequence[Task], verb: Verb, form: Agreement) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": f"{verb.label} {tasks_in_words(len(queryset))}",
-            "lines": list(lines_of(queryset)),
+            "title": f"{verb.label} {tasks_in_words(len(tasks))}",
+            "lines": list(lines_of(tasks)),
             "ids": ids_in(request),
             "action": request.POST["action"],
             "action_checkbox_name": ACTION_CHECKBOX_NAME,
@@ -136,10 +144,10 @@ def sentences(operation: BulkOperation, meant: int) -> Iterator[str]:
 
 def ids_in(request: HttpRequest) -> list[int]:
     """Of the rows that are selected; `response_action` has seen that they are numbers."""
-    return [int(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME)]
+    return list(dict.fromkeys(map(int, request.POST.getlist(ACTION_CHECKBOX_NAME))))
 
 
-def lines_of(tasks: QuerySet[Task]) -> Iterator[str]:
+def lines_of(tasks: Sequence[Task]) -> Iterator[str]:
     now_ms = Task.objects.now_ms()
     for task in tasks:
         is_claimed = task.state(now_ms) is State.CLAIMED
