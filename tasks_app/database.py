@@ -835,6 +835,7 @@ class PostgreSQL(Dialect):
                     WHERE "group" = %s AND priority = priorities.priority AND available_at_ms <= (SELECT {self.clock})
                     LIMIT 1
                 ) AS available
+                WHERE priorities.priority IS NOT NULL
             )
             FOR UPDATE SKIP LOCKED
             """,
@@ -897,6 +898,8 @@ class PostgreSQL(Dialect):
         Its parameters: the group, four times, and the available time at which the scan starts.
         """
         # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
+        # Priority and time are compared together, because only `task_claim` has them in this order: as long as
+        # PostgreSQL knows nothing of the table, it would as soon read the whole group by `task_listing`.
         return f"""
             WITH RECURSIVE priorities(priority) AS (
                 SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}
@@ -911,12 +914,12 @@ class PostgreSQL(Dialect):
                 SELECT id, available_at_ms
                 FROM tasks_app_task
                 WHERE "group" = %s
-                AND priority = priorities.priority
-                AND available_at_ms >= %s
-                AND available_at_ms <= (SELECT {self.clock})
-                ORDER BY available_at_ms, id
+                AND (priority, available_at_ms) >= (priorities.priority, %s)
+                AND (priority, available_at_ms) <= (priorities.priority, (SELECT {self.clock}))
+                ORDER BY priority, available_at_ms, id
                 LIMIT {CANDIDATES}
             ) AS longest_available
+            WHERE priorities.priority IS NOT NULL
         """
 
     def _jump_after_lost_log(self) -> Steps[None]:
