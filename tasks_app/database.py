@@ -16,10 +16,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, dataclass, field
 from enum import Enum
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
@@ -53,6 +54,8 @@ ENDED_COLUMNS = (*KEPT_COLUMNS, *ENDING_COLUMNS)
 
 DATA = COLUMNS.index("data")
 LABELS = COLUMNS.index("labels")
+ORIGIN = COLUMNS.index("origin")
+MADE_BY_COMMIT, PAYLOAD = COLUMNS.index("made_by_commit"), COLUMNS.index("payload")  # The last two.
 
 # A paused group has no priorities, so that claims find nothing in it. Looked at once a scan.
 IS_RUNNING = 'NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = %s)'
@@ -246,19 +249,21 @@ def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written, histor
         written.ended.append((*_kept(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
 
 
+# Not `_replace` or `_make`, which take three times as long; three records are made for each claim.
+_made: Callable[[Row], TaskRecord] = partial(tuple.__new__, TaskRecord)
+
 # What of a task's row the trail keeps.
 _kept = itemgetter(*map(COLUMNS.index, KEPT_COLUMNS))
 
 
 def _numbered(draft: TaskRecord, commit: int) -> TaskRecord:
-    if len(draft.data) < PAYLOAD_BYTES or draft.payload:
-        return draft._replace(made_by_commit=commit)
-    return draft._replace(made_by_commit=commit, payload=OWN_ID)
+    payload = draft.payload if len(draft.data) < PAYLOAD_BYTES else draft.payload or OWN_ID
+    return _made((*draft[:MADE_BY_COMMIT], commit, payload))
 
 
 def _with_id(draft: TaskRecord, task_id: int) -> TaskRecord:
     payload = task_id if draft.payload == OWN_ID else draft.payload
-    return draft._replace(id=task_id, origin=draft.origin or task_id, payload=payload)
+    return _made((task_id, *draft[1:ORIGIN], draft.origin or task_id, *draft[ORIGIN + 1 : PAYLOAD], payload))
 
 
 def _row(task: TaskRecord) -> Row:
@@ -270,7 +275,7 @@ def _row(task: TaskRecord) -> Row:
 
 def _record(row: Row) -> TaskRecord:
     labels = json.loads(row[LABELS]) if row[LABELS] != "{}" else {}
-    return TaskRecord._make((*row[:LABELS], labels, *row[LABELS + 1 :]))
+    return _made((*row[:LABELS], labels, *row[LABELS + 1 :]))
 
 
 def _keys(operations: Iterable[Operation]) -> list[str]:
@@ -602,7 +607,7 @@ class Dialect(ABC):
 def _best_first(rows: Iterable[Row], demand: Demand) -> list[TaskRecord]:
     """The tasks that were locked for claims: by priority, then as the claims asked."""
     tasks = [_record(row) for row in rows]
-    random.shuffle(tasks)
+    tasks.sort(key=lambda _: random.random())  # A third of the time of `shuffle`.
     if demand.oldest:
         tasks.sort(key=lambda task: (task.available_at_ms, task.id))
     tasks.sort(key=lambda task: -task.priority)

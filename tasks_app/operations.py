@@ -191,8 +191,7 @@ class Removal(NamedTuple):
     successor: int | None = None  # The place of its successor among the drafts of the same effect.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class Effect(NamedTuple):
     """What an operation that is not refused does. Drafts: adds first, then updates, in the order given."""
 
     removals: tuple[Removal, ...] = ()
