@@ -6,14 +6,17 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
+from django.core.signals import setting_changed
 from django.db import connections, models
 from django.db.models import BinaryField, Case, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Length, Substr
+from django.dispatch import receiver
 
 from . import database, totals
 from .errors import Immutable
@@ -278,6 +281,7 @@ def _as_values(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: kinds[name](value) if name in kinds else value for name, value in asked.items()}
 
 
+@cache  # Each look at a setting costs a microsecond, and every operation is held against these.
 def limits() -> Limits:
     """The limits that the settings name; contract.md section 8 where they name none."""
     names = {
@@ -286,6 +290,12 @@ def limits() -> Limits:
         "labels": "TASKSTORE_MAX_LABELS",
     }
     return Limits(**{name: getattr(settings, key) for name, key in names.items() if hasattr(settings, key)})
+
+
+@receiver(setting_changed)
+def _forget_limits(**_: Any) -> None:
+    """In tests: settings of a server do not change."""
+    limits.cache_clear()
 
 
 def _any_of(conditions: Iterable[Q]) -> Q:

@@ -51,7 +51,7 @@ class LoopView(View):
         return self.finalize_response(self.request, response, *self.args, **self.kwargs)
 
     def _handler(self) -> Any:
-        name = (self.request.method or "").lower()
+        name = (self.request._request.method or "").lower()
         return getattr(self, name, self._refuse_method) if name in self.http_method_names else self._refuse_method
 
     async def _refuse_method(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -63,7 +63,7 @@ class LoopView(View):
 
     def key_of(self, asked: AskedOperation) -> ResendKey | None:
         """The idempotency key that header or body give, under the name of its holder; None without one."""
-        header = self.request.META.get("HTTP_IDEMPOTENCY_KEY", "")
+        header = self.request._request.META.get("HTTP_IDEMPOTENCY_KEY", "")
         key = header or asked.key
         if not key:
             return None
