@@ -128,7 +128,7 @@ class Commit:
     @property
     def changed_ids(self) -> tuple[int, ...]:
         """The ids that it updates or deletes."""
-        return tuple(change.id for change in self.updates) + self.deletes
+        return (*[change.id for change in self.updates], *self.deletes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

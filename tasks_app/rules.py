@@ -68,7 +68,7 @@ class World:
                 yield task
 
     def take(self, removals: Iterable[Removal]) -> None:
-        self._gone.update(removal.task.id for removal in removals)
+        self._gone.update([removal.task.id for removal in removals])
 
 
 def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
@@ -99,8 +99,8 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs)
 
 
-def _missing(ids: Iterable[int], scope: GroupScope, world: World) -> tuple[int, ...]:
-    return tuple([task_id for task_id in dict.fromkeys(ids) if world.find(task_id, scope) is None])
+def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, ...]:
+    return () if not ids else tuple([task_id for task_id in dict.fromkeys(ids) if world.find(task_id, scope) is None])
 
 
 def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
@@ -139,19 +139,19 @@ def _effect_of_claim(claim: Claim, world: World) -> Effect:
     chosen = list(islice(world.claimable(claim), claim.limit))
     available_at_ms = world.now_ms + max(claim.duration_ms, 0)
     return Effect(
-        removals=tuple(
-            Removal(task=task, ending=Ending.CLAIMED, successor=successor) for successor, task in enumerate(chosen)
-        ),
+        removals=tuple([Removal(task, Ending.CLAIMED, successor) for successor, task in enumerate(chosen)]),
         drafts=tuple(
-            _successor(
-                task,
-                world.now_ms,
-                available_at_ms=available_at_ms,
-                owner=claim.owner,
-                claims=task.claims + 1,
-                leased_since_ms=world.now_ms,
-            )
-            for task in chosen
+            [
+                _successor(
+                    task,
+                    world.now_ms,
+                    available_at_ms=available_at_ms,
+                    owner=claim.owner,
+                    claims=task.claims + 1,
+                    leased_since_ms=world.now_ms,
+                )
+                for task in chosen
+            ]
         ),
         owner=claim.owner,
     )
