@@ -281,7 +281,7 @@ def _as_values(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: kinds[name](value) if name in kinds else value for name, value in asked.items()}
 
 
-@cache  # Each look at a setting costs a microsecond, and every operation is held against these.
+@cache  # Every operation is held against them: six looks at the settings each time otherwise.
 def limits() -> Limits:
     """The limits that the settings name; contract.md section 8 where they name none."""
     names = {

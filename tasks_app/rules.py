@@ -95,7 +95,7 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     owned = _owned_by_others(operation, world)
     bugs = tuple(_bugs(operation))
     if not (changes or deletes or depends or owned or bugs):
-        return None  # Nearly always: to make a refusal first and then ask it costs more than all of the above.
+        return None  # Nearly always: no refusal is made only to be asked whether it is one.
     return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs)
 
 
