@@ -6,15 +6,17 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
+from django.core.signals import setting_changed
 from django.db import connections, models, transaction
 from django.db.models import BinaryField, Case, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Length, Substr
+from django.dispatch import receiver
 
 from . import database, totals
 from .errors import Immutable
@@ -281,6 +283,7 @@ def _as_values(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: kinds[name](value) if name in kinds else value for name, value in asked.items()}
 
 
+@cache  # Every operation is held against them: six looks at the settings each time otherwise.
 def limits() -> Limits:
     """The limits that the settings name; contract.md section 8 where they name none."""
     names = {
@@ -294,6 +297,12 @@ def limits() -> Limits:
 def in_groups_of(scope: GroupScope) -> Q:
     """The condition that a row's group is one that the scope allows."""
     return Q() if scope.patterns is None else _any_of(map(_matching, scope.patterns))
+
+
+@receiver(setting_changed)
+def _forget_limits(**_: Any) -> None:
+    """In tests: settings of a server do not change."""
+    limits.cache_clear()
 
 
 def _any_of(conditions: Iterable[Q]) -> Q:

@@ -138,7 +138,7 @@ class Commit:
     @property
     def changed_ids(self) -> tuple[int, ...]:
         """The ids that it updates or deletes."""
-        return tuple(change.id for change in self.updates) + self.deletes
+        return (*[change.id for change in self.updates], *self.deletes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +201,7 @@ class Removal(NamedTuple):
     successor: int | None = None  # The place of its successor among the drafts of the same effect.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class Effect(NamedTuple):
     """What an operation that is not refused does. Drafts: adds first, then updates, in the order given."""
 
     removals: tuple[Removal, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -23,7 +24,7 @@ class Action(StrEnum):
 
 Actor = Token | AbstractBaseUser | AnonymousUser
 
-SCOPES = {
+SCOPES: Mapping[str, set[Action]] = {
     Scope.READ: {Action.SEE, Action.SEE_PAYLOADS},
     Scope.WORK: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK},
     Scope.OPERATE: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.OPERATE},
@@ -42,7 +43,7 @@ ROLES = {
 def may(actor: Actor, action: Action, group: str | None = None) -> bool:
     """Whether the actor may do this, in this group if one is named."""
     if isinstance(actor, Token):
-        return action in SCOPES[Scope(actor.scope)] and (group is None or actor.group_scope.allows(group))
+        return action in SCOPES[actor.scope] and (group is None or actor.group_scope.allows(group))
     if not isinstance(actor, User) or not actor.is_active or must_choose_password(actor):
         return False
     return actor.is_superuser or action in _actions_of_roles(actor)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 # The types' numbers (PostgreSQL's catalogue, pg_type.dat).
@@ -34,16 +33,25 @@ def packed(type_name: str, values: Sequence[Any]) -> PackedArray:
 
 def _fixed(type_name: str, values: Sequence[Any]) -> bytes:
     code, size = FIXED[type_name]
-    return struct.pack("!" + f"i{code}" * len(values), *chain.from_iterable((size, value) for value in values))
+    elements = [size] * (2 * len(values))
+    elements[1::2] = values
+    return struct.pack("!" + f"i{code}" * len(values), *elements)
 
 
 def _variable(type_name: str, values: Sequence[Any]) -> bytes:
     encode = ENCODERS.get(type_name) or _fixed_encoder(type_name)
-    return b"".join(_element(None if value is None else encode(value)) for value in values)
+    if type_name == "bytea":  # Each is another one mostly, and may be long.
+        return b"".join([_element(value, encode) for value in values])
+    # Names, errors, endings: a column of a batch holds few of them, many times.
+    elements = {value: _element(value, encode) for value in set(values)}
+    return b"".join(map(elements.__getitem__, values))
 
 
-def _element(value: bytes | None) -> bytes:
-    return b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4, "big") + value
+def _element(value: Any, encode: Callable[[Any], bytes]) -> bytes:
+    if value is None:
+        return b"\xff\xff\xff\xff"
+    encoded = encode(value)
+    return len(encoded).to_bytes(4, "big") + encoded
 
 
 def _fixed_encoder(type_name: str) -> Callable[[Any], bytes]:

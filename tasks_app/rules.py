@@ -53,9 +53,12 @@ class World:
 
     def claimable(self, claim: Claim) -> Iterator[TaskRecord]:
         """The tasks that may be claimed, the best first. Each is handed out once."""
-        groups = [group for group in self._candidates if group in claim.reachable]
+        reachable = claim.reachable
+        groups = [group for group in self._candidates if group in reachable]
         while groups := [group for group in groups if self._candidates[group]]:
-            best = max(groups, key=lambda group: self._candidates[group][0].priority)
+            best = groups[0]
+            if len(groups) > 1:
+                best = max(groups, key=lambda group: self._candidates[group][0].priority)
             task = self._candidates[best].popleft()
             if len(groups) > 1:
                 # The groups take turns: within this claim, and from claim to claim.
@@ -65,7 +68,7 @@ class World:
                 yield task
 
     def take(self, removals: Iterable[Removal]) -> None:
-        self._gone.update(removal.task.id for removal in removals)
+        self._gone.update([removal.task.id for removal in removals])
 
 
 def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
@@ -87,30 +90,29 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     depends = _missing(operation.depends, operation.scope, world)
     if isinstance(operation, Claim):
         return Refusal(depends=depends) if depends else None
-    return (
-        Refusal(
-            changes=_missing((change.id for change in operation.updates), operation.scope, world),
-            deletes=_missing(operation.deletes, operation.scope, world),
-            depends=depends,
-            owned=_owned_by_others(operation, world),
-            bugs=tuple(_bugs(operation)),
-        )
-        or None
-    )
+    changes = _missing([change.id for change in operation.updates], operation.scope, world)
+    deletes = _missing(operation.deletes, operation.scope, world)
+    owned = _owned_by_others(operation, world)
+    bugs = tuple(_bugs(operation))
+    if not (changes or deletes or depends or owned or bugs):
+        return None  # Nearly always: no refusal is made only to be asked whether it is one.
+    return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs)
 
 
-def _missing(ids: Iterable[int], scope: GroupScope, world: World) -> tuple[int, ...]:
-    return tuple(task_id for task_id in dict.fromkeys(ids) if world.find(task_id, scope) is None)
+def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, ...]:
+    return () if not ids else tuple([task_id for task_id in dict.fromkeys(ids) if world.find(task_id, scope) is None])
 
 
 def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
     if commit.operator is not None:
         return ()
-    tasks = (world.find(task_id, commit.scope) for task_id in dict.fromkeys(commit.changed_ids))
+    tasks = [world.find(task_id, commit.scope) for task_id in dict.fromkeys(commit.changed_ids)]
     return tuple(
-        task.id
-        for task in tasks
-        if task is not None and task.available_at_ms > world.now_ms and task.owner != commit.owner
+        [
+            task.id
+            for task in tasks
+            if task is not None and task.available_at_ms > world.now_ms and task.owner != commit.owner
+        ]
     )
 
 
@@ -120,7 +122,8 @@ def _bugs(commit: Commit) -> Iterable[str]:
     for place, add in enumerate(commit.adds):
         if not add.group:
             yield f"adds[{place}] has no group: name the group that the task goes into"
-    for task_id, times in Counter(commit.changed_ids).items():
+    named = commit.changed_ids
+    for task_id, times in Counter(named).items() if len(set(named)) < len(named) else ():
         if times > 1:
             yield f"task {task_id} is named {times} times within updates and deletes: name it once"
 
@@ -136,19 +139,19 @@ def _effect_of_claim(claim: Claim, world: World) -> Effect:
     chosen = list(islice(world.claimable(claim), claim.limit))
     available_at_ms = world.now_ms + max(claim.duration_ms, 0)
     return Effect(
-        removals=tuple(
-            Removal(task=task, ending=Ending.CLAIMED, successor=successor) for successor, task in enumerate(chosen)
-        ),
+        removals=tuple([Removal(task, Ending.CLAIMED, successor) for successor, task in enumerate(chosen)]),
         drafts=tuple(
-            _successor(
-                task,
-                world.now_ms,
-                available_at_ms=available_at_ms,
-                owner=claim.owner,
-                claims=task.claims + 1,
-                leased_since_ms=world.now_ms,
-            )
-            for task in chosen
+            [
+                _successor(
+                    task,
+                    world.now_ms,
+                    available_at_ms=available_at_ms,
+                    owner=claim.owner,
+                    claims=task.claims + 1,
+                    leased_since_ms=world.now_ms,
+                )
+                for task in chosen
+            ]
         ),
         owner=claim.owner,
     )

@@ -57,6 +57,9 @@ class Request(WebRequest):  # type: ignore[misc]
         # as much as a claim.
         self._parsePOSTFormSubmission = False  # Twisted's name.
 
+    def isSecure(self) -> bool:  # noqa: N802
+        return False  # TLS ends at a proxy. Twisted looks for it in a slow way, with each request.
+
     def gotLength(self, length: int | None) -> None:  # noqa: N802
         if length is not None and length > settings.TASKSTORE_MAX_REQUEST_BYTES:
             self.refuse_body()
@@ -179,6 +182,9 @@ class Factory(HTTPFactory):  # type: ignore[misc]
         channel.requestFactory = Request
         self._channels.add(channel)
         return channel
+
+    def log(self, request: Request) -> None:
+        """No access log: Twisted would write a line for each request to a log that throws it away."""
 
     @property
     def channels(self) -> list[Channel]:

@@ -80,15 +80,15 @@ def console(name: str, /, **fields: Any) -> Callable[[World], Any]:
     return send
 
 
-def on_operation(name: str, /, **facts: Any) -> Callable[[World], Any]:
-    """Press a button of an operation of which this is known."""
+def unfinished() -> BulkOperation:
+    """An operation that another process is at."""
+    return BulkOperation.objects.create(verb="purge", expected=1, began_at_ms=0, held_until_ms=2**52)
 
-    def send(world: World) -> Any:
-        known = {"verb": "purge", "expected": 1, "began_at_ms": 0, **facts}
-        operation = BulkOperation.objects.create(**known)
-        return world.ada.post(f"/console/operations/{operation.pk}/{name}")
 
-    return send
+def bulk_over_rest(world: World) -> Any:
+    asked = {"verb": "requeue", "group": "mail"}
+    _, seen = world.operator.post("/bulk/preview", asked)
+    return world.operator.post("/bulk", {**asked, "expected": 1, "bound": seen["bound"], "as_of": seen["as_of"]})
 
 
 def undo(world: World) -> Any:
@@ -146,7 +146,7 @@ CONSOLE = {
     "move": ("move", console("move", **ALL, to="reports")),
     "edit_many": ("edit", console("edit_many", **ALL, set_error="1", error="known")),
     "purge": ("purge", console("purge", **ALL, typed="mail")),
-    "cancel": ("cancel", on_operation("cancel", held_until_ms=2**52)),
+    "cancel": ("cancel", lambda world: world.ada.post(f"/console/operations/{unfinished().pk}/cancel")),
     "undo": ("undo", undo),
     "import": ("import", imported),
     "add_token": ("create token", console("add_token", name="cron", scope="work")),
@@ -161,16 +161,25 @@ CONSOLE = {
 REST = {
     "/groups/mail/pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
     "/groups/mail/resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
+    "/bulk": ("requeue", bulk_over_rest),
+    "/operations/1/cancel": (
+        "cancel",
+        lambda world: world.operator.post(f"/operations/{unfinished().pk}/cancel", {}),
+    ),
+    "/operations/1/undo": (
+        "undo",
+        lambda world: world.operator.post(f"/operations/{world.operation.pk}/undo", {}),
+    ),
 }
 ADMIN = {
     "tasks_app_task_add": ("add", on_form("tasks_app/task/add/", group="mail")),
     "tasks_app_task_change": ("edit", on_form("tasks_app/task/{world.task.id}/change/", priority="7")),
     "tasks_app_task_delete": (
-        "delete",
+        "purge",
         lambda world: world.ada.post(f"/admin/tasks_app/task/{world.task.id}/delete/", {"post": "yes"}),
     ),
     "tasks_app_task_changelist": (
-        "delete",
+        "purge",
         on_list("task", "delete_selected", lambda world: world.task.id, post="yes"),
     ),
     "tasks_app_token_add": ("create token", on_form("tasks_app/token/add/", name="cron", scope="work")),
@@ -189,8 +198,8 @@ ADMIN = {
 
 # Who is there, what a browser looks like, and what somebody keeps for themselves is nobody else's business.
 NO_CHANGES = {"login", "logout", "theme", "save_search", "rename_search", "delete_search"}
-# What workers do is in the history of each task; `/tasks` only reads.
-OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks"}
+# What workers do is in the history of each task; `/tasks` and the preview only read.
+OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview"}
 # Pages of the admin that change nothing, or refuse to.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from .. import audit
 from ..models import Token
 from ..policy import Action, may
 from .authentication import MayDo, TokenAuthentication
@@ -66,8 +67,8 @@ class View(APIView):
         return token
 
     def by(self) -> str:
-        """Who asks, as what is written down of it names them. No user's name has a colon."""
-        return f"token:{self.token().name}"
+        """Who asks, as what is written down of it names them."""
+        return audit.name_of(self.token())
 
     def must_reach(self, group: str) -> None:
         """Raise PermissionDenied when the token may not touch a group that the request names."""

@@ -52,7 +52,7 @@ class LoopView(View):
         return self.finalize_response(self.request, response, *self.args, **self.kwargs)
 
     def _handler(self) -> Any:
-        name = (self.request.method or "").lower()
+        name = (self.request._request.method or "").lower()
         return getattr(self, name, self._refuse_method) if name in self.http_method_names else self._refuse_method
 
     async def _refuse_method(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -70,7 +70,7 @@ class LoopView(View):
 
 def key_in(request: Request, asked: AskedOperation | BulkRequest, holder: str) -> ResendKey | None:
     """The idempotency key that header or body give; None without one."""
-    header = request.META.get("HTTP_IDEMPOTENCY_KEY", "")
+    header = request._request.META.get("HTTP_IDEMPOTENCY_KEY", "")
     key = header or asked.key
     if not key:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from .. import audit, pauses
+from .. import pauses
 from ..policy import Action
 from . import bodies
 from .answers import PauseAnswer
@@ -33,7 +33,7 @@ class Pause(PauseOrResume):
     @endpoint("pause", answer=PauseAnswer, body=ReasonRequest, parameters=[IN_PATH])
     def post(self, request: Request, name: str) -> Response:
         reason = self.reason_in(request, name)
-        return Response(PauseAnswer.of(pauses.pause(name, by=audit.name_of(self.token()), reason=reason)))
+        return Response(PauseAnswer.of(pauses.pause(name, by=self.by(), reason=reason)))
 
 
 class Resume(PauseOrResume):
@@ -42,5 +42,5 @@ class Resume(PauseOrResume):
     @endpoint("resume", answer=PauseAnswer, body=ReasonRequest, parameters=[IN_PATH])
     def post(self, request: Request, name: str) -> Response:
         reason = self.reason_in(request, name)
-        pauses.resume(name, by=audit.name_of(self.token()), reason=reason)
+        pauses.resume(name, by=self.by(), reason=reason)
         return Response(PauseAnswer(group=name))

@@ -26,7 +26,7 @@ class Protocol(HttpToolsProtocol):
         self._is_in_head = True
         self._ends = 0  # Of heads and of bodies, so far.
         self._begun_bytes = 0  # Of a head that is not complete yet.
-        self._head_bytes = self._body_bytes = 0  # Of the request at hand.
+        self._body_bytes = 0  # Of the request at hand.
         self._cut_off: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -41,21 +41,13 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._is_in_head = True
-        self._head_bytes = self._body_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._head_bytes += len(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._head_bytes += len(name) + len(value) + len(b": \r\n")
+        self._body_bytes = 0
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._ends += 1
         self._begun_bytes = 0
-        self._refuse_long_head(self._head_bytes)
+        self._refuse_long_head(self._head_bytes())
         self._refuse_long_body(self._announced())
         if not self._is_refused:
             super().on_headers_complete()
@@ -110,6 +102,10 @@ class Protocol(HttpToolsProtocol):
     def _close_if_idle(self) -> None:
         if not self._is_answering:
             self.transport.close()
+
+    def _head_bytes(self) -> int:
+        # Not counted header by header as they come: that would be four calls more with each request.
+        return len(self.url) + sum([len(name) + len(value) + len(b": \r\n") for name, value in self.headers])
 
     def _announced(self) -> int:
         lengths = [int(value) for name, value in self.headers if name == b"content-length" and value.isdigit()]

@@ -79,8 +79,7 @@ def everything_is_claimable(world, claim):
 def with_old_leases(effect):
     begins = [removal.task.leased_since_ms for removal in effect.removals]
     drafts = zip(effect.drafts, begins, strict=True)
-    return replace(
-        effect,
+    return effect._replace(
         drafts=tuple(draft._replace(leased_since_ms=begin or draft.leased_since_ms) for draft, begin in drafts),
     )
 

@@ -10,9 +10,11 @@ from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from tasks_app import candidate_pools
+from tasks_app.database import PostgreSQL
 from tasks_app.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
 from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import Change, Claim, Commit, NewTask, Order
+from tasks_app.postgresql_pipeline import _numbered
 from tasks_app.writer import Bounds
 from tasks_app.writer_connection import PostgreSQLConnection
 from tests.behaviour.databases import only_postgresql
@@ -159,6 +161,22 @@ def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
         slow.join()
 
     play(scenario)
+
+
+@only_postgresql
+def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_knows_the_table(db):
+    """Else each look for what there is to claim would read the whole group."""
+    dialect = PostgreSQL("default", waits=False)
+    _, configure = PostgreSQLConnection.opening
+    statement = dialect._read_pool("mail")
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3_000)
+    dialect.rows("DELETE FROM pg_statistic WHERE starelid = 'tasks_app_task'::regclass")
+    dialect.rows(configure.sql, ["on"])
+    dialect.rows(f"PREPARE pool AS {_numbered(statement.sql).decode()}")
+    plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 0)"))
+    dialect.rows("DEALLOCATE pool")
+    assert "using task_claim" in plan
+    assert "using task_listing" not in plan
 
 
 @only_postgresql
