@@ -22,7 +22,7 @@ class Runner:
 
     def __init__(self) -> None:
         self._stop = threading.Event()
-        self._work = asyncio.get_running_loop().create_task(self._look_for_work())
+        self._work = asyncio.ensure_future(asyncio.to_thread(look_for_work, self._stop))
 
     def end(self) -> None:
         """What is not done is for another process, or for the next server."""
@@ -31,22 +31,24 @@ class Runner:
     async def ended(self) -> None:
         await self._work
 
-    async def _look_for_work(self) -> None:
-        while not self._stop.is_set():
-            await asyncio.to_thread(go_on, self._stop)
+
+def look_for_work(stop: threading.Event) -> None:
+    """Run what is to be run, until `stop`. In a thread of its own."""
+    try:
+        while not stop.wait(LOOK_EVERY_S):
+            go_on(stop)
+    finally:
+        # No request ends in this thread, which is when Django would let go of the connection.
+        connections.close_all()
 
 
 def go_on(stop: threading.Event) -> None:
-    """Run what is to be run, or wait a little. In a thread of its own, until `stop` at the latest."""
     try:
         for operation_id in waiting_operations():
             run(operation_id, stop=stop, is_considerate=True)
     except (Error, TaskStoreError) as error:
         log.warning("bulk operations wait for the database: %s", error)
-    finally:
-        # No request ends in this thread, which is when Django would let go of the connection.
-        connections.close_all()
-    stop.wait(LOOK_EVERY_S)
+        connections.close_all()  # The next time opens new ones.
 
 
 def waiting_operations() -> list[int]:

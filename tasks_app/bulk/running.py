@@ -79,8 +79,8 @@ class Hold:
         """Whether it is ours for now. Asked again: for some more time."""
         now_ms = Task.objects.now_ms()
         free = Q(held_by=self._name) | Q(held_until_ms__lt=now_ms)
-        running = self._operations.filter(free, state=BulkOperation.State.RUNNING)
-        return bool(running.update(held_by=self._name, held_until_ms=now_ms + HOLD_MS))
+        free_ones = self._operations.filter(free, state=BulkOperation.State.RUNNING)
+        return bool(free_ones.update(held_by=self._name, held_until_ms=now_ms + HOLD_MS))
 
     def let_go(self) -> None:
         self._operations.filter(held_by=self._name).update(held_by="", held_until_ms=0)
@@ -191,9 +191,9 @@ def _end(operation: BulkOperation, state: str) -> None:
     handled = operation.done + operation.skipped + operation.failed
     gone = max(0, operation.expected - handled) if state == BulkOperation.State.DONE else 0
     now_ms = Task.objects.now_ms()
-    running = BulkOperation.objects.filter(pk=operation.pk, state=BulkOperation.State.RUNNING)
+    unended = BulkOperation.objects.filter(pk=operation.pk, state=BulkOperation.State.RUNNING)
     with transaction.atomic():
-        if not running.update(state=state, gone=gone, ended_at_ms=now_ms, held_by="", held_until_ms=0):
+        if not unended.update(state=state, gone=gone, ended_at_ms=now_ms, held_by="", held_until_ms=0):
             return
         audit.record(
             actor=operation.by,

@@ -75,7 +75,8 @@ class Selection:
 
     @property
     def is_whole_group(self) -> bool:
-        return self.ids is None and [term.key for term in self.terms] == [Key.GROUP] and not self.terms[0].is_excluded
+        others = [term for term in self.terms if term.key is not Key.GROUP or term.is_excluded]
+        return self.ids is None and not others
 
     def walk(self, place: Place | None, limit: int, also: Condition = EVERYTHING) -> Walk:
         """Through the tasks that are meant, beyond the place; `also`: what they have to meet as well."""
@@ -113,9 +114,7 @@ class Preview:
     count: int
     by_state: Mapping[State, int]  # Ready, claimed, expired, scheduled: they add up to count.
     ready_already: int  # Ready and not failed: a requeue will skip them.
-    groups: Sequence[
-        str
-    ]  # The first and the last by name, of those that the tasks are in; one, when it is the only one.
+    groups: Sequence[str]  # Of those that the tasks are in the first and the last by name, or the only one.
     samples: Sequence[int] = field(default_factory=list)  # A few ids.
 
     @property

@@ -110,6 +110,14 @@ def test_a_purge_of_a_whole_group_needs_its_name_and_of_many_the_number(monkeypa
     assert begin(Verb.PURGE, Selection(q="-state:failed"), typed="4").done == 4
 
 
+@pytest.mark.parametrize("selection", [Selection(group="odd*"), Selection(q="group:odd*")])
+def test_also_a_group_whose_name_ends_like_a_pattern_is_purged_whole(selection):
+    add("odd*", count=2)
+    with pytest.raises(InvalidInput):
+        begin(Verb.PURGE, selection)
+    assert begin(Verb.PURGE, selection, typed="odd*").done == 2
+
+
 def test_it_moves_into_a_group_that_is_there_or_may_be_created():
     add(count=3)
     for to, words in (("mail", "other than"), ("new", "no group new exists"), ("", "not empty")):
