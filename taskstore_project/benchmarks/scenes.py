@@ -221,6 +221,7 @@ def console_scenes(load: Load) -> list[Scene]:
                 Column(title="claim p95 without, ms", figure="usual_ms", digits=1),
                 Column(title="beside the purge", figure="purging_ms", digits=1),
                 Column(title="beside the undo", figure="undoing_ms", digits=1),
+                Column(title="times", figure="times", digits=2),
             ),
             rounds=1,
             stage="console",

@@ -65,7 +65,7 @@ def test_the_tasks_are_walked_or_the_table_that_was_touched_last(person):
     press(person, "j", "x")
     expect(person.rows().nth(0)).to_be_checked()
     first = person.page.locator(".signatures tbody tr").first
-    first.locator(".task-when").first.click()
+    person.page.locator(".signatures thead").click()
     press(person, "j")
     expect(first.get_by_role("link").first).to_be_focused()
     person.page.get_by_text("By error").click()

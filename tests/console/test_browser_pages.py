@@ -6,12 +6,13 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Dialog, expect
 
 from tasks_app import audit, saved_searches, tokens
+from tasks_app.bulk import Selection, Verb
 from tasks_app.models import Scope, Task
 from tasks_app.operations import NewTask
 
 from ..people import make_user
 from .browsing import Person
-from .store import ANN, add, claim, one_of_each_state
+from .store import ANN, add, change_all, claim, one_of_each_state
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
@@ -59,6 +60,9 @@ def pages(person) -> dict[str, str]:
         details={"ids": [tree.id] * 200, "skipped": {"claimed by a worker": 3}},
         duration_ms=3_100,
     )
+    operation = change_all(
+        Verb.EDIT, Selection(q="-group:nothing"), by="olaf", reason="x" * 300, error="x" * 200, priority=-100
+    )
     alive = binary if text.id == ended.origin else text
     return {
         "overview": "/console/",
@@ -79,6 +83,10 @@ def pages(person) -> dict[str, str]:
         "add": "/console/add?name=mail",
         "import": "/console/import?name=mail",
         "question": "/console/confirm?verb=move&name=mail&all=1",
+        "question about many groups": "/console/confirm?verb=edit&q=age:<1h&all=1",
+        "operations": "/console/operations",
+        "operation": f"/console/operations/{operation.pk}",
+        "no more operations": "/console/operations?before=1",
         "pause": "/console/pause?name=mail",
         "edit": f"/console/task/{tasks['claimed'].id}/edit",
         "give back": f"/console/task/{tasks['claimed'].id}/give-back",
@@ -123,7 +131,7 @@ def test_it_is_accessible_on_every_page(person, pages, theme):
 def test_it_is_accessible_with_dialogs_and_menus_open(person, pages, theme):
     person.go(pages["group"], theme=theme)
     person.rows().first.check()
-    for verb in ("Requeue…", "Move…", "Purge…"):
+    for verb in ("Requeue…", "Move…", "Edit…", "Purge…"):
         person.ask(verb)
         assert complaints(person.page, theme) == []
         person.link("Cancel").or_(person.link("Close")).click()
