@@ -58,7 +58,7 @@ def deltas_of(effects: Iterable[Effect], now_ms: int) -> dict[str, Delta]:
             if removal.successor is not None:
                 predecessors[removal.successor] = removal
         for place, draft in enumerate(effect.drafts):
-            _insert(draft, predecessors.get(place), _of(draft.group, deltas))
+            _insert(draft, predecessors.get(place), effect, _of(draft.group, deltas))
     return {group: delta for group, delta in deltas.items() if delta}
 
 
@@ -97,12 +97,14 @@ def _is_end_of_run(task: TaskRecord, successor: TaskRecord | None, effect: Effec
     return is_holder and (successor is None or not successor.leased)
 
 
-def _insert(draft: TaskRecord, predecessor: Removal | None, delta: Delta) -> None:
+def _insert(draft: TaskRecord, predecessor: Removal | None, effect: Effect, delta: Delta) -> None:
     delta.tasks += 1
     delta.leases += draft.leased
     delta.failed += bool(draft.error)
     delta.entered += predecessor is None or predecessor.task.group != draft.group
-    delta.failures += bool(draft.error) and (predecessor is None or _is_new_failure(draft, predecessor))
+    # What somebody writes over many tasks, or brings back, has not just failed.
+    if draft.error and not (effect.operator and effect.operator.bulk):
+        delta.failures += predecessor is None or _is_new_failure(draft, predecessor)
 
 
 def _is_new_failure(draft: TaskRecord, predecessor: Removal) -> bool:

@@ -20,6 +20,19 @@ dialog.addEventListener("input", (event) => {
   if (name) dialog.querySelector(`[name="${name}"]`).checked = true;
 });
 
+// A form without htmx is sent once, however often its button is pressed.
+let sent = new WeakSet();
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post" || form.matches("[data-hx-post], dialog form")) return;
+  if (sent.has(form)) event.preventDefault();
+  sent.add(form);
+});
+// The browser's Back may show the page as it was left.
+addEventListener("pageshow", () => {
+  sent = new WeakSet();
+});
+
 // The server did not answer at all: without a word a press of a button would seem to do nothing.
 document.addEventListener("htmx:error", (event) => {
   if (event.detail.ctx?.target !== dialog) return;

@@ -96,6 +96,7 @@ def purge(request: HttpRequest) -> HttpResponse:
 def _do(request: HttpRequest, verb: Verb) -> HttpResponse:
     """Begin what was agreed to, or show the confirmation again, with what is wrong and the numbers as they are now."""
     user = user_of(request)
+    reading.whole_number("bound", request.POST.get("bound", ""), least=1)
     selection = reading.selection_of(request.POST, user)
     asked = Asked(
         verb=verb,

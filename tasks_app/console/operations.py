@@ -34,7 +34,7 @@ class Shown:
 
     @property
     def handled(self) -> int:
-        return self.operation.done + self.operation.skipped + self.operation.failed
+        return self.operation.done + self.skipped + self.operation.failed
 
     @property
     def skipped(self) -> int:
@@ -81,7 +81,7 @@ class Shown:
                 ("new priority", "" if asked.priority is None else str(asked.priority)),
                 ("available", words.exact(asked.at_ms) if asked.at_ms else ""),
                 ("spread over", f"{words.number(asked.spread_minutes)} min" if asked.spread_minutes else ""),
-                ("live workers' tasks", "taken as well" if asked.takes_claimed else ""),
+                ("leased tasks", "taken as well" if asked.takes_claimed else ""),
             )
             if text
         ]

@@ -151,7 +151,7 @@ def selection_of(asked: QueryDict, user: User) -> Selection:
         return Selection(group=group, ids=_ids(asked), bound=bound, as_of_ms=as_of_ms)
     q = asked.get("q", "")
     if not terms_of(q, user) and not group:
-        raise InvalidInput({"q": ["a search, or the name of a group: all tasks of the store are never meant"]})
+        raise InvalidInput({"q": ["a search or a group has to say which: all tasks of the store are never meant"]})
     return Selection(group=group, state=state_of(asked), q=q, bound=bound, as_of_ms=as_of_ms)
 
 
@@ -166,7 +166,7 @@ def terms_of(q: str, user: User) -> list[Term]:
 def _ids(asked: QueryDict) -> tuple[int, ...]:
     ids = [whole_number(f"id[{place}]", text, least=1) for place, text in enumerate(asked.getlist("id"))]
     if not ids:
-        raise InvalidInput({"id": ["select at least one task"]})
+        raise InvalidInput({"id": ["that of at least one selected task"]})
     if len(ids) > MOST_SELECTED:
         raise InvalidInput({"id": [f"at most {MOST_SELECTED} tasks one by one, not {len(ids)}: select all that match"]})
     return tuple(dict.fromkeys(ids))

@@ -34,7 +34,7 @@ class PreviewAnswer(Struct, frozen=True, kw_only=True):
 
     count: Annotated[int, Meta(description="Send it as `expected`.")]
     by_state: ByState
-    claimed: Annotated[int, Meta(description="Held by live workers: they are skipped unless `claimed` is take.")]
+    claimed: Annotated[int, Meta(description="Under a lease that runs: they are skipped unless `claimed` is take.")]
     ready_already: Annotated[int, Meta(description="Ready and not failed: a requeue skips them.")]
     group: Annotated[str, Meta(description="The one that all are in; empty: several, or there is no task.")]
     samples: Annotated[Ids, Meta(description="A few of the ids.")]

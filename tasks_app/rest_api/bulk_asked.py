@@ -33,7 +33,7 @@ class BulkVerb(StrEnum):
 
 
 class WithClaimed(StrEnum):
-    """What to do with tasks that live workers hold."""
+    """What to do with tasks whose lease runs."""
 
     SKIP = "skip"
     TAKE = "take"

@@ -342,7 +342,7 @@ def test_it_searches_selects_all_requeues_watches_and_undoes_by_keyboard_alone(p
     expect(person.page.get_by_text("Requeued 3 tasks in mail.")).to_be_visible()
     assert not Task.objects.get_queryset().failed().exists()
     press("u")
-    expect(person.page.get_by_role("heading", name="Undo")).to_be_visible()
+    expect(person.page.get_by_role("heading", name="Undo, operation")).to_be_visible()
     expect(person.page.locator("#operation").get_by_text("Brought back 3 tasks in mail.")).to_be_visible()
     assert Task.objects.get_queryset().failed().count() == 3
 

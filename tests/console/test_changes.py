@@ -55,7 +55,7 @@ def test_it_asks_with_verb_number_group_states_and_samples(operator):
         assert words in question
     for words in (
         "ready2",
-        "claimed1, held by live workers: skipped unless you tick the box below",
+        "claimed1, under a lease that runs: skipped unless you tick the box below",
         "expired1",
         "scheduled1",
     ):
@@ -305,7 +305,7 @@ def test_it_takes_what_workers_hold_when_that_is_ticked(operator):
     claim()
     html, form = ask(operator, "requeue", all=1)
     assert "Requeue 0 tasks" in text(html)
-    assert "Also the 1 that live workers hold: their lease ends" in text(html)
+    assert "Also the 1 whose lease still runs: it ends" in text(html)
     agree(operator, "requeue", form, take_claimed="1")
     [task] = Task.objects.all()
     assert not task.leased

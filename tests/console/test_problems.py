@@ -33,7 +33,7 @@ def test_it_says_that_the_database_does_not_answer(operator, monkeypatch, error)
 def test_it_says_how_a_change_ended(operator, monkeypatch, error, words, kind):
     [task] = add()
     monkeypatch.setattr(bulk, "start", raising(error))
-    form = {"name": "mail", "id": task.id, "expected": 1}
+    form = {"name": "mail", "id": task.id, "expected": 1, "bound": task.id}
     answer = operator.post("/console/purge", form, headers={"HX-Request-Type": kind})
     assert answer.status_code == 503
     assert words in answer.content.decode()

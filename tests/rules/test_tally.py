@@ -148,6 +148,14 @@ def test_the_same_error_from_the_next_worker_is_another_failure(table):
     assert table.sums["reports"]["failures"] == 0
 
 
+def test_an_error_that_somebody_writes_over_many_tasks_is_no_failure(table):
+    task = table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)))
+    operator = Operator(name="ada", bulk=1)
+    table.do(Commit(owner=0, updates=(Change(id=task.id, error="known"),), operator=operator))
+    table.do(Commit(owner=0, adds=(NewTask(group="mail", error="back again"),), operator=operator))
+    assert table.sums["mail"]["failures"] == 0
+
+
 def test_a_claim_tells_how_long_the_task_had_been_available(table):
     table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)), now_ms=NOW_MS - 100)
     table.do(Claim(groups=("mail",), owner=BOB))

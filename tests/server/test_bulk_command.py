@@ -48,7 +48,7 @@ def test_it_works_beside_a_running_server_and_without_one(store):
         assert "done 300, skipped 0, failed 0\nto take it back within 7 days: bulk undo 1" in done.stdout
         assert server.ask("GET", "/groups", store.token).json() == []
         operation = server.ask("GET", "/operations/1", store.token).json()
-        assert operation["by"] == f"cli:{users_name()}"
+        assert operation["by"] == f"{users_name()} (command line)"
         assert (operation["done"], operation["reason"]) == (300, "a test")
         assert server.end() == 0
     undone = store.manage("bulk", "undo", "1", "--json")
@@ -70,7 +70,7 @@ def test_it_shows_what_it_would_do_and_asks(command):
     assert re.search(r"operation \d+: 2 of 5\n", told)
     assert "done 4, skipped 1, failed 0\n  skipped, claimed by a worker: 1\n" in told
     [entry] = AuditEntry.objects.all()
-    assert (entry.actor, entry.action, entry.done, entry.reason) == ("cli:olaf", "requeue", 4, "a test")
+    assert (entry.actor, entry.action, entry.done, entry.reason) == ("olaf (command line)", "requeue", 4, "a test")
 
 
 def test_a_purge_of_a_group_needs_its_name(command):
@@ -114,7 +114,7 @@ def test_it_is_undone_and_cancelled_once(command):
     code, told = command("cancel", str(begun.pk), "--by", "ada")
     assert code == 0
     assert "done 2, skipped 0, failed 0 (cancelled)" in told
-    assert BulkOperation.objects.get(pk=begun.pk).cancelled_by == "cli:ada"
+    assert BulkOperation.objects.get(pk=begun.pk).cancelled_by == "ada (command line)"
 
 
 @pytest.mark.parametrize(

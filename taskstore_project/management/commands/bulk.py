@@ -162,7 +162,7 @@ def add_outcome(parser: argparse.ArgumentParser) -> None:
 def name(text: str) -> str:
     if not (text.strip() and text.isprintable() and len(text) <= LONGEST_NAME):
         raise argparse.ArgumentTypeError(f"a name has 1 to {LONGEST_NAME} printable characters")
-    return f"cli:{text}"
+    return f"{text} (command line)"
 
 
 def time_ms(text: str) -> int:
