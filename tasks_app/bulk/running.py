@@ -210,13 +210,16 @@ def _end(operation: BulkOperation, state: str) -> None:
 
 def _details(operation: BulkOperation, state: str, gone: int) -> dict[str, object]:
     ids = BulkItem.objects.filter(operation=operation.pk, outcome=BulkItem.Outcome.DONE).values_list("task", flat=True)
-    return {
-        "operation": operation.pk,
+    told = {
+        **operation.parameters,
         "result": state,
-        "cancelled_by": operation.cancelled_by,
+        "cancelled by": operation.cancelled_by,
         "failed": operation.failed,
+    }
+    return {
+        **{name: value for name, value in told.items() if value},
+        "operation": operation.pk,
         "skipped": reasons(operation.pk, gone),
-        "parameters": operation.parameters,
         "ids": list(ids.order_by("origin")[:IDS_IN_AUDIT]),
     }
 
