@@ -27,7 +27,7 @@ MOST_DAYS = 36_500
 SCOPES = {
     Scope.READ: "sees groups, tasks and their data",
     Scope.WORK: "also adds and claims tasks and commits results: what a worker needs",
-    Scope.OPERATE: "also overrides owners, changes many tasks at once, pauses groups and reads the audit",
+    Scope.OPERATE: "also overrides owners, changes many tasks at once, pauses groups and sees the audit",
 }
 
 
