@@ -144,7 +144,8 @@ def test_it_shows_what_was_asked_for_as_text(client, hostile):
 
 def test_it_shows_what_was_typed_as_text(client, hostile, task):
     form = {"name": task.group, "all": "1", "expected": "1", "bound": task.id}
-    answer = client.post("/console/move", {**form, "to": hostile("to"), "reason": hostile("why")})
+    form |= {"to": hostile("to"), "reason": hostile("why")}
+    answer = client.post("/console/move", form)
     assert answer.status_code == 422
     assert_inert(answer, hostile, "to", "why", "group")
     edited = {"group": hostile("to"), "content": hostile("why"), "encoding": "text", "priority": "0", "labels": "{}"}
