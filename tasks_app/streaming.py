@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
+from django.db import connections
 from django.http import HttpRequest, StreamingHttpResponse
 
 
@@ -20,5 +21,10 @@ def streamed(request: HttpRequest, pieces: Iterator[bytes], content_type: str) -
 async def asynchronous(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """The same for an event loop: pieces are made in the thread of the request, one when it is asked for."""
     next_piece = sync_to_async(lambda: next(pieces, None))
-    while (piece := await next_piece()) is not None:
-        yield piece
+    try:
+        while (piece := await next_piece()) is not None:
+            yield piece
+    except Exception:
+        # Django lets go of the thread's connections after a whole answer only.
+        await sync_to_async(connections.close_all)()
+        raise

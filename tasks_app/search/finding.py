@@ -81,7 +81,7 @@ class Walk:
     now_ms: int = 0  # The time that "now" means; 0: that of the database.
     found: list[Place] = field(default_factory=list)
     looked_at: int = 0  # Tasks, at least.
-    window: int = FIRST_WINDOW
+    window: int = field(default_factory=lambda: FIRST_WINDOW)
     is_at_end: bool = False
 
     def __post_init__(self) -> None:
