@@ -223,7 +223,8 @@ def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcom
         first = len(written.drafts)
         if isinstance(outcome, Effect):
             _add_rows(outcome, commit, seen.now_ms, written, history)
-            written.items += _items(outcome, commit)
+            if outcome.operator and outcome.operator.bulk:
+                written.items += _items(outcome, outcome.operator.bulk, commit)
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
             text = kept_answers.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
             written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
@@ -257,16 +258,14 @@ def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written, histor
         written.ended.append((*_kept(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
 
 
-def _items(effect: Effect, commit: int) -> Iterator[Row]:
-    """What the effect of a bulk operation's commit has done, and to what."""
-    if not (effect.operator and effect.operator.bulk):
-        return
+def _items(effect: Effect, operation: int, commit: int) -> Iterator[Row]:
+    """What the effect of a commit of the bulk operation has done, and to what."""
     replacing = {removal.successor for removal in effect.removals}
     for task, _, successor in effect.removals:
-        yield _item(task, effect.operator.bulk, commit, keeps_data=successor is None)
+        yield _item(task, operation, commit, keeps_data=successor is None)
     for place, draft in enumerate(effect.drafts):
         if place not in replacing:  # It comes back: there was nothing that it replaces.
-            yield _item(draft, effect.operator.bulk, commit, keeps_data=False)
+            yield _item(draft, operation, commit, keeps_data=False)
 
 
 def _item(task: TaskRecord, operation: int, commit: int, *, keeps_data: bool) -> Row:

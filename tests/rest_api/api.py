@@ -45,3 +45,12 @@ class Api:
 
 def answered(response: HttpResponseBase) -> tuple[int, Any]:
     return response.status_code, json.loads(response.getvalue())
+
+
+class Clock:
+    """In place of the module `time`; a test can put it forward."""
+
+    now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s

@@ -7,7 +7,7 @@ from tasks_app import request_limits
 from tasks_app.models import Scope
 from tasks_app.request_limits import KEPT, Allowance, address_of, network_of
 
-from .api import ANN, Api
+from .api import ANN, Api, Clock
 
 pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
@@ -16,12 +16,6 @@ UPDATE = {"clientid": ANN, "adds": [{"group": "mail"}]}
 
 @pytest.fixture
 def clock(monkeypatch):
-    class Clock:
-        now_s = 1_000.0
-
-        def monotonic(self):
-            return self.now_s
-
     clock = Clock()
     monkeypatch.setattr(request_limits, "time", clock)
     return clock

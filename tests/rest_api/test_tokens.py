@@ -9,7 +9,7 @@ from tasks_app import tokens
 from tasks_app.models import Scope
 from tasks_app.rest_api import authentication
 
-from .api import Api
+from .api import Api, Clock
 
 pytestmark = pytest.mark.once
 
@@ -32,14 +32,7 @@ FOR_OPERATORS = {
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock of the cache, which a test can put forward."""
-
-    class Clock:
-        now_s = 1_000.0
-
-        def monotonic(self):
-            return self.now_s
-
+    """That of the cache."""
     clock = Clock()
     monkeypatch.setattr(authentication, "time", clock)
     return clock
