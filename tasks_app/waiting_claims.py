@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from .asked import Asked
 from .operations import Claim, Supply
@@ -48,7 +49,7 @@ class WaitingClaims:
             if group in self._by_group:
                 self._look_within(max(in_ms, 1) / 1000)
         for group, count in supply.available.items():
-            for asked in list(self._by_group.get(group, ()))[:count]:
+            for asked in list(islice(self._by_group.get(group, ()), count)):
                 self._wake(asked)
         for task_id in supply.gone & self._by_depended.keys() if self._by_depended else ():
             for asked in list(self._by_depended[task_id]):

@@ -12,7 +12,6 @@ from ..search.conditions import Condition
 from .selection import Selection
 from .verbs import Doing, Parameters, Skip, Verb
 
-SIZE = 200  # Tasks a commit: short enough that workers' claims do not wait for it.
 MOST_BYTES = 8 * 2**20  # Of their data: a commit reads it all.
 LOOK_S = 0.5  # For tasks that meet the terms, until it is said again that somebody is at it.
 
@@ -50,10 +49,13 @@ class Chunk:
             yield portion
 
 
-def next_chunk(operation: BulkOperation) -> Chunk:
-    """The tasks of the selection that come next. None, when they are rare: it goes on from where it looked to."""
+def next_chunk(operation: BulkOperation, size: int) -> Chunk:
+    """The tasks of the selection that come next, up to `size`.
+
+    None, when they are rare: it goes on from where it looked to.
+    """
     selection = Selection.read(operation.selection)
-    ids, place, is_last = (_selected if selection.ids is not None else _found)(operation, selection)
+    ids, place, is_last = (_selected if selection.ids is not None else _found)(operation, selection, size)
     doing = Doing(
         verb=Verb(operation.verb),
         parameters=Parameters.read(operation.parameters),
@@ -63,13 +65,13 @@ def next_chunk(operation: BulkOperation) -> Chunk:
     now_ms = Task.objects.now_ms()
     planned: list[Planned] = []
     skipped: list[BulkItem] = []
-    for task, size in _with_sizes(ids):
+    for task, data_size in _with_sizes(ids):
         before = operation.done + operation.skipped + operation.failed + len(planned) + len(skipped)
         step = doing.step(task, now_ms, before)
         if isinstance(step, Skip):
             skipped.append(skip(operation, task.origin, task.id, step))
         else:
-            planned.append(Planned(origin=task.origin, task=task.id, step=step, size=size))
+            planned.append(Planned(origin=task.origin, task=task.id, step=step, size=data_size))
     return Chunk(planned=planned, skipped=skipped, place=place, is_last=is_last)
 
 
@@ -77,10 +79,10 @@ def skip(operation: BulkOperation, origin: int, task_id: int, why: Skip) -> Bulk
     return BulkItem(operation=operation.pk, origin=origin, task=task_id, outcome=BulkItem.Outcome.SKIPPED, why=why.why)
 
 
-def _selected(operation: BulkOperation, selection: Selection) -> tuple[list[int], str, bool]:
+def _selected(operation: BulkOperation, selection: Selection, size: int) -> tuple[list[int], str, bool]:
     """Of tasks that were named one by one."""
     begin = int(operation.place or 0)
-    ids = (selection.ids or ())[begin : begin + SIZE]
+    ids = (selection.ids or ())[begin : begin + size]
     items = BulkItem.objects.filter(operation=operation.pk, task__in=ids)
     handled = set(items.values_list("task", flat=True))
     left = [task_id for task_id in ids if task_id not in handled]
@@ -88,20 +90,20 @@ def _selected(operation: BulkOperation, selection: Selection) -> tuple[list[int]
     if selection.group:
         living = living.in_group(selection.group)
     found = list(living.order_by("id").values_list("id", flat=True))
-    return found, str(begin + SIZE), begin + SIZE >= len(selection.ids or ())
+    return found, str(begin + size), begin + size >= len(selection.ids or ())
 
 
-def _found(operation: BulkOperation, selection: Selection) -> tuple[list[int], str, bool]:
+def _found(operation: BulkOperation, selection: Selection, size: int) -> tuple[list[int], str, bool]:
     place = Place.read(operation.place, "place") if operation.place else None
     # What it did already is not met again: requeued tasks may lie ahead, and a process may have died.
     items = "SELECT 1 FROM tasks_app_bulkitem AS item WHERE item.operation = %s AND item.origin = found.origin"
     # With the offset PostgreSQL looks up each task in the index. It would join all items of the operation else, as
     # it knows nothing of so new a one, and take longer with each chunk.
     undone = Condition(f"NOT EXISTS ({items} LIMIT 1 OFFSET 0)", (operation.pk,))
-    walk = selection.walk(place, SIZE, undone)
+    walk = selection.walk(place, size, undone)
     walk.go_on_for(LOOK_S)
     after = walk.place_to_go_on
-    ids = [found.id for found in walk.found[:SIZE]]
+    ids = [found.id for found in walk.found[:size]]
     is_last = after is None and walk.is_at_end
     return ids, str(after) if after else operation.place, is_last
 

@@ -16,16 +16,15 @@ from .. import audit
 from ..errors import CommitRefused, StoreBusy, StoreUnavailable
 from ..models import BulkItem, BulkOperation, Task
 from ..operations import EVERY_GROUP, Change, Commit, Ending, GroupScope, NewTask, Operator
-from ..writer import running
 from . import chunks, undoing
 from .chunks import Chunk, Planned
+from .pace import Pace
 from .selection import Selection
 from .verbs import CHANGED_MEANWHILE, ENDINGS, Verb
 
 log = logging.getLogger(__name__)
 
 HOLD_MS = 10_000  # A process that has not been heard of for so long has died.
-REST = 3  # Times as long as a chunk takes have workers the store for themselves after it.
 PATIENCE_S = 1.0  # Before another try, when the store can't be reached.
 IDS_IN_AUDIT = 500
 
@@ -48,24 +47,16 @@ def run(
     end = None if seconds is None else time.monotonic() + seconds
     if not hold.take():
         return
-    begun = _begun()
+    pace = Pace(is_considerate=is_considerate)
     try:
         _count_anew(operation_id)
         while not stop.is_set():
-            took_s = _tried_chunk(operation_id, stop)
-            if (end is not None and time.monotonic() > end) or not hold.take():
+            has_ended = _try_chunk(operation_id, pace, stop)
+            if has_ended or (end is not None and time.monotonic() > end) or not hold.keep():
                 return
-            if is_considerate and _begun() > begun + 1:  # Not ours alone.
-                stop.wait(REST * took_s)
-            begun = _begun()
+            stop.wait(pace.rest_s())
     finally:
         hold.let_go()
-
-
-def _begun() -> int:
-    """How much the writer of this process has had to do."""
-    writer = running(Task.objects.writing_alias)
-    return writer.begun if writer else 0
 
 
 class Hold:
@@ -74,9 +65,16 @@ class Hold:
     def __init__(self, operation_id: int) -> None:
         self._operations = BulkOperation.objects.filter(pk=operation_id)
         self._name = secrets.token_hex(8)
+        self._asked_s = 0.0
+
+    def keep(self) -> bool:
+        """Whether it still is ours."""
+        # Asked seldom enough to cost nothing, and long before another process may take it.
+        return time.monotonic() < self._asked_s + HOLD_MS / 4_000 or self.take()
 
     def take(self) -> bool:
         """Whether it is ours for now. Asked again: for some more time."""
+        self._asked_s = time.monotonic()
         now_ms = Task.objects.now_ms()
         free = Q(held_by=self._name) | Q(held_until_ms__lt=now_ms)
         free_ones = self._operations.filter(free, state=BulkOperation.State.RUNNING)
@@ -93,31 +91,34 @@ def _count_anew(operation_id: int) -> None:
     BulkOperation.objects.filter(pk=operation_id).update(**numbers)
 
 
-def _tried_chunk(operation_id: int, stop: threading.Event) -> float:
-    """Do some more. Returns the seconds that it took."""
-    began = time.monotonic()
+def _try_chunk(operation_id: int, pace: Pace, stop: threading.Event) -> bool:
+    """Do some more, if the store can be reached. Returns whether the operation has ended."""
+    pace.begin()
     try:
-        _do_chunk(BulkOperation.objects.get(pk=operation_id))
+        return _do_chunk(BulkOperation.objects.get(pk=operation_id), pace)
     except (StoreBusy, StoreUnavailable, OperationalError) as error:
         log.warning("operation %s waits for the store: %s", operation_id, error)
         stop.wait(PATIENCE_S)
-    return time.monotonic() - began
+        return False
 
 
-def _do_chunk(operation: BulkOperation) -> None:
+def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
     if operation.cancelled_by:
         _end(operation, BulkOperation.State.CANCELLED)
-        return
-    chunk = (undoing if operation.verb == Verb.UNDO else chunks).next_chunk(operation)
+        return True
+    next_chunk = undoing.next_chunk if operation.verb == Verb.UNDO else chunks.next_chunk
+    chunk = next_chunk(operation, pace.size)
     numbers = Counter[str]()
     for portion in chunk.portions():
-        numbers += _commit(portion, operation)
+        with pace.timed():
+            numbers += _commit(portion, operation)
     _note(operation, chunk, numbers)
     if chunk.is_last:
         # A process that was at it before may have been taken for dead too early.
         _count_anew(operation.pk)
         operation.refresh_from_db()
         _end(operation, BulkOperation.State.DONE)
+    return chunk.is_last
 
 
 def _note(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]) -> None:

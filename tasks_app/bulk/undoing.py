@@ -10,7 +10,7 @@ from django.db.models.functions import Length
 
 from ..models import BulkItem, BulkOperation, Task
 from ..operations import Change, NewTask, Origin
-from .chunks import MOST_BYTES, SIZE, Chunk, Planned, skip
+from .chunks import MOST_BYTES, Chunk, Planned, skip
 from .verbs import Skip, Verb
 
 THERE_ALREADY = "there already"
@@ -18,13 +18,13 @@ CHANGED_SINCE = "changed since"
 ENDED_SINCE = "ended since"
 
 
-def next_chunk(operation: BulkOperation) -> Chunk:
-    """The next tasks of the operation that is taken back, in the order of their origins."""
+def next_chunk(operation: BulkOperation, size: int) -> Chunk:
+    """The next tasks of the operation that is taken back, up to `size`, in the order of their origins."""
     assert operation.undoes is not None  # noqa: S101 - an undo has it.
     undone = BulkOperation.objects.get(pk=operation.undoes)
     back = _brought_back if undone.verb == Verb.PURGE else _put_back
     now_ms = Task.objects.now_ms()
-    found = _items_to_undo(operation, operation.undoes)
+    found = _items_to_undo(operation, operation.undoes, size)
     items = _readable(found)
     if undone.verb == Verb.PURGE:
         _read_data(items)
@@ -40,15 +40,16 @@ def next_chunk(operation: BulkOperation) -> Chunk:
             task_id = now.id if now else 0
             planned.append(Planned(origin=item.origin, task=task_id, step=step, size=item.size))  # type: ignore[attr-defined]
     place = str(items[-1].origin) if items else operation.place
-    return Chunk(planned=planned, skipped=skipped, place=place, is_last=len(items) == len(found) < SIZE)
+    return Chunk(planned=planned, skipped=skipped, place=place, is_last=len(items) == len(found) < size)
 
 
-def _items_to_undo(operation: BulkOperation, undone: int) -> list[BulkItem]:
+def _items_to_undo(operation: BulkOperation, undone: int, size: int) -> list[BulkItem]:
     """Without their data, but with its `size`."""
     ahead = BulkItem.objects.filter(origin__gt=int(operation.place or 0))
     handled = ahead.filter(operation=operation.pk).values("origin")
     items = ahead.filter(operation=undone, outcome=BulkItem.Outcome.DONE)
-    return list(items.exclude(origin__in=handled).defer("data").annotate(size=Length("data")).order_by("origin")[:SIZE])
+    left = items.exclude(origin__in=handled).defer("data").annotate(size=Length("data")).order_by("origin")
+    return list(left[:size])
 
 
 def _readable(items: list[BulkItem]) -> list[BulkItem]:

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
-from tasks_app.bulk import Asked, Selection, Verb, chunks, running
+from tasks_app.bulk import Asked, Selection, Verb, running
 from tasks_app.errors import InvalidInput
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
 from tasks_app.operations import GroupScope, NewTask, State
@@ -33,8 +33,7 @@ def content(task, *but):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)  # However busy the machine is.
-    for module in (chunks, bulk.undoing):
-        monkeypatch.setattr(module, "SIZE", 2)
+    monkeypatch.setattr(bulk.pace, "MOST", 2)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +188,7 @@ def test_an_undo_leaves_alone_what_has_changed_since():
 
 
 def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for_it(monkeypatch):
-    monkeypatch.setattr(bulk.undoing, "SIZE", 200)
+    monkeypatch.setattr(bulk.pace, "MOST", 200)
     monkeypatch.setattr(bulk.undoing, "MOST_BYTES", 100)
     add(count=20, data=b"x" * 10)
     add(data=b"x" * 1_000)

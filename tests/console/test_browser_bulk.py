@@ -123,7 +123,7 @@ def test_it_searches_selects_all_requeues_watches_and_undoes_by_keyboard_alone(p
 
 def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypatch):
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    monkeypatch.setattr(bulk.chunks, "SIZE", 2)
+    monkeypatch.setattr(bulk.pace, "MOST", 2)
     add(count=5)
     person.go(GROUP)
     person.link("Move all…").click()

@@ -206,7 +206,7 @@ def test_it_tells_what_was_skipped_and_why(api):
 
 def test_it_is_cancelled(api, monkeypatch):
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    monkeypatch.setattr(bulk.chunks, "SIZE", 2)
+    monkeypatch.setattr(bulk.pace, "MOST", 2)
     add(count=5)
     operation = purge(api)
     assert (operation["state"], operation["done"], operation["undoable"]) == ("running", 2, False)

@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 def command(db, capsys, monkeypatch):
     """Its exit code and all that it wrote, when this is typed into it; None: no terminal."""
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)  # So that it has something to follow.
-    monkeypatch.setattr(bulk.chunks, "SIZE", 2)
+    monkeypatch.setattr(bulk.pace, "MOST", 2)
     monkeypatch.setattr("taskstore_project.management.commands.bulk.TELL_EVERY_S", 0)
 
     def run(*arguments, typed=None):

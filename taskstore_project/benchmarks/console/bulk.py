@@ -23,7 +23,7 @@ from .visitor import PATIENCE_S, Visitor, visitor_of
 PURGED, WORKED_ON = "bench/purged", "bench/worked"
 WORKERS, AT_HAND = 8, 200
 ADDED_AT_ONCE = 5_000
-LOOK_EVERY_S = 0.2
+LOOK_EVERY_S = 1.0  # As the page does.
 
 
 def purge_and_undo(entry: Entry, place: Place, pace: Pace) -> Figures:
