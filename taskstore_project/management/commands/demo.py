@@ -16,6 +16,7 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from tasks_app.models import Task
+from taskstore_project import migration
 from taskstore_project.commands import CannotRun, ProjectCommand
 from taskstore_project.data_directory import ServerFile
 from taskstore_project.demo import wordcount_worker
@@ -60,6 +61,7 @@ class Command(ProjectCommand):
     def seed(self, *, tasks: int, groups: int, workers: int, **_: Any) -> None:
         if tasks < 2 * groups:
             raise CannotRun(f"{tasks} tasks are too few for {groups} groups: there have to be two for each")
+        migration.need_store()
         if Task.objects.exists():
             raise CannotRun("this store holds tasks: fill an empty one, for example with --data DIR")
         began_at = time.monotonic()
