@@ -31,10 +31,11 @@ from django.db import DEFAULT_DB_ALIAS, IntegrityError, InterfaceError, Operatio
 from . import kept_answers, retention
 from .candidate_pools import CANDIDATES, NO_MARK_MS, Pools
 from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUnavailable
+from .meters import meters
 from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
 from .payloads import OWN_ID, PAYLOAD_BYTES, whole_data
 from .rules import World, decide
-from .tally import COUNTERS, NUMBERS, deltas_of, text_of
+from .tally import COUNTERS, NOTHING, NUMBERS, Delta, Work, deltas_of, text_of, work_in
 
 PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
@@ -116,6 +117,7 @@ class Written:
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
     items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS
+    work: Work = NOTHING
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.drafts or self.kept)
@@ -154,6 +156,7 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[list[Ou
     """The steps of one transaction, from its first look to its last write, for operations in order."""
     plan = yield from look_and_decide(operations, dialect)
     ids = (yield from dialect.write(plan.written)) if plan.written else ()
+    transaction.on_commit(partial(meters.note_work, plan.written.work), using=dialect.using)
     return plan.outcomes_with(ids)
 
 
@@ -217,24 +220,27 @@ def _doubt_empty_claims(
 
 
 def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcome], seen: Seen) -> Written:
-    written = Written(deltas=_deltas([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms))
+    deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
+    written = Written(deltas=_delta_rows(deltas, seen.now_ms))
+    commits = 0
     history = retention.kept()
     for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
         first = len(written.drafts)
         if isinstance(outcome, Effect):
             _add_rows(outcome, commit, seen.now_ms, written, history)
+            commits += isinstance(operation, Commit)
             if outcome.operator and outcome.operator.bulk:
                 written.items += _items(outcome, outcome.operator.bulk, commit)
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
             text = kept_answers.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
             written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
+    written.work = work_in(deltas.values(), commits)
     return written
 
 
-def _deltas(effects: Sequence[Effect], now_ms: int) -> list[Row]:
+def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:
     return [
-        (group, now_ms // MINUTE_MS, *delta.numbers, *map(text_of, delta.counters))
-        for group, delta in deltas_of(effects, now_ms).items()
+        (group, now_ms // MINUTE_MS, *delta.numbers, *map(text_of, delta.counters)) for group, delta in deltas.items()
     ]
 
 

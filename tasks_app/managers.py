@@ -19,7 +19,8 @@ from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
 from . import database, totals
-from .errors import Immutable
+from .errors import Immutable, TaskStoreError
+from .meters import meters
 from .operations import (
     EVERY_GROUP,
     Change,
@@ -190,7 +191,12 @@ class TaskManager(models.Manager["Task"]):
     def perform(self, operation: Operation) -> list[Task]:
         """Do a commit or a claim that is there as a value already. See `commit` and `claim`."""
         validate(operation, limits())
-        return [self.model.of(record) for record in self._decide(operation)]
+        try:
+            records = self._decide(operation)
+        except TaskStoreError as error:
+            meters.note_refusal(error)
+            raise
+        return [self.model.of(record) for record in records]
 
     def _decide(self, operation: Operation) -> list[TaskRecord]:
         writer = running(self.writing_alias)
@@ -255,9 +261,13 @@ class TaskManager(models.Manager["Task"]):
         """As `aperform`, but it returns records: rows make a model each, which costs more than all else here."""
         validate(operation, limits())
         writer = running(self.writing_alias)
-        if writer is None or not writer.is_on_this_loop:
-            return await sync_to_async(self._decide)(operation)
-        return await writer.perform(operation)
+        try:
+            if writer is None or not writer.is_on_this_loop:
+                return await sync_to_async(self._decide)(operation)
+            return await writer.perform(operation)
+        except TaskStoreError as error:
+            meters.note_refusal(error)
+            raise
 
     async def afind(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         return await sync_to_async(self.find)(ids, scope)

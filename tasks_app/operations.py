@@ -51,6 +51,10 @@ class GroupScope:
 
     patterns: tuple[str, ...] | None = None
 
+    @property
+    def is_everything(self) -> bool:
+        return self.patterns is None or "*" in self.patterns
+
     def allows(self, group: str) -> bool:
         if self.patterns is None:
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .operations import Effect, Ending, Removal, TaskRecord
 
@@ -27,6 +28,7 @@ class Delta:
     left: int = 0
     failures: int = 0  # Tasks that got an error.
     claimed: int = 0
+    taken_over: int = 0  # Of what was claimed: tasks whose lease had run out.
     waits: Counter[int] = field(default_factory=Counter)  # How long what was claimed had been available, by bucket.
     runs: Counter[int] = field(default_factory=Counter)  # How long what its holder was done with had been leased.
     done: Counter[int] = field(
@@ -46,6 +48,34 @@ class Delta:
     def counters(self) -> tuple[Counter[int], ...]:
         """In the order of COUNTERS."""
         return (self.waits, self.runs, self.done)
+
+
+class Work(NamedTuple):
+    """What a batch did, over all groups."""
+
+    commits: int = 0
+    claimed: int = 0
+    taken_over: int = 0
+    done: int = 0
+    entered: int = 0
+    left: int = 0
+    failures: int = 0
+
+
+NOTHING = Work()
+
+
+def work_in(deltas: Iterable[Delta], commits: int) -> Work:
+    """What the deltas of a batch with so many commits add up to."""
+    claimed = taken_over = done = entered = left = failures = 0
+    for delta in deltas:
+        claimed += delta.claimed
+        taken_over += delta.taken_over
+        done += sum(delta.done.values())
+        entered += delta.entered
+        left += delta.left
+        failures += delta.failures
+    return Work(commits, claimed, taken_over, done, entered, left, failures)
 
 
 def deltas_of(effects: Iterable[Effect], now_ms: int) -> dict[str, Delta]:
@@ -79,6 +109,7 @@ def _remove(removal: Removal, effect: Effect, delta: Delta, now_ms: int) -> None
     delta.left += successor is None or successor.group != task.group
     if ending is Ending.CLAIMED:
         delta.claimed += 1
+        delta.taken_over += task.leased
         delta.waits[bucket_of(now_ms - task.available_at_ms)] += 1
     elif task.leased and _is_end_of_run(task, successor, effect):
         delta.runs[bucket_of(now_ms - task.leased_since_ms)] += 1

@@ -7,6 +7,7 @@ timer, no added latency: alone, an operation goes at once, and many share one wa
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from .database import PATIENCE_S, Decided, Outcome, Undecided, granted
 from .ending import ended
 from .errors import StoreBusy, StoreUnavailable, TaskStoreError
 from .housekeeping import Housekeeper
+from .meters import meters
 from .neighbours import Neighbours
 from .operations import Operation, TaskRecord
 from .waiting_claims import WaitingClaims
@@ -28,6 +30,7 @@ from .writer_connection import WriterConnection, connection_to
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
+LEVELS_EVERY_S = 1.0  # How much there is to do is noted.
 
 _running: dict[str, Writer] = {}
 
@@ -76,6 +79,7 @@ class Writer:
         self._is_stopping = False
         self._work_task = self._loop.create_task(self._work())
         self._watch_task = self._loop.create_task(self._watch())
+        self._note_levels()
 
     @classmethod
     def start(cls, using: str = "default", bounds: Bounds | None = None) -> Writer:
@@ -139,6 +143,7 @@ class Writer:
         self._arrived.set()
         await self._work_task
         await asyncio.gather(*self._set_aside)
+        self._forget_levels()
         await self._connection.close()
         if self._neighbours:
             await self._neighbours.stop()
@@ -181,6 +186,7 @@ class Writer:
 
     async def _do(self, batch: Sequence[Asked]) -> None:
         self.begun += len(batch)
+        begun_s = time.monotonic()
         try:
             answered = await self._connection.run([asked.operation for asked in batch])
         except TaskStoreError as error:
@@ -189,6 +195,8 @@ class Writer:
         except Exception as error:
             await self._do_halves(batch, error)
         else:
+            meters.note_batch(len(batch), time.monotonic() - begun_s)
+            meters.note_work(answered.work)
             self._waiting.note(answered.supply)
             if self._neighbours:
                 self._neighbours.tell(answered.supply)
@@ -245,6 +253,18 @@ class Writer:
             asked.fail(error)
         else:
             self._settle(asked, outcome)
+
+    def _note_levels(self) -> None:
+        """By the clock and not by the work: when the database hangs is when somebody looks at them."""
+        meters.set("processes", 1)
+        meters.set("waiting_claims", len(self._waiting))
+        meters.set("queued_operations", len(self._queue))
+        self._next_levels = self._loop.call_later(LEVELS_EVERY_S, self._note_levels)
+
+    def _forget_levels(self) -> None:
+        self._next_levels.cancel()
+        for level in ("processes", "waiting_claims", "queued_operations"):
+            meters.set(level, 0)
 
     async def _watch(self) -> None:
         """Wake waiting claims by what no commit of this process tells: times that come, other processes."""

@@ -31,16 +31,18 @@ from .errors import CommitUnknown, StoreBusy, StoreUnavailable
 from .operations import Operation, Supply
 from .postgresql_arrays import packed
 from .postgresql_pipeline import Pipeline
+from .tally import Work
 
 COMMIT = Statement("COMMIT")
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came of a batch, and what it left to claim."""
+    """What came of a batch, what it left to claim, and how much it did."""
 
     outcomes: Sequence[Outcome]
     supply: Supply
+    work: Work
 
 
 class WriterConnection(ABC):
@@ -127,7 +129,7 @@ class PostgreSQLConnection(WriterConnection):
         async with self._failures():
             plan = await self._drive(connection, look_and_decide(operations, self.dialect), self._opening())
         ids = await self._write(connection, plan)
-        return Answered(plan.outcomes_with(ids), plan.supply())
+        return Answered(plan.outcomes_with(ids), plan.supply(), plan.written.work)
 
     async def _write(self, connection: Pipeline, plan: Plan) -> Sequence[int]:
         if not plan.written:
@@ -224,7 +226,7 @@ class SQLiteConnection(WriterConnection):
             ids = _drive(connection, self.dialect.write(plan.written)) if plan.written else ()
             # Claims that find nothing come all day long: they must not wait for the disk.
             connection.execute("COMMIT" if plan.written else "ROLLBACK")
-        return Answered(plan.outcomes_with(ids), plan.supply())
+        return Answered(plan.outcomes_with(ids), plan.supply(), plan.written.work)
 
     async def _change(self, steps: Steps[T]) -> T:
         async with self._transaction() as connection:

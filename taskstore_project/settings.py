@@ -51,6 +51,8 @@ TASKSTORE_WRONG_TOKEN_RATE = environment.number("TASKSTORE_WRONG_TOKEN_RATE", 10
 TASKSTORE_SIGN_IN_RATE = environment.number("TASKSTORE_SIGN_IN_RATE", 30, least=0)
 # How many proxies stand in front, each of which adds to X-Forwarded-For: addresses are those beyond them.
 TASKSTORE_PROXIES = environment.number("TASKSTORE_PROXIES", 0, least=0)
+# Of so many groups /metrics tells each by its name, of all others together.
+TASKSTORE_METRICS_GROUPS = environment.number("TASKSTORE_METRICS_GROUPS", 100, least=0)
 # What the console knows protobuf messages by: files of `protoc --include_imports --descriptor_set_out`.
 TASKSTORE_DESCRIPTORS = environment.files("TASKSTORE_DESCRIPTORS")
 

@@ -15,14 +15,14 @@ STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
     "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "counts", "exporting", "failures",
-    "files", "heartbeats", "history", "holdings", "importing", "instance", "leases", "listing", "pauses", "people",
-    "policy", "rates", "request_limits", "retention", "saved_searches", "search", "streaming", "task_form", "tokens",
-    "validation", "wire",
+    "files", "heartbeats", "history", "holdings", "importing", "instance", "leases", "listing", "meters", "metrics",
+    "pauses", "people", "policy", "rates", "request_limits", "retention", "saved_searches", "search", "streaming",
+    "task_form", "tokens", "validation", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {
-    "audit_files", "audited", "bulk", "counts", "failures", "files", "heartbeats", "pauses", "rates", "retention",
-    "search", "streaming", "validation",
+    "audit_files", "audited", "bulk", "counts", "failures", "files", "heartbeats", "meters", "metrics", "pauses",
+    "rates", "retention", "search", "streaming", "validation",
 }  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "live", "rest_api"}
@@ -37,8 +37,18 @@ MAY_IMPORT = {
     "client": {"operations", "errors"},
     # The verbs, and below them the one place that knows the databases.
     "models": {"managers", "payloads", "operations", "errors"},
-    "managers": {"database", "writer", "totals", "models", "validation", "operations", "errors"},
-    "database": {"rules", "kept_answers", "candidate_pools", "payloads", "retention", "tally", "operations", "errors"},
+    "managers": {"database", "writer", "meters", "totals", "models", "validation", "operations", "errors"},
+    "database": {
+        "rules",
+        "kept_answers",
+        "candidate_pools",
+        "meters",
+        "payloads",
+        "retention",
+        "tally",
+        "operations",
+        "errors",
+    },
     "kept_answers": {"operations"},
     "payloads": set(),
     "candidate_pools": {"operations"},
@@ -47,6 +57,8 @@ MAY_IMPORT = {
     "history_days": {"database", "retention"},
     # The numbers, and what keeps them and all else small.
     "tally": {"operations"},
+    "meters": {"tally", "errors"},
+    "metrics": VERBS | {"totals", "time_limits"},
     "totals": {"database", "tally", "operations"},
     "heartbeats": set(),
     "levels": {"database", "heartbeats", "time_limits", "totals"},
@@ -67,6 +79,7 @@ MAY_IMPORT = {
         "waiting_claims",
         "neighbours",
         "housekeeping",
+        "meters",
         "ending",
         "asked",
         "operations",
@@ -75,7 +88,7 @@ MAY_IMPORT = {
     # What a server process does beside its answers.
     "serving": {"bulk", "writer"},
     "neighbours": {"writer_connection", "instance", "ending", "operations"},
-    "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "operations", "errors"},
+    "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "tally", "operations", "errors"},
     "postgresql_arrays": set(),
     "postgresql_pipeline": {"postgresql_arrays"},
     "waiting_claims": {"asked", "operations"},
@@ -116,6 +129,7 @@ PACKAGES = {
     "kept_answers": set(),
     "payloads": set(),
     "tally": set(),
+    "meters": set(),
     "client": {"httpx"},
 }
 

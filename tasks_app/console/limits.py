@@ -93,6 +93,9 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_ADDRESS_RATE", says="requests from one address", show=per_second),
         Limit(name="TASKSTORE_PROXIES", says="proxies in front, beyond which an address is looked for"),
     ),
+    "What it tells": (
+        Limit(name="TASKSTORE_METRICS_GROUPS", says="groups that /metrics tells by their names", show=words.number),
+    ),
 }
 
 # What nobody has to choose, and how long it is kept.

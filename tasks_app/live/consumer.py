@@ -17,6 +17,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import Error as DatabaseFailure
 
+from ..meters import meters
 from ..policy import Action, may
 from .broadcaster import VIEWERS, broadcaster
 
@@ -80,6 +81,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _join(self) -> None:
         self._rights_watch = asyncio.create_task(self._watch_rights())
+        meters.add("websockets")
         # First this, then the counts: what changes in between comes as a delta.
         await self.channel_layer.group_add(VIEWERS, self.channel_name)
         broadcaster.join(self.channel_name)
@@ -112,6 +114,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         watch, self._rights_watch = self._rights_watch, None
         if watch is None:
             return
+        meters.add("websockets", -1)
         broadcaster.leave(self.channel_name)
         await self.channel_layer.group_discard(VIEWERS, self.channel_name)
         if watch is not asyncio.current_task():

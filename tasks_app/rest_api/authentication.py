@@ -25,6 +25,11 @@ TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
 
 # Who everybody is on a server that was started with --no-auth.
 ANYBODY = Token(name="anybody", scope=Scope.OPERATE)
+# Who asks without a token for what MachineOrToken gives.
+THIS_MACHINE = Token(name="this machine", scope=Scope.READ)
+# Who has one of them, or another of their kind, comes from elsewhere by a proxy on this machine.
+OF_PROXIES = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_HOST", "HTTP_X_FORWARDED_PROTO",
+              "HTTP_X_REAL_IP", "HTTP_VIA")  # fmt: skip
 
 _trusted: dict[str, tuple[Token, float]] = {}
 
@@ -42,6 +47,16 @@ class TokenAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+class MachineOrToken(TokenAuthentication):
+    """As TokenAuthentication, but a program on this machine may read without a token: no web page, and by no proxy."""
+
+    def authenticate(self, request: Request) -> tuple[AnonymousUser, Token] | None:
+        who = super().authenticate(request)
+        if who is None and is_program_of_this_machine(request):
+            return AnonymousUser(), THIS_MACHINE
+        return who
 
 
 class MayDo(BasePermission):
@@ -110,13 +125,34 @@ def refuse_web_pages(request: Request) -> None:
     A page of another site names itself in `Origin`; one that made its own name point to this
     machine is known by `Host`.
     """
-    host, _ = split_domain_port(request.get_host())
-    if not is_loopback(host):
+    if not is_for_loopback(request):
         raise PermissionDenied("Without tokens the server is reached by a name of the loopback only.")
+    if is_of_another_site(request):
+        raise PermissionDenied("Without tokens no page of another site gets in.")
+
+
+def is_program_of_this_machine(request: Request) -> bool:
+    """Whether no other machine can have sent it, and no page of another site."""
+    is_local = is_loopback(request.META.get("REMOTE_ADDR") or "") and is_for_loopback(request)
+    return is_local and not (may_come_by_proxy(request) or is_of_another_site(request))
+
+
+def may_come_by_proxy(request: Request) -> bool:
+    """Behind a proxy on this machine every request comes from the loopback."""
+    # A project that has no such setting has not said that there is no proxy.
+    is_public = getattr(settings, "TASKSTORE_PUBLIC_URL", None) != "" or getattr(settings, "TASKSTORE_PROXIES", 0)
+    return bool(is_public) or any(header in request.META for header in OF_PROXIES)
+
+
+def is_for_loopback(request: Request) -> bool:
+    host, _ = split_domain_port(request.get_host())
+    return is_loopback(host)
+
+
+def is_of_another_site(request: Request) -> bool:
     own_origin = f"{request.scheme}://{request.get_host()}"
     is_foreign = request.META.get("HTTP_ORIGIN", own_origin) != own_origin
-    if is_foreign or request.META.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
-        raise PermissionDenied("Without tokens no page of another site gets in.")
+    return is_foreign or request.META.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site")
 
 
 def is_loopback(host: str) -> bool:

@@ -114,6 +114,7 @@ class Types(OpenApiSerializerExtension):
 
 class BearerToken(OpenApiAuthenticationExtension):
     target_class = "tasks_app.rest_api.authentication.TokenAuthentication"
+    match_subclasses = True
     name = "token"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:

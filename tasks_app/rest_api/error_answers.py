@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from ..errors import CommitRefused, InvalidInput, KeyReused, LimitExceeded, StoreBusy, StoreUnavailable
+from ..meters import meters
 from .answers import Failure, Outcome, Problems, Refused
 
 RETRY_AFTER_S = 1
@@ -16,8 +17,19 @@ MOST_IN_DETAIL = 3
 LONGEST_PATH = 300  # Names of fields come from the request, and may be as long as it.
 
 
+# What the verbs refuse they count themselves.
+REASONS = {400: "invalid", 401: "unauthenticated", 403: "forbidden", 413: "limit", 429: "throttled"}
+
+
 def answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
     """The answer to what a view raised; None, which raises it on, when nobody expected it."""
+    answer = _answer_to(error, context)
+    if answer is not None and answer.status_code in REASONS:
+        meters.add(REASONS[answer.status_code])
+    return answer
+
+
+def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
     match error:
         case CommitRefused():
             # Not 409: clients of the original take every other status for a broken server.

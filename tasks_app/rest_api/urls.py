@@ -2,7 +2,20 @@
 
 from django.urls import path, register_converter
 
-from . import audit, bulk, clients, exporting, health, importing, operations, pausing, schema, searching, views
+from . import (
+    audit,
+    bulk,
+    clients,
+    exporting,
+    health,
+    importing,
+    measuring,
+    operations,
+    pausing,
+    schema,
+    searching,
+    views,
+)
 
 
 class GroupName:
@@ -55,6 +68,7 @@ urlpatterns = [
     # For those who watch over the server
     path("healthz", health.Healthz.as_view(), name="healthz"),
     path("readyz", health.Readyz.as_view(), name="readyz"),
+    path("metrics", measuring.Metrics.as_view(), name="metrics"),
     # What the API has
     path("schema", schema.Schema.as_view(), name="schema"),
     path("schema/ui", schema.SchemaPage.as_view(), name="schema_page"),

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tasks_app.meters import Meters, shared_memory
+
 from ..commands import CannotRun
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -31,9 +33,13 @@ class Crew:
     def __init__(self, bound: socket.socket, url: str, *, no_auth: bool, size: int) -> None:
         self._bound = bound
         self._descriptor = bound.fileno()
-        self._orders = json.dumps({"socket": bound.fileno(), "url": url, "no_auth": no_auth})
+        self._orders = {"socket": bound.fileno(), "url": url, "no_auth": no_auth}
         self._size = size
-        self._workers: set[Process] = set()
+        self._workers: dict[Process, int] = {}  # With the row of each in the memory for what they have done.
+        self._free_rows = list(range(size))
+        self._memory = shared_memory(size)
+        self._meters = Meters()
+        self._meters.join(self._memory, size, 0)
         self._must_end = asyncio.Event()
         self._has_cut_off = False
 
@@ -70,27 +76,36 @@ class Crew:
 
     async def _start(self) -> Process:
         """A worker that serves. Raises CannotRun when it ends before."""
+        row = self._free_rows.pop()
+        orders = {**self._orders, "meters": [self._memory, self._size, row]}
         # In a session of its own: Ctrl-C is for this process, which tells its workers itself.
         worker = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "taskstore_project.serving.worker", self._orders,
-            env={**os.environ, "PYTHONPATH": _search_path()}, pass_fds=[self._descriptor],
+            sys.executable, "-m", "taskstore_project.serving.worker", json.dumps(orders),
+            env={**os.environ, "PYTHONPATH": _search_path()}, pass_fds=[self._descriptor, self._memory],
             # Its end of the pipe tells a worker that this process has died.
             stdin=PIPE, stdout=PIPE, start_new_session=True,
         )  # fmt: skip
-        self._workers.add(worker)
+        self._workers[worker] = row
         if self._must_end.is_set():  # It was told to the others while this one was being made.
             worker.terminate()
         said = await worker.stdout.readline() if worker.stdout else b""
         if said != READY:
-            self._workers.discard(worker)
-            raise CannotRun(f"a worker process ended before it served, with exit code {await worker.wait()}")
+            code = await worker.wait()
+            self._forget(worker)
+            raise CannotRun(f"a worker process ended before it served, with exit code {code}")
         return worker
+
+    def _forget(self, worker: Process) -> None:
+        """It has ended. Another one goes on from what it has done."""
+        row = self._workers.pop(worker)
+        self._meters.forget_levels(row)
+        self._free_rows.append(row)
 
     async def _see_to(self, worker: Process) -> None:
         """Replace the worker whenever it dies, until the crew ends."""
         while True:
             code = await worker.wait()
-            self._workers.discard(worker)
+            self._forget(worker)
             if self._must_end.is_set():
                 self._has_cut_off |= code != 0
                 return

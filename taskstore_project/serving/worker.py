@@ -27,6 +27,7 @@ def main() -> None:
     from taskstore_project.starting import allow, spare_the_collector
 
     allow(orders["url"], no_auth=orders["no_auth"])
+    from tasks_app.meters import meters
     from tasks_app.serving import start_work
     from taskstore_project.asgi import application
 
@@ -43,6 +44,7 @@ def main() -> None:
         asyncio.get_running_loop().remove_reader(sys.stdin)
         server.end()
 
+    meters.join(*orders["meters"])
     server = Server(application, socket.socket(fileno=orders["socket"]), say_ready, start_work)
     spare_the_collector()
     server.run()

@@ -15,6 +15,7 @@ from tasks_app.counts import Counts
 from tasks_app.live import consumer as module
 from tasks_app.live.broadcaster import Broadcaster
 from tasks_app.live.messages import Snapshot
+from tasks_app.meters import meters
 from taskstore_project.asgi import application
 
 from .loop import in_event_loop
@@ -91,6 +92,19 @@ async def test_a_viewer_gets_all_counts_at_once(cookie):
     page = await connected(cookie)
     assert (await counts_on(page))["full"] == MAIL
     await page.disconnect()
+
+
+@in_event_loop
+async def test_viewers_are_counted(cookie):
+    before = meters.sum_of("websockets")
+    first, second = await connected(cookie), await connected(cookie)
+    assert meters.sum_of("websockets") == before + 2
+    await first.send_to(text_data="garbage")  # One that is thrown out leaves only once.
+    await code_of_the_end(first)
+    await first.disconnect()
+    assert meters.sum_of("websockets") == before + 1
+    await second.disconnect()
+    assert meters.sum_of("websockets") == before
 
 
 @in_event_loop

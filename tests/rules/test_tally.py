@@ -30,6 +30,7 @@ class CountedTable(TableInMemory):
         self.waits: dict[str, Counter[int]] = {}
         self.runs: dict[str, Counter[int]] = {}
         self.done = Counter[int]()
+        self.work = Counter[str]()
         self.now_ms = NOW_MS
 
     def run(self, operations: Sequence[Operation], now_ms: int) -> list[list[TaskRecord] | Refusal]:
@@ -37,7 +38,9 @@ class CountedTable(TableInMemory):
         return super().run(operations, now_ms)
 
     def write(self, effect: Effect) -> list[TaskRecord]:
-        for group, delta in tally.deltas_of([effect], self.now_ms).items():
+        deltas = tally.deltas_of([effect], self.now_ms)
+        self.work.update(tally.work_in(deltas.values(), commits=1)._asdict())
+        for group, delta in deltas.items():
             numbers = self.sums.setdefault(group, Counter())
             for name, value in zip(tally.NUMBERS, delta.numbers, strict=True):
                 numbers[name] += value
@@ -116,6 +119,17 @@ def test_claims_renewals_and_edits_neither_enter_nor_leave(table):
     assert flow(table, "mail") == (1, 0)
     table.run([Commit(owner=ANN, deletes=(task.id,))], NOW_MS)
     assert flow(table, "mail") == (1, 1)
+
+
+def test_work_is_what_was_done_in_all_groups(table):
+    for group in ("mail", "reports"):
+        task = table.do(Commit(owner=ANN, adds=(NewTask(group=group),)))
+        table.do(Claim(groups=(group,), owner=ANN, duration_ms=1_000))
+        task = table.do(Claim(groups=(group,), owner=BOB), NOW_MS + 1_000)
+        table.run([Commit(owner=BOB, deletes=(task.id,))], NOW_MS + 2_000)
+    assert {name: number for name, number in table.work.items() if name != "commits"} == {
+        "claimed": 4, "taken_over": 2, "done": 2, "entered": 2, "left": 2, "failures": 0,
+    }  # fmt: skip
 
 
 def test_a_moved_task_leaves_one_group_and_enters_the_other(table):

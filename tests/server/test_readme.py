@@ -68,8 +68,8 @@ def token(terminal: Terminal) -> str:
 def test_every_block_is_run_here():
     kinds = ("up\n", "test\n", "demo ", "token create", "curl ")
     for language, text in BLOCKS:
-        assert language in ("sh", "python")
-        assert language == "python" or sum(kind in text for kind in kinds) == 1
+        assert language in ("sh", "python", "yaml")  # test_metrics.py is about the last one.
+        assert language != "sh" or sum(kind in text for kind in kinds) == 1
 
 
 def test_the_first_task_is_added_claimed_and_seen(terminal, token):

@@ -1,0 +1,1 @@
+"""gRPC as MassTasker speaks it: the definition, its stubs, and a client for workers. No Django."""

@@ -1,0 +1,94 @@
+"""What the processes of a server have done, in memory that they share."""
+
+import os
+from contextlib import suppress
+from itertools import pairwise
+
+import pytest
+from django.db import transaction
+
+from tasks_app.errors import CommitRefused, InvalidInput, KeyReused, StoreBusy
+from tasks_app.meters import BATCH_OPERATIONS, BATCH_US, LEVELS, REASONS, Meters, meters, shared_memory
+from tasks_app.models import Task
+from tasks_app.operations import NewTask, Refusal
+from tasks_app.tally import Work
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(params=["memory", "file"])
+def crew(request, monkeypatch):
+    """Three processes of one server."""
+    if request.param == "file":
+        monkeypatch.delattr(os, "memfd_create")
+    memory = shared_memory(3)
+    members = [Meters() for _ in range(3)]
+    for row, member in enumerate(members):
+        member.join(memory, 3, row)
+    os.close(memory)
+    return members
+
+
+def test_whoever_is_asked_knows_what_all_have_done(crew):
+    for member in crew:
+        member.note_work(Work(commits=2, claimed=3))
+        member.note_batch(5, 0.002)
+        member.add("gone")
+    assert [member.sum_of("commits") for member in crew] == [6, 6, 6]
+    assert (crew[0].sum_of("claimed"), crew[1].sum_of("done"), crew[2].sum_of("gone")) == (9, 0, 3)
+    assert sum(crew[0].buckets_of("batch_us")) == 3
+    assert crew[0].sum_of("batch_us_sum") == 6_000
+
+
+def test_what_has_died_leaves_what_it_did_but_not_what_it_had_to_do(crew):
+    for member in crew:
+        member.note_work(Work(commits=1))
+        for level in LEVELS:
+            member.set(level, 7)
+    crew[0].forget_levels(1)
+    assert crew[0].sum_of("commits") == 3
+    assert [crew[0].sum_of(level) for level in LEVELS] == [14] * len(LEVELS)
+
+
+def test_a_batch_falls_into_the_bucket_that_it_still_fits():
+    meters = Meters()
+    for operations in (1, 2, 3, 256, 257):
+        meters.note_batch(operations, 0)
+    by_bound = dict(zip([*BATCH_OPERATIONS, "more"], meters.buckets_of("batch_operations"), strict=True))
+    assert {bound: count for bound, count in by_bound.items() if count} == {1: 1, 2: 1, 4: 1, 256: 1, "more": 1}
+    assert meters.sum_of("batch_operations_sum") == 519
+
+
+@pytest.mark.parametrize("bounds", [BATCH_OPERATIONS, BATCH_US])
+def test_buckets_rise(bounds):
+    assert all(one < next_one for one, next_one in pairwise(bounds))
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        (CommitRefused(Refusal(changes=(1, 2), deletes=(3,))), {"gone"}),
+        (CommitRefused(Refusal(depends=(1,), owned=(2,), bugs=("?",))), {"depends", "owned", "bugs"}),
+        (KeyReused(), {"key_reused"}),
+        (StoreBusy(), {"busy"}),
+        (InvalidInput({"clientid": ["?"]}), set()),
+    ],
+)
+def test_a_refusal_counts_once_for_each_reason(error, counted):
+    meters = Meters()
+    meters.note_refusal(error)
+    assert {reason: meters.sum_of(reason) for reason in REASONS if meters.sum_of(reason)} == dict.fromkeys(counted, 1)
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_without_a_writer_too_only_what_is_committed_was_done():
+    def commit() -> None:
+        Task.objects.commit(owner=1, adds=[NewTask(group="mail")] * 3)
+
+    before = meters.sum_of("commits"), meters.sum_of("entered")
+    with suppress(ZeroDivisionError), transaction.atomic():
+        commit()
+        raise ZeroDivisionError
+    assert (meters.sum_of("commits"), meters.sum_of("entered")) == before
+    commit()
+    assert (meters.sum_of("commits"), meters.sum_of("entered")) == (before[0] + 1, before[1] + 3)
