@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from ..models import Task
 from ..writer import running
@@ -20,21 +20,21 @@ class Pace:
     def __init__(self, *, is_considerate: bool) -> None:
         self.size = min(FIRST, MOST)
         self._is_considerate = is_considerate
-        self._began_s = time.monotonic()
+        self._began_s = monotonic()
         self._committed_s = 0.0
         self._seen = _done_by_writer()
         self._own = 0
 
     def begin(self) -> None:
         """A chunk begins."""
-        self._began_s, self._committed_s, self._own = time.monotonic(), 0.0, 0
+        self._began_s, self._committed_s, self._own = monotonic(), 0.0, 0
 
     @contextmanager
     def timed(self) -> Iterator[None]:
         """Around a commit of the chunk."""
-        began_s = time.monotonic()
+        began_s = monotonic()
         yield
-        self._committed_s += time.monotonic() - began_s
+        self._committed_s += monotonic() - began_s
         self._own += 1
 
     def rest_s(self) -> float:
@@ -47,7 +47,7 @@ class Pace:
             # At most twice as many: one commit may have been quick by chance.
             fitting = int(self.size * min(2.0, aim_s / self._committed_s))
             self.size = min(MOST, max(LEAST, fitting))
-        return REST * (time.monotonic() - self._began_s) if others_work else 0.0
+        return REST * (monotonic() - self._began_s) if others_work else 0.0
 
 
 def _done_by_writer() -> int:

@@ -12,7 +12,7 @@ class Machine:
 
     def __init__(self, monkeypatch, *, others):
         self._now_s, self._done, self._others = 0.0, 0, others
-        monkeypatch.setattr(pace.time, "monotonic", lambda: self._now_s)
+        monkeypatch.setattr("tasks_app.bulk.pace.monotonic", lambda: self._now_s)
         monkeypatch.setattr(pace, "_done_by_writer", lambda: self._done)
 
     def chunks(self, count):
