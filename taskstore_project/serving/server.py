@@ -87,7 +87,7 @@ class Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").disabled = self.has_cut_off
 
     async def _see_companions_out(self) -> None:
-        while self._has_busy_companions and not self.force_exit:
+        while self._has_busy_companions and not self.force_exit:  # noqa: ASYNC110 - a flag of uvicorn's.
             await asyncio.sleep(LOOK_EVERY_S)
 
     @property
