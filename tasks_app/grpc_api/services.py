@@ -57,7 +57,7 @@ class Reflection(reflection.aio.ReflectionServicer):
     async def ServerReflectionInfo(  # type: ignore[override]  # noqa: N802
         self, requests: AsyncIterable[ServerReflectionRequest], context: Any
     ) -> AsyncIterator[ServerReflectionResponse]:
-        answers: Any = super().ServerReflectionInfo(_until(self._ending, requests), context)  # Not a coroutine of it.
+        answers: Any = super().ServerReflectionInfo(_until(self._ending, requests), context)  # Its types call it a coroutine.
         async for answer in answers:
             yield answer
 
