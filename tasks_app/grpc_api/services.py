@@ -57,7 +57,8 @@ class Reflection(reflection.aio.ReflectionServicer):
     async def ServerReflectionInfo(  # type: ignore[override]  # noqa: N802
         self, requests: AsyncIterable[ServerReflectionRequest], context: Any
     ) -> AsyncIterator[ServerReflectionResponse]:
-        answers: Any = super().ServerReflectionInfo(_until(self._ending, requests), context)  # Its types call it a coroutine.
+        # Its types call it a coroutine.
+        answers: Any = super().ServerReflectionInfo(_until(self._ending, requests), context)
         async for answer in answers:
             yield answer
 
