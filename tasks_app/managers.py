@@ -14,12 +14,14 @@ from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.signals import setting_changed
 from django.db import connections, models, transaction
-from django.db.models import BinaryField, Case, F, OuterRef, Q, Subquery, When
+from django.db.models import BinaryField, BooleanField, Case, F, OuterRef, Q, Subquery, When
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
 from . import database, totals
 from .errors import Immutable
+from .labels import bears
 from .operations import (
     EVERY_GROUP,
     Change,
@@ -81,6 +83,18 @@ class TaskQuerySet(models.QuerySet["Task"]):
             return self.failed()
         chosen: Self = getattr(self, state.value)(now_ms)
         return chosen
+
+    def bearing(self, name: str, value: str | None = None) -> Self:
+        """Tasks with this label; None: whatever its value."""
+        return self.filter(self._bears(name, value))
+
+    def bearing_any(self, labels: Mapping[str, str]) -> Self:
+        """Tasks with at least one of these labels: none without any."""
+        return self.filter(_any_of(self._bears(name, value) for name, value in labels.items()))
+
+    def _bears(self, name: str, value: str | None) -> Q:
+        sql, parameters = bears(name, value, connections[self.db].vendor)
+        return Q(RawSQL(sql, parameters, output_field=BooleanField()))  # noqa: S611 - all words are ours
 
     def of_chain(self, origin: int) -> Self:
         """The living task of a chain, if it has one."""
