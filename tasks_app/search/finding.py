@@ -24,7 +24,7 @@ QUICK_S = 0.1  # A window that takes less is followed by a larger one.
 CANDIDATES = 2_000  # Whose data is read at once to be looked into.
 AT_ONCE = 1_000  # Ids of all that is found.
 IN_VAIN = 500  # Tasks that are looked at before the index of labels is asked which ones bear those that are wanted.
-RARE = 2_000  # Tasks at most that are looked at one by one because they bear them.
+RARE = 10_000  # Tasks at most that are looked at one by one because they bear them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

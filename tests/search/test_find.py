@@ -133,7 +133,7 @@ def test_it_looks_at_few_tasks_for_a_label_that_few_bear(monkeypatch, within, ra
 
 def test_tasks_are_told_by_any_of_some_labels():
     [gold], [kim], _ = add(labels={"tier": "gold"}), add(labels={"user": "kim"}), add(labels={"tier": "tin"})
-    tasks = Task.objects.order_by("id")
+    tasks = Task.objects.get_queryset().order_by("id")
     assert [task.id for task in tasks.bearing_any({"tier": "gold", "user": "kim"})] == [gold.id, kim.id]
     assert not tasks.bearing_any({}).exists()
 
