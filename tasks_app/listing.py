@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,7 +19,7 @@ PAGE = 50
 PREVIEW_BYTES = 400
 PREVIEW_CHARACTERS = 300
 
-COLUMNS = ("id", "group", "available_at_ms", "owner", "priority", "claims", "leased_since_ms")
+COLUMNS = ("id", "group", "available_at_ms", "owner", "priority", "claims", "leased_since_ms", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,7 @@ class Row:
     owner: int
     priority: int
     claims: int
+    labels: Mapping[str, str]
     error: str  # Its beginning; empty: it did not fail.
     data: bytes | None  # Its beginning; None: not asked for.
     size: int | None  # Of the whole data in bytes.
@@ -183,6 +184,7 @@ def _row(task: Task, at_ms: int) -> Row:
         owner=task.owner,
         priority=task.priority,
         claims=task.claims,
+        labels=task.labels,
         error=task.error_start,  # type: ignore[attr-defined]
         data=None if data is None else bytes(data),
         size=getattr(task, "data_size", None),

@@ -21,6 +21,7 @@ from django.dispatch import receiver
 
 from . import database, totals
 from .errors import Immutable, TaskStoreError
+from .labels import BEARS_SOME, bears
 from .meters import meters
 from .operations import (
     EVERY_GROUP,
@@ -84,10 +85,18 @@ class TaskQuerySet(models.QuerySet["Task"]):
         chosen: Self = getattr(self, state.value)(now_ms)
         return chosen
 
+    def bearing(self, name: str, value: str | None = None) -> Self:
+        """Tasks with this label; None: whatever its value."""
+        return self.filter(self._bears(name, value))
+
     def bearing_any(self, labels: Mapping[str, str]) -> Self:
         """Tasks with at least one of these labels: none without any."""
-        bears = _bears_on_postgresql if connections[self.db].vendor == "postgresql" else _bears_on_sqlite
-        return self.filter(_any_of(bears(name, value) for name, value in labels.items()))
+        bearing_one = _any_of(self._bears(name, value) for name, value in labels.items())
+        # Said once more because SQLite would not see behind the OR that its index has all of them.
+        return self.filter(_raw(BEARS_SOME), bearing_one)
+
+    def _bears(self, name: str, value: str | None) -> Q:
+        return _raw(*bears(name, value, connections[self.db].vendor))
 
     def of_chain(self, origin: int) -> Self:
         """The living task of a chain, if it has one."""
@@ -325,21 +334,15 @@ def _forget_limits(**_: Any) -> None:
     limits.cache_clear()
 
 
-def _bears_on_postgresql(name: str, value: str) -> Q:
-    return Q(labels__contains={name: value})
-
-
-def _bears_on_sqlite(name: str, value: str) -> Q:
-    # Differs because its own operators do not find a name with quotation marks. Most tasks have no labels.
-    borne = "labels <> '{}' AND EXISTS (SELECT 1 FROM json_each(labels) WHERE key = %s AND value = %s)"
-    return Q(RawSQL(borne, (name, value), output_field=BooleanField()))  # noqa: S611 - with parameters.
-
-
 def _any_of(conditions: Iterable[Q]) -> Q:
     combined = Q(pk__in=[])  # Nothing, when there is no condition.
     for condition in conditions:
         combined |= condition
     return combined
+
+
+def _raw(sql: str, parameters: tuple[str, ...] = ()) -> Q:
+    return Q(RawSQL(sql, parameters, output_field=BooleanField()))  # noqa: S611 - all words are ours
 
 
 def _matching(pattern: str) -> Q:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import models
 
 from .errors import Immutable
+from .labels import LabelIndex
 from .managers import TaskManager, TaskQuerySet
 from .operations import Ending, GroupScope, State, TaskRecord
 from .payloads import whole_data
@@ -77,6 +78,8 @@ class Task(models.Model):
                 name="task_failed",
                 condition=~models.Q(error=""),
             ),
+            # Those that bear a label.
+            LabelIndex(fields=["id", "labels"], name="task_labels"),
         ]
 
     def __str__(self) -> str:

@@ -36,8 +36,8 @@ MAY_IMPORT = {
     # For machines that have no Django.
     "client": {"operations", "errors"},
     # The verbs, and below them the one place that knows the databases.
-    "models": {"managers", "payloads", "operations", "errors"},
-    "managers": {"database", "writer", "meters", "totals", "models", "validation", "operations", "errors"},
+    "models": {"managers", "payloads", "labels", "operations", "errors"},
+    "managers": {"database", "writer", "meters", "totals", "labels", "models", "validation", "operations", "errors"},
     "database": {
         "rules",
         "kept_answers",
@@ -51,6 +51,7 @@ MAY_IMPORT = {
     },
     "kept_answers": {"operations"},
     "payloads": set(),
+    "labels": set(),
     "candidate_pools": {"operations"},
     "retention": set(),
     "descriptors": set(),
@@ -98,14 +99,14 @@ MAY_IMPORT = {
     # Django's.
     "apps": {"checks", "guards", "policy"},
     "checks": {"models", "retention", "descriptors"},
-    "migrations": {"guards", "models"},
+    "migrations": {"guards", "labels", "models"},
     "management": VERBS | {"client"},
     "templatetags": VERBS | {"console"},
     # A way in knows the verbs, and no other way in.
     **dict.fromkeys(BESIDE_THE_VERBS - OF_THEIR_OWN | WAYS_IN, VERBS),
     "counts": VERBS | {"totals"},
     # What may take long is told when to end.
-    "search": VERBS | {"payloads", "time_limits"},
+    "search": VERBS | {"labels", "payloads", "time_limits"},
     "bulk": VERBS | {"time_limits", "writer"},
     "failures": VERBS | {"time_limits"},
     "audited": VERBS | {"time_limits"},

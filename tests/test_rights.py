@@ -37,7 +37,7 @@ QUESTIONS = {
     "task": [{}, {"as": "text"}, {"as": "hex"}, {"as": "tree"}],
     "group": [{"name": "mail"}, {"name": "mail", "state": "failed"}, {"name": "reports"}],
     "search": [{"q": "group:mail"}, {"q": "data:canary"}, {"q": "data.a:canary"}],
-    "suggestions": [{"q": "group:"}, {"q": "data:"}, {"q": "data."}, {"q": "label."}],
+    "suggestions": [{"q": "group:"}, {"q": "data:"}, {"q": "data."}, {"q": "label."}, {"q": "label:"}],
     "confirm": [{"verb": verb, "name": "mail", "all": "1"} for verb in ("requeue", "move", "purge")],
 }
 

@@ -13,7 +13,16 @@ from ..errors import InvalidInput
 from ..listing import Place
 from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope, State
-from ..search.conditions import EVERYTHING, IN_STATE, Condition, condition_of, every, first_added_up_to, within
+from ..search.conditions import (
+    EVERYTHING,
+    IN_STATE,
+    Condition,
+    condition_of,
+    every,
+    first_added_up_to,
+    one_of,
+    within,
+)
 from ..search.finding import Walk
 from ..search.grammar import Key, Term, parse
 from ..time_limits import TookTooLong, at_most
@@ -178,13 +187,6 @@ def _ids_of(selection: Selection) -> list[int]:
     while not walk.is_over:
         walk.go_on()
     return [place.id for place in walk.found]
-
-
-def one_of(ids: Sequence[int], column: str = "id") -> Condition:
-    """One statement takes any number of them on both databases: as text, not as parameters."""
-    if not ids:
-        return Condition("FALSE")
-    return Condition(f"{column} IN ({','.join(str(int(task_id)) for task_id in ids)})")
 
 
 def _rows(sql: str, condition: Condition, using: str) -> list[tuple[Any, ...]]:

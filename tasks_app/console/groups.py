@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from ..clients import attending
@@ -16,7 +16,7 @@ from ..operations import State
 from ..pauses import pause_of
 from ..policy import Action, may
 from ..rates import Span
-from . import reading
+from . import links, reading
 from .commands import command_to_add
 from .pages import page, user_of
 from .words import drain
@@ -26,6 +26,9 @@ from .words import drain
 @page(Action.SEE)
 def group(request: HttpRequest) -> HttpResponse:
     name, state = reading.group_of(request.GET), reading.state_of(request.GET)
+    if label := reading.label_of(request.GET):
+        # A search says how far it looked; a page of a group would look on, however rare the label is.
+        return redirect(links.labelled_page(name, state, label))
     after, before = reading.places_of(request.GET)
     user, counts = user_of(request), counts_of(name)
     sees_payloads = may(user, Action.SEE_PAYLOADS, name)

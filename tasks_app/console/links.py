@@ -7,7 +7,7 @@ from django.utils.http import urlencode
 
 from ..bulk import Verb
 from ..operations import State
-from ..search.grammar import quoted
+from ..search.grammar import Label, label_term, quoted
 
 PAGES_OF_VERBS = {Verb.REQUEUE: "requeue", Verb.MOVE: "move", Verb.EDIT: "edit_many", Verb.PURGE: "purge"}
 
@@ -54,6 +54,16 @@ def import_page(name: str) -> str:
 
 def search_page(q: str) -> str:
     return f"{resolve_url('console:search')}?{_query(q=q)}"
+
+
+def labelled_page(name: str, state: State | None, label: Label) -> str:
+    """The tasks of a group, in this state, with the label."""
+    return label_page(*label, _filter(name, state))
+
+
+def label_page(name: str, value: str | None, q: str = "") -> str:
+    """The tasks with this label (None: whatever its value) among those that meet the search."""
+    return search_page(f"{q} {label_term(name, value)}".lstrip())
 
 
 def held_page(owner: int) -> str:

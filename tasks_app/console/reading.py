@@ -19,7 +19,7 @@ from ..operations import State
 from ..policy import Action, may
 from ..rates import Span
 from ..search import grammar
-from ..search.grammar import Key, Term
+from ..search.grammar import Key, Label, Term
 from ..validation import INT64_MAX, MOST_PRIORITY, group_name, is_utf8
 from .name_tree import is_prefix, prefix_above
 from .payload import Form
@@ -78,6 +78,11 @@ def group_of(asked: QueryDict) -> str:
 def state_of(asked: QueryDict) -> State | None:
     """The state, or None when all are meant."""
     return _one_of(State, "state", text) if (text := asked.get("state")) else None
+
+
+def label_of(asked: QueryDict) -> Label | None:
+    """The label that a list is to be narrowed by, or None when it is not."""
+    return grammar.label(text, "label") if (text := asked.get("label", "").strip()) else None
 
 
 def verb_of(asked: QueryDict) -> Verb:

@@ -17,7 +17,7 @@ from ..search import grammar
 from ..search.finding import LIMIT_S, Found, find
 from ..search.grammar import Key
 from ..search.suggestions import suggest
-from . import reading
+from . import links, reading
 from .pages import page, user_of
 
 MOST_SUGGESTED = 6  # Of the searches that somebody keeps.
@@ -54,6 +54,13 @@ def suggestions(request: HttpRequest) -> HttpResponse:
     return render(request, "console/_suggestions.html", {"saved": saved[:MOST_SUGGESTED], "suggestions": suggest(text)})
 
 
+def chips_of(text: str) -> list[tuple[str, str]]:
+    """The terms of a search as they are written, each with the address of the search without it."""
+    terms = grammar.tokens_of(text)
+    others = (terms[:place] + terms[place + 1 :] for place in range(len(terms)))
+    return [(term, links.search_page(" ".join(rest))) for term, rest in zip(terms, others, strict=True)]
+
+
 def _page(
     request: HttpRequest,
     text: str,
@@ -68,6 +75,7 @@ def _page(
         "console/search.html",
         {
             "searched": text,
+            "chips": chips_of(text) if found else [],
             "found": found,
             "rows": rows_of(found.ids, found.at_ms, with_data=sees_payloads) if found else [],
             "problems": problems,

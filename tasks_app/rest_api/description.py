@@ -32,6 +32,7 @@ ID = {"type": "integer", "format": "int64"}
 IDS = {"type": "string", "pattern": "^-?[0-9]{1,19}(,-?[0-9]{1,19})*$"}
 LIMIT = {"type": "integer", "format": "int64", "minimum": 0, "default": 0}
 NAME = {"type": "string", "maxLength": GROUP_LENGTH}
+TEXTS = {"type": "array", "items": {"type": "string"}}
 FLAG = {"type": "string", "enum": ["0", "1", "no", "yes", "false", "true"], "default": "no"}
 
 BAD = OpenApiResponse(Problems, "The request is not what is written here; `errors` names every wrong field.")

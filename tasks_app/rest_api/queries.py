@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from django.core.handlers.asgi import ASGIRequest
@@ -11,6 +11,8 @@ from rest_framework.request import Request
 
 from ..errors import InvalidInput
 from ..listing import PAGE
+from ..search import grammar
+from ..search.grammar import Label
 from ..validation import INT64_MAX, INT64_MIN
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -61,8 +63,13 @@ def refuse_broken_path(request: Request) -> None:
         raise InvalidInput({"name": ["percent-encoded UTF-8"]}) from None
 
 
-def query_of(request: Request, *known: str) -> Mapping[str, str]:
-    """The parameters of the query. Raises InvalidInput when one is unknown, there twice, or no UTF-8."""
+def labels_in(request: Request) -> list[Label]:
+    """Those that the parameter `label` names, which may come several times."""
+    return [grammar.label(text, "label") for text in request.query_params.getlist("label")]
+
+
+def query_of(request: Request, *known: str, repeated: Container[str] = ()) -> Mapping[str, str]:
+    """The parameters of the query. Raises InvalidInput when one is unknown, no UTF-8, or there twice and may not be."""
     try:
         pairs = parse_qsl(request.META["QUERY_STRING"], keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
@@ -71,7 +78,8 @@ def query_of(request: Request, *known: str) -> Mapping[str, str]:
     problems = {name: ["no such parameter" + _known(known)] for name in query.keys() - set(known)}
     if problems:
         raise InvalidInput(problems)
-    if len(query) < len(pairs):
+    once = [name for name, _ in pairs if name not in repeated]
+    if len(set(once)) < len(once):
         raise InvalidInput({"query": ["each parameter once"]})
     return query
 

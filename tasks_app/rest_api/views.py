@@ -33,17 +33,23 @@ from .description import (
     NOT_THERE,
     TASKS,
     TASKS_OR_NULL,
+    TEXTS,
     endpoint,
     path,
     query,
 )
 from .on_the_loop import LoopView
-from .queries import integer, integers, limit_in, query_of, refuse_broken_path, switch
+from .queries import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 from .rendering import ENCODER, JSONRenderer
 from .stream import listing
 
 IN_PATH = path("name", NAME, "All that follows is the name; `/` as it is or as %2F.")
-LISTED = [query("limit", LIMIT, "How many at most; 0: all."), query("owned", FLAG, "Also what is not available.")]
+LISTED = [
+    query("limit", LIMIT, "How many at most; 0: all."),
+    query("owned", FLAG, "Also what is not available."),
+    query("label", TEXTS, "NAME:VALUE, or NAME for any value: those that bear it. Several times: that bear all."),
+]
+REPEATED = ("label",)
 
 
 class Groups(View):
@@ -72,7 +78,10 @@ class Listing(View):
     def tasks_of(self, name: str, query: Mapping[str, str]) -> StreamingHttpResponse:
         limit, owned = limit_in(query), switch("owned", query.get("owned", "no"))
         self.must_reach(name)
-        pieces = listing(Task.objects.group(name, owned=owned), limit)
+        tasks = Task.objects.group(name, owned=owned)
+        for label in labels_in(self.request):
+            tasks = tasks.bearing(*label)
+        pieces = listing(tasks, limit)
         return streamed(self.request._request, pieces, JSONRenderer.media_type)
 
 
@@ -82,7 +91,7 @@ class Group(Listing):
     @endpoint("group", answer=TASKS, parameters=[IN_PATH, *LISTED])
     def get(self, request: Request, name: str) -> StreamingHttpResponse:
         refuse_broken_path(request)
-        return self.tasks_of(name, query_of(request, "limit", "owned"))
+        return self.tasks_of(name, query_of(request, "limit", "owned", "label", repeated=REPEATED))
 
 
 class GroupByQuery(Listing):
@@ -90,7 +99,7 @@ class GroupByQuery(Listing):
 
     @endpoint("group_by_query", answer={"anyOf": [TASKS, NAMES]}, parameters=[query("name", NAME), *LISTED])
     def get(self, request: Request) -> StreamingHttpResponse | Response:
-        query = query_of(request, "name", "limit", "owned")
+        query = query_of(request, "name", "limit", "owned", "label", repeated=REPEATED)
         if "name" in query:
             return self.tasks_of(query["name"], query)
         return Response(Task.objects.groups(self.token().group_scope))

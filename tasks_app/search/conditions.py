@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .. import history
+from ..labels import bears
 from ..managers import BEYOND_EVERY_NAME
 from ..operations import GroupScope, State
 from ..payloads import whole_data
@@ -47,6 +48,13 @@ def within(scope: GroupScope) -> Condition:
 def first_added_up_to(newest: int) -> Condition:
     """Tasks that were there, perhaps under another id, when this was the newest id."""
     return Condition("origin <= %s", (newest,))
+
+
+def one_of(ids: Sequence[int]) -> Condition:
+    """One statement takes any number of them on both databases: as text, not as parameters."""
+    if not ids:
+        return Condition("FALSE")
+    return Condition(f"id IN ({','.join(str(int(task_id)) for task_id in ids)})")
 
 
 def every(conditions: Iterable[Condition]) -> Condition:
@@ -103,10 +111,7 @@ def _pattern(text: str) -> str:
 
 
 def _label(term: Term, now_ms: int, vendor: str) -> Condition:
-    if vendor == "postgresql":
-        return Condition("COALESCE(labels ->> %s = %s, FALSE)", (term.name, term.value))
-    # Its own ->> does not find a name with quotation marks.
-    return Condition("EXISTS (SELECT 1 FROM json_each(labels) WHERE key = %s AND value = %s)", (term.name, term.value))
+    return Condition(*bears(term.name, None if term.value is None else str(term.value), vendor))
 
 
 def _data(term: Term, now_ms: int, vendor: str) -> Condition:

@@ -23,6 +23,8 @@ FIRST_WINDOW, LARGEST_WINDOW = 100, 100_000  # Tasks that one statement looks at
 QUICK_S = 0.1  # A window that takes less is followed by a larger one.
 CANDIDATES = 2_000  # Whose data is read at once to be looked into.
 AT_ONCE = 1_000  # Ids of all that is found.
+IN_VAIN = 500  # Tasks that are looked at before the index of labels is asked which ones bear those that are wanted.
+RARE = 10_000  # Tasks at most that are looked at one by one because they bear them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ class Walk:
     looked_at: int = 0  # Tasks, at least.
     window: int = field(default_factory=lambda: FIRST_WINDOW)
     is_at_end: bool = False
+    is_shortened: bool = False  # Or it can't be.
 
     def __post_init__(self) -> None:
         self.using = Task.objects.db
@@ -91,6 +94,7 @@ class Walk:
         self._way = way_to(self.terms, self.now_ms, vendor)
         asked = [condition_of(term, self.now_ms, vendor) for term in self.terms]
         self._asked = every([*asked, within(self.scope), self.also])
+        self._labels = [condition_of(term, self.now_ms, vendor) for term in self.terms if _is_wanted_label(term)]
         self._paths = [term for term in self.terms if term.key is Key.DATA and term.name]
 
     @property
@@ -115,6 +119,8 @@ class Walk:
 
     def go_on(self) -> None:
         """Look at the next tasks: the quicker it goes, the more of them at once."""
+        if self._labels and not self.is_shortened and self.looked_at >= IN_VAIN:
+            self._shorten()
         began = time.monotonic()
         if not self.look_at(self.window):
             self.window = max(self.window // 2, FIRST_WINDOW)
@@ -122,6 +128,20 @@ class Walk:
             self.looked_at += self.window
             if time.monotonic() - began < QUICK_S:
                 self.window = min(4 * self.window, LARGEST_WINDOW)
+
+    def _shorten(self) -> None:
+        """Where few tasks bear the labels, look at no others."""
+        self.is_shortened = True
+        ids = [task_id for (task_id,) in self._rows(self.bearers.sql, self.bearers)]
+        if len(ids) <= RARE:
+            self._way = self._way.through(ids)
+
+    @property
+    def bearers(self) -> Condition:
+        """Selects the ids of those that bear the labels, or of some more than count as few."""
+        labels = every(self._labels)
+        sql = f"SELECT id FROM tasks_app_task WHERE {labels.sql} LIMIT {RARE + 1}"  # noqa: S608 - all words are ours
+        return Condition(sql, labels.parameters)
 
     def look_at(self, window: int) -> bool:
         """Look at the next tasks of the way, at most so many. Says whether none of them is left for the next time."""
@@ -165,3 +185,7 @@ class Walk:
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql, [value for condition in conditions for value in condition.parameters])
             return list(cursor.fetchall())
+
+
+def _is_wanted_label(term: Term) -> bool:
+    return term.key is Key.LABEL and not term.is_excluded

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from ..errors import InvalidInput
 from ..operations import State
-from ..validation import GROUP_LENGTH, INT64_MAX, is_utf8
+from ..validation import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH, is_utf8
 
 LONGEST = 1_000
 MOST_TERMS = 20
@@ -21,6 +22,8 @@ MOST_TERMS = 20
 QUOTED = r'"(?:[^"\\]|\\.)*"'
 TOKEN = re.compile(rf'(?:{QUOTED}|[^\s"])+', re.DOTALL)
 KEY = re.compile(rf'(-?)((?:{QUOTED}|[^\s":])+):(.*)', re.DOTALL)
+LABEL = re.compile(rf'((?:{QUOTED}|[^":])+)(?::((?:{QUOTED}|[^"])*))?', re.DOTALL)
+PLAIN = re.compile(r'[^\s":]+')  # What means itself without quotation marks.
 DURATION = re.compile(r"([0-9]{1,9})(ms|s|min|h|d|w)")
 UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
@@ -45,11 +48,12 @@ HINTS = {
     Key.STATE: f"one of {', '.join(State)}",
     Key.OWNER: "a client id, or a worker's name",
     Key.ERROR: "part of the error; * stands for anything",
-    Key.LABEL: "label.NAME:VALUE",
+    Key.LABEL: "label.NAME:VALUE, or label:NAME for any value",
     Key.DATA: "data:TEXT, or data.PATH:VALUE in JSON",
     Key.AGE: ">1h or <10min: since the task has its id, which each change renews",
     Key.AVAILABLE: "<now, >now+1h or <2026-01-31T12:00",
 }
+OWN_FIELD_HINT = "NAME:VALUE, or NAME for any value; in quotes what holds a colon or a quotation mark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +65,22 @@ class Bound:
     is_relative: bool = False  # To now.
 
 
-Value = int | str | State | Bound
+class Label(NamedTuple):
+    """A label that is asked for; `value` None: whatever its value."""
+
+    name: str
+    value: str | None
+
+
+Value = int | str | State | Bound | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One condition. `name`: of the label, or the path in the data; empty for the whole data."""
+    """One condition. `name`: of the label, or the path in the data; empty for the whole data.
+
+    `value` None: of a label, whatever its value.
+    """
 
     key: Key
     value: Value
@@ -81,7 +95,7 @@ def parse(text: str) -> list[Term]:
     """
     problems: list[str] = []
     terms = []
-    for token in _tokens(text):
+    for token in tokens_of(text):
         try:
             terms.append(_term(token))
         except ValueError as wrong:
@@ -91,6 +105,20 @@ def parse(text: str) -> list[Term]:
     if problems:
         raise InvalidInput({"q": problems})
     return terms
+
+
+def label(text: str, field: str) -> Label:
+    """The label that a field of its own names: `tier:gold`, or `tier` for any value.
+
+    Raises InvalidInput about the field. What holds a colon or a quotation mark is quoted, as in a search.
+    """
+    found = LABEL.fullmatch(text)
+    if not found or found[2] == "" or "\0" in text or not is_utf8(text):
+        raise InvalidInput({field: [OWN_FIELD_HINT]})
+    try:
+        return _label(found[1], found[2])
+    except ValueError as wrong:
+        raise InvalidInput({field: [str(wrong)]}) from None
 
 
 def lone_id(terms: list[Term]) -> int | None:
@@ -112,7 +140,18 @@ def quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _tokens(text: str) -> list[str]:
+def label_term(name: str, value: str | None = None) -> str:
+    """The term for a label, as somebody would type it; None: whatever its value."""
+    return f"label:{written(name)}" if value is None else f"label.{written(name)}:{written(value)}"
+
+
+def written(value: str) -> str:
+    """The value as a term can carry it; in quotes only where it has to be."""
+    return value if PLAIN.fullmatch(value) else quoted(value)
+
+
+def tokens_of(text: str) -> list[str]:
+    """The terms of a search as they are written. Raises InvalidInput about `q` when they can't be told apart."""
     if len(text) > LONGEST:
         raise InvalidInput({"q": [f"a search of at most {LONGEST} characters, not {len(text)}"]})
     if "\0" in text or not is_utf8(text):
@@ -135,9 +174,22 @@ def _term(token: str) -> Term:
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
         raise ValueError(f"nothing is searched by {key}; there are {', '.join(Key)}")
-    if not value or (dot and not name) or (word == Key.LABEL and not name):
+    if word == Key.LABEL:
+        asked = (found[2].partition(".")[2], found[3]) if dot else (found[3], None)
+        return Term(key=Key.LABEL, **_label(*asked)._asdict(), is_excluded=bool(excluded))
+    if not value or (dot and not name):
         raise ValueError(HINTS[Key(word)])
     return Term(key=Key(word), name=name, value=READERS[Key(word)](value), is_excluded=bool(excluded))
+
+
+def _label(name: str, value: str | None) -> Label:
+    """Of what is written; `""` stands for a name or a value that is empty, as those of labels may be."""
+    if not name or value == "":
+        raise ValueError(HINTS[Key.LABEL])
+    asked = Label(_unquoted(name), None if value is None else _unquoted(value))
+    if max(len(asked.name), len(asked.value or "")) > LABEL_LENGTH:
+        raise ValueError(f"at most {LABEL_LENGTH} characters")
+    return asked
 
 
 def _unquoted(text: str) -> str:
@@ -215,7 +267,6 @@ READERS: dict[Key, Callable[[str], Value]] = {
     Key.STATE: _state,
     Key.OWNER: _owner,
     Key.ERROR: str,
-    Key.LABEL: str,
     Key.DATA: str,
     Key.AGE: _age,
     Key.AVAILABLE: _available,

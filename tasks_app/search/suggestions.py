@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..clients import seen
 from ..models import Task
 from ..operations import State
-from .grammar import LONGEST, Key, quoted
+from .grammar import LONGEST, Key, written
 
 MOST = 12
-PLAIN = frozenset(' \t\n"')
+NEWEST = 2_000  # Tasks whose labels are suggested: those of all would take too long while somebody types.
 
 BEGINNINGS = {
-    Key.LABEL: ["label."],
+    Key.LABEL: ["label.", "label:"],
     Key.DATA: ["data:", "data."],
     Key.AGE: ["age:>", "age:<"],
     Key.AVAILABLE: ["available:<", "available:>"],
 }
+OF_LABEL = "label."
 
 
 def suggest(text: str) -> list[str]:
@@ -39,16 +41,27 @@ def _last_word(text: str) -> tuple[str, str]:
 def _continuations(word: str) -> Iterator[str]:
     key, colon, begun = word.partition(":")
     if not colon:
-        beginnings = (begin for key in Key if key is not Key.ID for begin in BEGINNINGS.get(key, [f"{key}:"]))
-        yield from (begin for begin in beginnings if begin.startswith(word))
+        yield from (begin for begin in _beginnings(word) if begin.startswith(word))
         return
     for value in _values(key):
         if begun.strip('"').casefold() in value.casefold():
-            yield f"{key}:{quoted(value) if PLAIN & set(value) else value}"
+            yield f"{key}:{written(value)}"
+
+
+def _beginnings(word: str) -> Iterator[str]:
+    for key in Key:
+        if key is not Key.ID:
+            yield from BEGINNINGS.get(key, [f"{key}:"])
+    if word.startswith(OF_LABEL):
+        yield from (f"{OF_LABEL}{written(name)}:" for name in sorted(_labels()))
 
 
 def _values(key: str) -> Iterable[str]:
+    if key.startswith(OF_LABEL):
+        return sorted(_labels().get(key.removeprefix(OF_LABEL).strip('"'), ()))
     match key:
+        case Key.LABEL:
+            return sorted(_labels())
         case Key.GROUP:
             return Task.objects.groups()
         case Key.STATE:
@@ -57,3 +70,12 @@ def _values(key: str) -> Iterable[str]:
             return dict.fromkeys(each.client.name or str(each.client.id) for each in seen())
         case _:
             return ()
+
+
+def _labels() -> Mapping[str, set[str]]:
+    """The names of the labels of the newest tasks, with their values."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for labels in Task.objects.order_by("-id").values_list("labels", flat=True)[:NEWEST]:
+        for name, value in labels.items():
+            values[name].add(value)
+    return values

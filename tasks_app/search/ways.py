@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..listing import Place
 from ..operations import State
-from .conditions import EVERYTHING, Condition, condition_of, every
+from .conditions import EVERYTHING, Condition, condition_of, every, one_of
 from .grammar import Key, Term
 
 
@@ -29,6 +29,10 @@ class Way:
         if self.is_by_time:
             return Condition("(available_at_ms, id) > (%s, %s)", (place.available_at_ms, place.id))
         return Condition("id < %s", (place.id,))
+
+    def through(self, ids: Sequence[int]) -> Way:
+        """In the same order, past these tasks only."""
+        return replace(self, condition=one_of(ids))
 
     def up_to(self, place: Place | None) -> Condition:
         """What comes before the place, and what is there; None: everything."""

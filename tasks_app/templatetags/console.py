@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..models import SavedSearch
 from ..operations import State
 from ..policy import Action
 from ..saved_searches import saved_by
+from ..search.grammar import label_term, tokens_of
 
 register = template.Library()
 
@@ -28,6 +29,7 @@ register.filter("size", words.size)
 register.filter("duration", words.duration)
 register.filter("drain", group_rows.drained)
 
+FEW_LABELS = 3
 SCREENS = (
     ("console:overview", "Overview", "o", Action.SEE),
     ("console:failed", "Failed", "f", Action.SEE),
@@ -93,6 +95,34 @@ def count(counts: Any, state: State) -> int:
 def preview(row: Row) -> str:
     """The beginning of a task's data; empty when the person may not see it."""
     return payload.one_line(row.data, row.size or 0) if row.data is not None else ""
+
+
+@register.filter
+def labelled(rows: Sequence[Row]) -> bool:
+    """Whether any of the tasks bears a label."""
+    return any(row.labels for row in rows)
+
+
+@register.filter
+def labels_borne(rows: Sequence[Row]) -> list[str]:
+    """The labels of these tasks, each once, as a field for one takes them."""
+    terms = {label_term(name, value) for row in rows for name, value in row.labels.items()}
+    return sorted(term.removeprefix("label.") for term in terms)
+
+
+@register.inclusion_tag("console/_labels.html")
+def labels(borne: Mapping[str, str], q: str = "", task: int | None = None) -> dict[str, Any]:
+    """Labels in the order of their names, each with a search for it among what meets `q`, unless that asks for it.
+
+    `task`: in a row, where there is room for a few; this leads to the others.
+    """
+    shown = sorted(borne.items())[: FEW_LABELS if task else None]
+    asked = tokens_of(q)
+    chips = [
+        (name, value, "" if label_term(name, value) in asked else links.label_page(name, value, q))
+        for name, value in shown
+    ]
+    return {"chips": chips, "more": len(borne) - len(shown), "task": task}
 
 
 register.simple_tag(links.group_page, name="group_url")

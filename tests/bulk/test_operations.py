@@ -137,6 +137,17 @@ def test_it_edits_error_and_priority_and_leaves_the_rest():
         begin(Verb.EDIT)
 
 
+def test_it_does_to_those_that_bear_a_label_what_an_undo_takes_back_with_their_labels():
+    tasks = add(count=3, labels={"tier": "gold", "region": "eu"}) + add("reports", labels={"tier": "gold"})
+    add(labels={"tier": "tin"}), add()
+    operation = begin(Verb.MOVE, Selection(q="label.tier:gold label:region"), to="new", create=True)
+    assert operation.done == 3
+    assert [task.labels for task in tasks_of("new")] == [{"tier": "gold", "region": "eu"}] * 3
+    assert bulk.undo(operation, by="olaf").done == 3
+    back = [task for task in tasks_of() if "region" in task.labels]
+    assert [content(task) for task in back] == [content(task) for task in tasks[:3]]
+
+
 def test_it_spreads_what_it_requeues_over_time():
     for task in add(count=5):
         fail(task)

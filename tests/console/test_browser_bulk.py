@@ -104,7 +104,7 @@ def test_it_searches_selects_all_requeues_watches_and_undoes_by_keyboard_alone(p
     press("/")
     person.page.keyboard.type("error:timed")
     press("Enter")
-    expect(person.page.get_by_role("heading", name="Search: error:timed")).to_be_visible()
+    expect(person.page.get_by_role("heading", name="Search for error:timed")).to_be_visible()
     press("j")
     press("x")
     press_until(person, "Shift+Tab", "[data-select-all]")

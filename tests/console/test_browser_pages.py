@@ -40,6 +40,7 @@ def pages(person) -> dict[str, str]:
         adds=[NewTask(group=LONG, data=b'{"to": "kim", "lines": [{"n": 9007199254740993}]}', error=f"no such {LONG}")],
     )
     add("very/short")
+    [labelled] = add("mail", labels={"tier": "gold", "region": "eu", "tenant": "x" * 200, "user": "kim"})
     [binary] = add("reports", data=bytes(range(256)), labels={"tenant": "x" * 200})
     [text] = add("reports", data=b"x" * 3_000)
     [ended] = claim("reports", count=1)
@@ -98,6 +99,8 @@ def pages(person) -> dict[str, str]:
         "mistake in the audit": "/console/audit?since=yesterday",
         "search": "/console/search",
         "found": "/console/search?q=-group:nothing",
+        "found by label": "/console/search?q=group:mail+-state:failed+label:user",
+        "task with labels": f"/console/task/{labelled.id}",
         "not found": "/console/search?q=group:nothing",
         "mistake": "/console/search?q=nonsense",
         "problem": "/console/?sort=nonsense",

@@ -186,6 +186,25 @@ def test_it_asks_again_for_the_facts_of_a_group_also_when_the_server_was_busy(pe
     expect(person.page.locator("#facts dd").first).to_have_text("—", timeout=8_000)
 
 
+def test_a_label_filters_and_each_term_can_be_taken_out(person):
+    add(labels={"tier": "gold", "region": "eu"}), add(labels={"tier": "gold"}), add(labels={"tier": "tin"})
+    rows = person.page.locator(".tasks tbody tr")
+    person.go("/console/group?name=mail")
+    person.link("tier=gold").first.click()
+    expect(rows).to_have_count(2)
+    person.link("region=eu").click()
+    expect(rows).to_have_count(1)
+    expect(person.page.get_by_label("Search tasks")).to_have_value('group:"mail" label.tier:gold label.region:eu')
+    person.link("Remove label.tier:gold").click()
+    person.link("Remove label.region:eu").click()
+    expect(rows).to_have_count(3)
+    person.go("/console/group?name=mail")
+    person.page.get_by_label("Filter by label").fill("tier:tin")
+    person.page.keyboard.press("Enter")
+    expect(rows).to_have_count(1)
+    expect(person.link("Remove label.tier:tin")).to_be_visible()
+
+
 def test_the_search_box_suggests_what_could_come_next(person):
     add("mail"), add("my mail")
     person.go("/console/")

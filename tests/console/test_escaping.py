@@ -13,7 +13,7 @@ from tasks_app.bulk import Selection, Verb
 from tasks_app.models import AuditEntry, PausedGroup, Task
 from tasks_app.models import Client as Worker
 from tasks_app.operations import Change
-from tasks_app.search.grammar import quoted
+from tasks_app.search.grammar import label_term, quoted
 
 from ..people import make_user, signed_in
 from .store import ANN, add, change_all, claim
@@ -79,7 +79,9 @@ def addresses(task):
         (f"/console/audit/{AuditEntry.objects.order_by('id')[0].id}", {}),
         ("/console/search", {"q": f"id:{task.id} data:{quoted(HOSTILE[0])} state:failed"}),
         ("/console/search", {"q": f"group:{quoted(task.group)}"}),
+        ("/console/search", {"q": label_term(*next(iter(task.labels.items())))}),
         ("/console/search/suggestions", {"q": "group:"}),
+        ("/console/search/suggestions", {"q": "label:"}),
         ("/console/search/suggestions", {"q": "owner:"}),
         ("/console/pause", group),
         (f"/console/task/{task.id}/edit", {}),
@@ -127,6 +129,7 @@ def test_it_shows_what_was_asked_for_as_text(client, hostile):
         ("/console/flow", {"folder": hostile("asked")}),
         ("/console/group", {"name": hostile("asked")}),
         ("/console/group", {"name": "mail", "state": hostile("asked")}),
+        ("/console/group", {"name": "mail", "label": hostile("asked")}),
         ("/console/search", {"q": hostile("asked")}),
         ("/console/search", {"q": f"error:{quoted(hostile('asked'))}"}),
         ("/console/search", {"q": "state:ready", "after": hostile("asked")}),

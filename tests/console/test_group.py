@@ -1,6 +1,7 @@
 """The page of a group."""
 
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -96,6 +97,39 @@ def test_it_leads_from_page_to_page(viewer, monkeypatch):
     assert ids(viewer.get(link(last, "First")).content.decode()) == tasks[:2]
 
 
+def test_it_shows_labels_that_lead_to_their_tasks(viewer):
+    add(labels={"tier": "gold"}), add()
+    html = page(viewer, "name=mail&state=ready")
+    assert labels(html) == [("/console/search?q=group%3A%22mail%22+state%3Aready+label.tier%3Agold", "tier=gold")]
+    assert "Filter by label" in html
+    assert '<option value="tier:gold">' in html
+
+
+def test_it_shows_a_few_of_many_labels_and_leads_to_the_others(viewer):
+    [task] = add(labels={f"label-{number}": "x" * 255 for number in range(64)})
+    assert [words for _, words in labels(page(viewer))[3:]] == [f"+61 labels of task {task.id}"]
+
+
+def test_it_has_no_room_for_labels_where_there_are_none(viewer):
+    add()
+    html = page(viewer)
+    assert "Labels" not in html
+    assert "Filter by label" not in html
+
+
+@pytest.mark.parametrize(("label", "term"), [("tier:gold", "label.tier:gold"), (" my tier ", 'label:"my tier"')])
+def test_it_is_filtered_by_a_label_as_a_search_is(viewer, label, term):
+    answer = viewer.get("/console/group", {"name": "mail", "state": "failed", "label": label})
+    assert answer.status_code == 302
+    asked = parse_qs(urlsplit(answer.headers["Location"]).query)
+    assert asked == {"q": [f'group:"mail" state:failed {term}']}
+
+
+def labels(html):
+    found = re.findall(r'<a class="label[^"]*" href="([^"]*)">(.*?)</a>', html)
+    return [(url, re.sub(r"<[^>]*>", "", words)) for url, words in found]
+
+
 def link(html, words):
     [address] = re.findall(rf'<a class="button" href="([^"]*)"(?: rel="\w+")?>{words}</a>', html)
     return address.replace("&amp;", "&")
@@ -135,6 +169,7 @@ def test_it_says_the_first_times_of_each_state(viewer, clock):
     [
         ("", "name"), ("name=", "name"), ("name=" + "x" * 256, "name"), ("name=a%00b", "name"),
         ("name=mail&state=done", "state"), ("name=mail&after=1", "after"), ("name=mail&before=x.y", "before"),
+        ("name=mail&label=tier:", "label"),
     ],
 )  # fmt: skip
 def test_it_names_what_makes_no_sense(viewer, query, field):

@@ -1,6 +1,8 @@
 """The search box and what it leads to."""
 
 import re
+from html import unescape
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -49,6 +51,26 @@ def test_it_lists_what_it_finds_with_the_group(viewer):
     assert 'value="group:mail error:timed"' in html
 
 
+def test_each_term_can_be_taken_out(viewer):
+    add(labels={"my tier": "gold"})
+    html = search(viewer, 'group:mail -state:failed label."my tier":gold')
+    terms = re.findall(r'href="([^"]*)"><span class="unseen">Remove </span><bdi><code>(.*?)</code>', html)
+    assert [(unescape(term), parse_qs(urlsplit(unescape(url)).query)["q"]) for url, term in terms] == [
+        ("group:mail", ['-state:failed label."my tier":gold']),
+        ("-state:failed", ['group:mail label."my tier":gold']),
+        ('label."my tier":gold', ["group:mail -state:failed"]),
+    ]
+
+
+def test_labels_narrow_the_search_by_those_that_it_does_not_ask_for(viewer):
+    add(labels={"tier": "gold", "region": "eu"})
+    html = search(viewer, "label.tier:gold")
+    assert re.findall(r'<a class="label" href="([^"]*)"><bdi>', html) == [
+        "/console/search?q=label.tier%3Agold+label.region%3Aeu"
+    ]
+    assert '<span class="label" data-asked><bdi><span class="label-name">tier=</span>gold</bdi></span>' in html
+
+
 def test_it_leads_to_the_next_page_and_back_to_the_first(viewer):
     tasks = add(count=60)
     html = search(viewer, "state:ready")
@@ -94,6 +116,11 @@ def test_a_wrong_place_is_named(viewer):
     [
         ("st", ["state:"]),
         ("-st", ["-state:"]),
+        ("label.", ["label.", "label.region:", "label.&quot;shop: tier&quot;:"]),
+        ("-label.re", ["-label.region:"]),
+        ("label.region:", ["label.region:&quot;far east&quot;", "label.region:west"]),
+        ("label:", ["label:region", "label:&quot;shop: tier&quot;"]),
+        ("label.nothing:", []),
         ("a", ["age:&gt;", "age:&lt;", "available:&lt;", "available:&gt;"]),
         ("state:f", ["state:failed"]),
         ("group:mail st", ["group:mail state:"]),
@@ -104,7 +131,8 @@ def test_a_wrong_place_is_named(viewer):
     ],
 )
 def test_it_suggests_what_could_come_next(viewer, typed, suggested):
-    add("mail"), add("my mail"), add("reports")
+    add("mail", labels={"region": "west"}), add("my mail", labels={"region": "far east", "shop: tier": "gold"})
+    add("reports")
     clients.hear(Client(id=BOB, name="Kim", groups=[], info="{}"))
     assert suggestions(viewer, typed) == suggested
 

@@ -75,6 +75,7 @@ def test_it_shows_what_a_task_is(viewer):
     html = text(page(viewer, task.id))
     for fact in ("mail", "tenant=acme", "priority-7", "claims0", "owner1643"):
         assert fact in html
+    assert 'href="/console/search?q=label.tenant%3Aacme"' in page(viewer, task.id)
 
 
 def test_it_shows_data_in_each_form(operator):

@@ -35,6 +35,19 @@ def test_it_lists_at_most_limit(api):
     assert api.get("/group/mail?limit=0")[1] == tasks
 
 
+def test_it_lists_those_that_bear_all_of_the_labels(api):
+    gold = api.add(labels={"tier": "gold", "region": "eu"}, timespec=1_000)
+    tin = api.add(labels={"tier": "tin", "region": "eu", "a:b": ""}, timespec=2_000)
+    api.add(), api.add("reports", labels={"tier": "gold"})
+    assert api.get("/group/mail?label=tier:gold") == (200, [gold])
+    assert api.get("/group/mail?label=tier") == (200, [gold, tin])
+    assert api.get("/group/mail?label=tier&label=region:eu&limit=1") == (200, [gold])
+    assert api.get("/group?name=mail&label=region:eu&label=tier:tin&owned=yes") == (200, [tin])
+    empty = quote('"a:b":""')
+    assert api.get(f"/group/mail?label={empty}") == (200, [tin])
+    assert api.get("/group/mail?label=tier:gold&label=tier:tin") == (200, [])
+
+
 def test_a_group_that_does_not_exist_is_empty(api):
     assert api.get("/group/nowhere") == (200, [])
 
@@ -66,6 +79,9 @@ def test_the_query_carries_names_that_a_path_cannot(api):
         ("limit=9223372036854775808", "limit"),
         ("owned=maybe", "owned"),
         ("owned=", "owned"),
+        ("label=", "label"),
+        ("label=tier:", "label"),
+        ("label=tier&label=:gold", "label"),
         ("page=2", "page"),
         ("limit=1&limit=2", "query"),
         ("owned=%FF", "query"),

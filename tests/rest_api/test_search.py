@@ -25,7 +25,7 @@ def found(api, q="", **asked):
 def test_it_answers_with_whole_tasks(api):
     api.add(data="other")
     task = api.add(data='{"user": 42}', labels={"tier": "gold"})
-    answer = found(api, "group:mail data.user:42 label.tier:gold")
+    answer = found(api, "group:mail data.user:42 label.tier:gold label:tier")
     assert answer["tasks"] == [task]
     assert (answer["after"], answer["complete"]) == (None, True)
     assert answer["at"] >= task["created"]

@@ -1,13 +1,14 @@
 """Which tasks a search finds, and in what order."""
 
 import pytest
+from django.db import connection
 
 from tasks_app import clients, database
 from tasks_app.models import Client, Task
-from tasks_app.operations import Change, GroupScope, NewTask
+from tasks_app.operations import EVERY_GROUP, Change, GroupScope, NewTask
 from tasks_app.search import finding
-from tasks_app.search.finding import find
-from tasks_app.search.grammar import parse
+from tasks_app.search.finding import Walk, find
+from tasks_app.search.grammar import label_term, parse
 from tests.console.store import ANN, BOB, add, claim, fail, one_of_each_state
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +96,60 @@ def test_it_finds_by_label():
     [gold], [plain] = add(labels={"tier": "gold", 'a "b"': "c"}), add()
     assert ids("label.tier:gold") == ids('label."a \\"b\\"":c') == [gold.id]
     assert ids("label.tier:silver") == ids("label.tie:gold") == []
-    assert ids("-label.tier:gold") == [plain.id]
+    assert ids("-label.tier:gold") == ids("-label:tier") == [plain.id]
+    assert ids("label:tier") == ids("label:tier label.tier:gold") == [gold.id]
+    assert ids("label:gold") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tier", ""), ("", "gold"), ("é", "\N{GRINNING FACE}"), ("a, b", "c\\n: {")]
+)
+def test_it_finds_whatever_a_label_is(name, value):
+    [task], _ = add(labels={name: value}), add(labels={f'{name}"x': value, name + "x": value, "x": name})
+    assert ids(label_term(name, value)) == ids(label_term(name)) == [task.id]
+
+
+def test_it_takes_no_part_of_a_name_for_the_name():
+    add(labels={'no "tier': "gold"})
+    assert ids("label.tier:gold") == ids("label:tier") == []
+
+
+@pytest.mark.parametrize("within", ["", "group:mail ", "state:ready "])
+@pytest.mark.parametrize("rare", [1, 100])
+def test_it_looks_at_few_tasks_for_a_label_that_few_bear(monkeypatch, within, rare):
+    monkeypatch.setattr(finding, "IN_VAIN", 100)
+    monkeypatch.setattr(finding, "RARE", rare)
+    early, _ = add(labels={"tier": "gold"}, count=2)
+    add(count=600)
+    [late] = add(labels={"tier": "gold", "user": "kim"})
+    add("reports", labels={"tier": "gold"}, timespec_ms=-60_000)
+    found = search(f"{within}label.tier:gold -group:reports label:tier", limit=2)
+    again = search(f"{within}label.tier:gold -group:reports label:tier", limit=2, after=found.after)
+    assert sorted(found.ids + again.ids) == [early.id, early.id + 1, late.id]
+    found = search(f"{within}label:user")
+    assert (found.ids, found.looked_at) == ([late.id], 100)  # The first window; one who goes on looks at 500.
+
+
+def test_tasks_are_told_by_any_of_some_labels():
+    [gold], [kim], _ = add(labels={"tier": "gold"}), add(labels={"user": "kim"}), add(labels={"tier": "tin"})
+    tasks = Task.objects.get_queryset().order_by("id")
+    assert [task.id for task in tasks.bearing_any({"tier": "gold", "user": "kim"})] == [gold.id, kim.id]
+    assert not tasks.bearing_any({}).exists()
+    assert "task_labels" in tasks.order_by().bearing_any({"tier": "gold", "user": "kim"}).values("id").explain()
+
+
+PLANS = {"postgresql": "EXPLAIN", "sqlite": "EXPLAIN QUERY PLAN"}
+
+
+@pytest.mark.parametrize("text", ["label.tier:gold", "label:tier"])
+def test_an_index_knows_who_bears_a_label(text):
+    add(count=5_000, labels={"region": "eu"})
+    walk = Walk(terms=parse(text), scope=EVERY_GROUP, place=None, limit=1)
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("ANALYZE tasks_app_task")  # As autovacuum does all the time.
+        cursor.execute(f"{PLANS[connection.vendor]} {walk.bearers.sql}", walk.bearers.parameters)
+        assert "task_labels" in str(cursor.fetchall())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasks_app.errors import InvalidInput
 from tasks_app.operations import State
-from tasks_app.search.grammar import MOST_TERMS, Bound, Key, Term, lone_id, parse, quoted
+from tasks_app.search.grammar import MOST_TERMS, Bound, Key, Term, label, label_term, lone_id, parse, quoted
 
 pytestmark = pytest.mark.once
 
@@ -39,6 +39,10 @@ def problems(text):
         ("error:a:b", Term(key=Key.ERROR, value="a:b")),
         ("label.tier:gold", Term(key=Key.LABEL, name="tier", value="gold")),
         ('label."a: b":c', Term(key=Key.LABEL, name="a: b", value="c")),
+        ("label.shop.example/tier:a:b", Term(key=Key.LABEL, name="shop.example/tier", value="a:b")),
+        ('label."":""', Term(key=Key.LABEL, name="", value="")),
+        ("label:tier", Term(key=Key.LABEL, name="tier", value=None)),
+        ("-label:tier", Term(key=Key.LABEL, name="tier", value=None, is_excluded=True)),
         ("data:hello", Term(key=Key.DATA, value="hello")),
         ("data.user.id:42", Term(key=Key.DATA, name="user.id", value="42")),
         ("-data:hello", Term(key=Key.DATA, value="hello", is_excluded=True)),
@@ -83,7 +87,10 @@ def test_an_id_alone_leads_to_a_task(text, number):
         ("state:redy", "one of ready, claimed, expired, scheduled, failed"),
         ("error:", "part of the error"),
         ('group:""', "a name"),
-        ("label:x", "label.NAME:VALUE"),
+        ("label:", "label.NAME:VALUE, or label:NAME for any value"),
+        ("label.tier:", "label.NAME:VALUE"),
+        ("label.:x", "label.NAME:VALUE"),
+        ("label.tier:" + "x" * 256, "at most 255 characters"),
         ("data.:x", "data.PATH:VALUE"),
         ("id:x", "a whole number from 1 to 9223372036854775807"),
         ("0", "a whole number from 1"),
@@ -115,6 +122,36 @@ def test_whatever_is_quoted_is_meant_as_it_is(value):
     text = f"error:{quoted(value)}"
     if len(text) <= 1_000 and text.encode(errors="replace").decode() == text:
         assert parse(text) == [Term(key=Key.ERROR, value=value)]
+
+
+LABEL_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=80)
+
+
+@given(LABEL_TEXTS, LABEL_TEXTS)
+def test_whatever_a_label_is_its_term_finds_it(name, value):
+    assert parse(label_term(name, value)) == [Term(key=Key.LABEL, name=name, value=value)]
+    assert parse(label_term(name)) == [Term(key=Key.LABEL, name=name, value=None)]
+    assert label(label_term(name, value).removeprefix("label."), "label") == (name, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("tier:gold", ("tier", "gold")),
+        ("tier", ("tier", None)),
+        ("my tier: a b", ("my tier", " a b")),
+        ('"a:b":c', ("a:b", "c")),
+    ],
+)
+def test_a_label_has_a_field_of_its_own(text, found):
+    assert label(text, "label") == found
+
+
+@pytest.mark.parametrize("text", ["", ":", "tier:", ":gold", 'ti"er', 'tier:"gold', "a\0b", "x" * 256])
+def test_a_field_that_names_no_label_is_named(text):
+    with pytest.raises(InvalidInput) as refused:
+        label(text, "label")
+    assert set(refused.value.fields) == {"label"}
 
 
 @given(st.text(alphabet='abc:.-*"\\<>0123456789 \n', max_size=60) | st.text(max_size=200))
