@@ -35,6 +35,8 @@ MAY_IMPORT = {
     "validation": {"operations", "errors"},
     # For machines that have no Django.
     "client": {"operations", "errors"},
+    # The same for gRPC.
+    "masstasker": set(),
     # The verbs, and below them the one place that knows the databases.
     "models": {"managers", "payloads", "operations", "errors"},
     "managers": {"database", "writer", "totals", "models", "validation", "operations", "errors"},
@@ -117,6 +119,7 @@ PACKAGES = {
     "payloads": set(),
     "tally": set(),
     "client": {"httpx"},
+    "masstasker": {"google", "grpc", "grpc_status"},
 }
 
 MODULES = sorted(STORE.rglob("*.py"))
