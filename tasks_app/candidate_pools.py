@@ -88,6 +88,13 @@ class Pools:
             pool.ids = [task_id for task_id in ids if task_id not in gone]
         self._pools[group] = pool
 
+    def note_earliest(self, group: str, earliest: Sequence[TaskRecord], asked: int) -> None:
+        """What was found for so many queries, whatever its priority: the mark of a group of which no more is known."""
+        if len(earliest) < asked:
+            self.forget(group)
+        elif group not in self._pools:
+            self._pools[group] = Pool(time.monotonic(), earliest[0].available_at_ms)
+
     def forget(self, group: str) -> None:
         """There was not enough: look from the start."""
         self._pools.pop(group, None)

@@ -31,9 +31,9 @@ from django.db import DEFAULT_DB_ALIAS, IntegrityError, InterfaceError, Operatio
 from . import kept_answers, retention
 from .candidate_pools import CANDIDATES, NO_MARK_MS, Pools
 from .errors import CommitRefused, CommitUnknown, KeyReused, StoreBusy, StoreUnavailable
-from .operations import Claim, Commit, Effect, Operation, Order, Refusal, Supply, TaskRecord
+from .operations import NOBODY, Claim, Commit, Effect, Operation, Order, Query, Refusal, Supply, TaskRecord
 from .payloads import OWN_ID, PAYLOAD_BYTES, whole_data
-from .rules import World, decide
+from .rules import World, decide, is_held
 from .tally import COUNTERS, NUMBERS, deltas_of, text_of
 
 PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
@@ -65,6 +65,9 @@ MADE_BY_COMMIT, PAYLOAD = COLUMNS.index("made_by_commit"), COLUMNS.index("payloa
 
 # A paused group has no priorities, so that claims find nothing in it. Looked at once a scan.
 IS_RUNNING = 'NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = %s)'
+
+# Tasks that queries may take though their time has not come by the store's clock; see rules.is_held.
+IS_NOT_HELD = f"leased_since_ms = 0 OR owner = {NOBODY}"
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -103,6 +106,8 @@ class Seen:
     kept: Mapping[str, tuple[str, Decided]]  # By key: the digest of the request, and its answer.
     locked: set[int] = field(default_factory=set)  # Named tasks that are there, but locked by others.
     exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
+    earliest: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, locked for queries, in their order.
+    first: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, one or none, for those that only read.
 
 
 @dataclass(slots=True)
@@ -163,7 +168,8 @@ def look_and_decide(operations: Sequence[Operation], dialect: Dialect) -> Steps[
     outcomes: list[Effect | Outcome | None] = [_known(operation, seen) for operation in operations]
     _put_off_repeated_keys(operations, outcomes)
     open_places = [place for place, outcome in enumerate(outcomes) if outcome is None]
-    answers = decide([operations[place] for place in open_places], World(seen.now_ms, seen.named, seen.candidates))
+    world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest)
+    answers = decide([operations[place] for place in open_places], world)
     for place, answer in zip(open_places, answers, strict=True):
         outcomes[place] = answer
     known = cast("list[Effect | Outcome]", outcomes)
@@ -176,7 +182,15 @@ def _known(operation: Operation, seen: Seen) -> Outcome | None:
     if operation.key and operation.key.key in seen.kept:
         digest, answer = seen.kept[operation.key.key]
         return answer if digest == operation.key.digest else KeyReused("this key came with another request before")
+    if seen.first and isinstance(operation, Query) and operation.only_reads:
+        return _read(operation, seen)
     return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
+
+
+def _read(query: Query, seen: Seen) -> list[TaskRecord]:
+    """What it finds, as it was before the batch."""
+    tasks = [task for group in query.reachable for task in seen.first[group]]
+    return [task for task in tasks if task.available_at_ms <= (query.at_ms or seen.now_ms)]
 
 
 def _put_off_repeated_keys(operations: Sequence[Operation], outcomes: list[Effect | Outcome | None]) -> None:
@@ -200,20 +214,54 @@ def _doubt_empty_claims(
     dialect: Dialect,
 ) -> Steps[None]:
     """A claim may say "nothing" only when there was nothing that skipped locks could hide."""
-    empty = {
-        place: operation.reachable
+    found_nothing = {
+        place: operation
         for place, (operation, outcome) in enumerate(zip(operations, outcomes, strict=True))
-        if isinstance(operation, Claim) and isinstance(outcome, Effect) and not outcome.drafts
+        if isinstance(operation, Claim) and _is_empty(outcome)
     }
+    if not found_nothing:
+        return
+    drafts = [draft for outcome in outcomes if isinstance(outcome, Effect) for draft in outcome.drafts]
+    queries = {place: query for place, query in found_nothing.items() if isinstance(query, Query)}
+    if queries:
+        yield from _doubt_empty_queries(queries, drafts, outcomes, seen, dialect)
+    empty = {place: claim.reachable for place, claim in found_nothing.items() if place not in queries}
     if not empty:
         return
-    effects = [outcome for outcome in outcomes if isinstance(outcome, Effect)]
-    filling = {draft.group for effect in effects for draft in effect.drafts if draft.available_at_ms <= seen.now_ms}
+    filling = {draft.group for draft in drafts if draft.available_at_ms <= seen.now_ms}
     asked = {group for groups in empty.values() for group in groups}
     filling |= yield from dialect.groups_with_more(asked - filling - seen.exhausted, seen)
     for place, groups in empty.items():
         if not filling.isdisjoint(groups):
             outcomes[place] = Undecided.CONTENDED
+
+
+def _is_empty(outcome: Effect | Outcome) -> bool:
+    return not outcome.drafts if isinstance(outcome, Effect) else outcome == []
+
+
+def _doubt_empty_queries(
+    queries: Mapping[int, Query],
+    drafts: Iterable[TaskRecord],
+    outcomes: list[Effect | Outcome],
+    seen: Seen,
+    dialect: Dialect,
+) -> Steps[None]:
+    """The same for queries, each of which has a moment of its own."""
+    added = _earliest_by_group(draft for draft in drafts if not is_held(draft, seen.now_ms))
+    hidden = yield from dialect.earliest_besides([query for query in queries.values() if not query.only_reads], seen)
+    for place, query in queries.items():
+        known = [added] if query.only_reads else [added, hidden]
+        times_ms = [times[group] for times in known for group in query.reachable if group in times]
+        if times_ms and min(times_ms) <= (query.at_ms or seen.now_ms):
+            outcomes[place] = Undecided.CONTENDED
+
+
+def _earliest_by_group(tasks: Iterable[TaskRecord]) -> dict[str, int]:
+    earliest: dict[str, int] = {}
+    for task in tasks:
+        earliest[task.group] = min(task.available_at_ms, earliest.get(task.group, task.available_at_ms))
+    return earliest
 
 
 def _written(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcome], seen: Seen) -> Written:
@@ -471,6 +519,7 @@ class Dialect(ABC):
     newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
+    later_of: ClassVar[str]  # A function: the greater of two numbers.
     names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
     is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
     has_history_days: ClassVar[bool] = False  # Whether the trail has a table for each day (history_days.py).
@@ -557,6 +606,52 @@ class Dialect(ABC):
             )
         ]
         return {name for (name,) in rows}
+
+    def earliest(self, group: str, asked: Queried, from_ms: int = NO_MARK_MS, ending: str = "") -> Statement:
+        """The longest available tasks of the group, as many as queries take: up to the latest of their moments."""
+        # Time and id are compared together, because only `task_listing` has them in this order.
+        return Statement(
+            f"""
+            SELECT {self.selected}
+            FROM tasks_app_task
+            WHERE "group" = %s AND (available_at_ms, id) >= (%s, 0)
+                AND available_at_ms <= (SELECT {self.later_of}({self.clock}, %s))
+                AND (available_at_ms <= (SELECT {self.clock}) OR {IS_NOT_HELD}) AND {IS_RUNNING}
+            ORDER BY available_at_ms, id
+            LIMIT %s
+            {ending}
+            """,
+            [group, from_ms, asked.latest_ms, group, asked.tasks],
+        )
+
+    def first_of(self, group: str) -> Statement:
+        """The task of the group that is available first, or will be; also in a paused one."""
+        sql = f'SELECT {self.selected} FROM tasks_app_task WHERE "group" = %s ORDER BY available_at_ms, id LIMIT 1'
+        return Statement(sql, [group])
+
+    def earliest_besides(self, queries: Iterable[Query], seen: Seen) -> Steps[dict[str, int]]:
+        """When the first task becomes available that queries may take and that was not seen, by group."""
+        asked = _queried(queries)
+        if not asked:
+            return {}
+        found = yield [
+            Statement(
+                f"""
+                SELECT available_at_ms
+                FROM tasks_app_task
+                WHERE "group" = %s AND (available_at_ms, id) >= (%s, 0) AND available_at_ms <= %s
+                    AND (available_at_ms <= %s OR {IS_NOT_HELD}) AND {IS_RUNNING} AND NOT {self.is_listed}
+                ORDER BY available_at_ms, id
+                LIMIT 1
+                """,
+                [
+                    *(group, NO_MARK_MS, max(seen.now_ms, latest.latest_ms), seen.now_ms, group),
+                    self.list_of(task.id for task in seen.earliest[group]),
+                ],
+            )
+            for group, latest in asked.items()
+        ]
+        return {group: rows[0][0] for group, rows in zip(asked, found, strict=True) if rows}
 
     def supply_of(self, groups: Sequence[str], depends: Iterable[int]) -> Steps[Supply]:
         """What there is to claim in these groups, and which of these ids are not there."""
@@ -651,10 +746,30 @@ class Demand:
     oldest: bool = False
 
 
+@dataclass(slots=True)
+class Queried:
+    """What the queries of a batch ask of a group: so many tasks to take, available at the latest of their moments."""
+
+    tasks: int = 0
+    latest_ms: int = 0
+    is_read: bool = False  # One of them only reads.
+
+
+def _queried(operations: Iterable[Operation]) -> Mapping[str, Queried]:
+    queried: dict[str, Queried] = defaultdict(Queried)
+    for query in [operation for operation in operations if isinstance(operation, Query)]:
+        for group in query.reachable:
+            asked = queried[group]
+            asked.is_read |= query.only_reads
+            asked.tasks += 0 if query.only_reads else query.limit
+            asked.latest_ms = max(asked.latest_ms, query.at_ms)
+    return queried
+
+
 def _demands(operations: Iterable[Operation]) -> Mapping[str, Demand]:
     demands: dict[str, Demand] = defaultdict(Demand)
     for operation in operations:
-        if isinstance(operation, Claim):
+        if isinstance(operation, Claim) and not isinstance(operation, Query):
             for group in operation.reachable:
                 demands[group].limit += operation.limit
                 demands[group].oldest |= operation.order is Order.OLDEST
@@ -705,6 +820,7 @@ class PostgreSQL(Dialect):
     newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"
     is_listed = "id = ANY(%s::bigint[])"
     is_key_named = "key = ANY(%s::text[])"
+    later_of = "greatest"
     has_history_days = True
     names = "unnest(%s::text[]) AS names(name)"
     # The parts of the statement that writes a batch. Drafts are numbered first, all others may ask for the numbers:
@@ -799,9 +915,12 @@ class PostgreSQL(Dialect):
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         changed, demands = _changed_ids(operations), _demands(operations)
+        queried = _queried(operations)
+        taken_from = {group: asked for group, asked in queried.items() if asked.tasks}
+        read = [group for group, asked in queried.items() if asked.is_read]
         depended = _depended_ids(operations) - changed
         skip = "" if self.waits else "SKIP LOCKED"
-        self._pools.begin(demands)
+        self._pools.begin([*demands, *queried])
         to_read = [group for group, demand in demands.items() if self._pools.must_read(group, demand.limit)]
         keys = _keys(operations)
         # Each kind in one statement, in id order: two commits that share tasks would deadlock otherwise.
@@ -811,6 +930,8 @@ class PostgreSQL(Dialect):
             *([self.tasks_of(depended, f"ORDER BY id FOR KEY SHARE {skip}")] if depended else []),
             *(self._lock_candidates(group, demand) for group, demand in demands.items()),
             *(self._read_pool(group) for group in to_read),
+            *(self._lock_earliest(group, asked) for group, asked in taken_from.items()),
+            *map(self.first_of, read),
             *([self.kept_answers(keys)] if keys else []),
             # The time comes last: a lease that ran out while this waited for locks has run out.
             self._time_and_numbers(len(operations)),
@@ -820,13 +941,21 @@ class PostgreSQL(Dialect):
         candidates = {group: _best_first(next(found), demand) for group, demand in demands.items()}
         for group in to_read:
             self._pools.note(group, next(found), (task.id for task in candidates[group]))
+        earliest = {group: [*map(_record, next(found))] for group in taken_from}
+        for group, tasks in earliest.items():
+            self._pools.note_earliest(group, tasks, queried[group].tasks)
+        first = {group: [*map(_record, next(found))] for group in read}
         kept = next(found) if keys else ()
         numbers = next(found)
         if not _is_log_intact(numbers):
             yield from self._jump_after_lost_log()
             [numbers] = yield [self._time_and_numbers(len(operations))]
         missing = (changed | depended) - named.keys()
-        seen = Seen(numbers[0][0], named, candidates, [number for *_, number in numbers], _kept_by_key(kept))
+        seen = Seen(
+            *(numbers[0][0], named, candidates, [number for *_, number in numbers], _kept_by_key(kept)),
+            earliest=earliest,
+            first=first,
+        )
         yield from self._look_behind_locks(demands, seen)
         if missing and not self.waits:
             [rows] = yield [Statement(f"SELECT id FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(missing)])]
@@ -859,6 +988,10 @@ class PostgreSQL(Dialect):
             """,
             [group, group, group, group, self._pools.mark_of(group), demand.limit],
         )
+
+    def _lock_earliest(self, group: str, asked: Queried) -> Statement:
+        # Locked one by one until there are enough: what another transaction holds is passed over.
+        return self.earliest(group, asked, self._pools.mark_of(group), "FOR UPDATE SKIP LOCKED")
 
     def _lock_known(self, group: str, priority: int, ids: Sequence[int]) -> Statement:
         # None of them when something of a higher priority has become available.
@@ -1080,6 +1213,7 @@ class SQLite(Dialect):
     newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
+    later_of = "max"
     names = "(SELECT value AS name FROM json_each(%s)) AS names"
 
     _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
@@ -1129,7 +1263,14 @@ class SQLite(Dialect):
         candidates = {}
         for group, demand in _demands(operations).items():
             candidates[group] = yield from self._candidates(group, demand, now_ms)
-        return Seen(now_ms, {row[0]: _record(row) for row in tasks}, candidates, commits, _kept_by_key(kept))
+        seen = Seen(now_ms, {row[0]: _record(row) for row in tasks}, candidates, commits, _kept_by_key(kept))
+        for group, asked in _queried(operations).items():
+            [earliest] = yield [self.earliest(group, asked)]
+            seen.earliest[group] = [*map(_record, earliest)]
+            if asked.is_read:
+                [first] = yield [self.first_of(group)]
+                seen.first[group] = [*map(_record, first)]
+        return seen
 
     def _candidates(self, group: str, demand: Demand, now_ms: int) -> Steps[list[TaskRecord]]:
         chosen: list[int] = []

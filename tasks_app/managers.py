@@ -5,7 +5,7 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -14,7 +14,8 @@ from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.signals import setting_changed
 from django.db import connections, models, transaction
-from django.db.models import BinaryField, Case, F, OuterRef, Q, Subquery, When
+from django.db.models import BinaryField, BooleanField, Case, F, OuterRef, Q, Subquery, When
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
@@ -82,10 +83,19 @@ class TaskQuerySet(models.QuerySet["Task"]):
         chosen: Self = getattr(self, state.value)(now_ms)
         return chosen
 
+    def bearing_any(self, labels: Mapping[str, str]) -> Self:
+        """Tasks with at least one of these labels: none without any."""
+        bears = _bears_on_postgresql if connections[self.db].vendor == "postgresql" else _bears_on_sqlite
+        return self.filter(_any_of(bears(name, value) for name, value in labels.items()))
+
     def of_chain(self, origin: int) -> Self:
         """The living task of a chain, if it has one."""
         # In these words, because the index holds only tasks whose origin is not their own id.
         return self.filter(Q(id=origin) | (Q(origin=origin) & ~Q(origin=F("id"))))
+
+    def of_chains(self, origins: Collection[int]) -> Self:
+        """The living tasks of several chains."""
+        return self.filter(Q(id__in=origins) | (Q(origin__in=origins) & ~Q(origin=F("id"))))
 
     def longest_available_first(self) -> Self:
         return self.order_by("available_at_ms", "id")
@@ -303,6 +313,16 @@ def in_groups_of(scope: GroupScope) -> Q:
 def _forget_limits(**_: Any) -> None:
     """In tests: settings of a server do not change."""
     limits.cache_clear()
+
+
+def _bears_on_postgresql(name: str, value: str) -> Q:
+    return Q(labels__contains={name: value})
+
+
+def _bears_on_sqlite(name: str, value: str) -> Q:
+    # Differs because its own operators do not find a name with quotation marks. Most tasks have no labels.
+    borne = "labels <> '{}' AND EXISTS (SELECT 1 FROM json_each(labels) WHERE key = %s AND value = %s)"
+    return Q(RawSQL(borne, (name, value), output_field=BooleanField()))  # noqa: S611 - with parameters.
 
 
 def _any_of(conditions: Iterable[Q]) -> Q:

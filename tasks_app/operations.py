@@ -161,6 +161,37 @@ class Claim:
         return tuple(group for group in self.groups if self.scope.allows(group))
 
 
+NOBODY = 0  # The owner that all clients of MassTasker's interface share.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update(Commit):
+    """A commit in MassTasker's words: it may do nothing, and groups may have no name (contract.md section 6).
+
+    An add that takes the place of a task goes on with its priority, and with its lease when its time is in the future:
+    there is no other way to renew one.
+    """
+
+    owner: int = NOBODY
+    matched: frozenset[int] = frozenset()  # Deletes that were described, not named: only their owners are overridden.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(Claim):
+    """A claim in MassTasker's words: the longest available task of a group, whatever its priority.
+
+    The group may be the one without a name, and nothing but the client ends the wait.
+    """
+
+    owner: int = NOBODY
+    duration_ms: int = 0  # 0 or below: the task is only read, and stays as it is.
+    at_ms: int = 0  # The moment of the question and of the lease, by the client's clock; 0: now, by the store's.
+
+    @property
+    def only_reads(self) -> bool:
+        return self.duration_ms <= 0
+
+
 Operation = Commit | Claim
 
 

@@ -72,19 +72,27 @@ ALL = (BY_TOKEN, BY_ADDRESS, WRONG_TOKENS, SIGN_INS)
 
 def address_of(request: HttpRequest) -> str:
     """Where the request comes from: beyond the proxies that the settings number, and no further."""
+    return beyond_proxies(request.META.get("REMOTE_ADDR") or "", request.META.get("HTTP_X_FORWARDED_FOR", ""))
+
+
+def beyond_proxies(direct: str, forwarded: str) -> str:
+    """The same by the address of the connection, and by the text of X-Forwarded-For."""
     proxies = getattr(settings, "TASKSTORE_PROXIES", 0)
-    direct: str = request.META.get("REMOTE_ADDR") or ""
     if not proxies:
         return direct
     # What stands further left the client may have written itself.
-    hops = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
+    hops = forwarded.split(",")
     named = hops[-proxies].strip() if len(hops) >= proxies else ""
     return named if _is_address(named) else direct
 
 
 def network_of(request: HttpRequest) -> str:
+    """As `network`, of the request's address."""
+    return network(address_of(request))
+
+
+def network(address: str) -> str:
     """The address, or of an IPv6 one the part that says whose it is."""
-    address = address_of(request)
     if ":" not in address or not _is_address(address):
         return address
     return str(ip_network((address, NETWORK_BITS), strict=False))

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from .operations import (
+    NOBODY,
     Change,
     Claim,
     Commit,
@@ -19,9 +20,11 @@ from .operations import (
     GroupScope,
     NewTask,
     Operation,
+    Query,
     Refusal,
     Removal,
     TaskRecord,
+    Update,
 )
 
 Answer = Effect | Refusal
@@ -30,7 +33,8 @@ Answer = Effect | Refusal
 class World:
     """What the operations of one transaction see: the time, the tasks they name, the tasks they may claim.
 
-    `candidates` holds for each group the tasks that were locked to be claimed, the best first.
+    `candidates` holds for each group the tasks that were locked to be claimed, the best first; `earliest`
+    those that were locked for queries, the longest available first.
     """
 
     def __init__(
@@ -38,10 +42,12 @@ class World:
         now_ms: int,
         named: Mapping[int, TaskRecord],
         candidates: Mapping[str, Sequence[TaskRecord]] | None = None,
+        earliest: Mapping[str, Sequence[TaskRecord]] | None = None,
     ) -> None:
         self.now_ms = now_ms
         self._named = named
         self._candidates = {group: deque(tasks) for group, tasks in (candidates or {}).items()}
+        self._earliest = {group: deque(tasks) for group, tasks in (earliest or {}).items()}
         self._gone: set[int] = set()
 
     def find(self, task_id: int, scope: GroupScope) -> TaskRecord | None:
@@ -66,6 +72,16 @@ class World:
                 self._candidates[best] = self._candidates.pop(best)
             if task.id not in self._gone and task.available_at_ms <= self.now_ms:
                 yield task
+
+    def queried(self, query: Query) -> Iterator[TaskRecord]:
+        """The tasks that the query may take, the longest available first."""
+        moment_ms = query.at_ms or self.now_ms
+        for tasks in [self._earliest[group] for group in query.reachable if group in self._earliest]:
+            while tasks and tasks[0].id in self._gone:
+                tasks.popleft()  # They are many, when a batch holds many queries.
+            for task in tasks:
+                if task.id not in self._gone and task.available_at_ms <= moment_ms and not is_held(task, self.now_ms):
+                    yield task
 
     def take(self, removals: Iterable[Removal]) -> None:
         self._gone.update([removal.task.id for removal in removals])
@@ -104,9 +120,7 @@ def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, 
 
 
 def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
-    if commit.operator is not None:
-        return ()
-    tasks = [world.find(task_id, commit.scope) for task_id in dict.fromkeys(commit.changed_ids)]
+    tasks = [world.find(task_id, commit.scope) for task_id in dict.fromkeys(_respected_ids(commit))]
     return tuple(
         [
             task.id
@@ -116,11 +130,25 @@ def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
     )
 
 
+def _respected_ids(commit: Commit) -> Iterable[int]:
+    """The ids of the tasks whose owners have a say."""
+    if commit.operator is None:
+        return commit.changed_ids
+    if not isinstance(commit, Update):
+        return ()
+    return [task_id for task_id in commit.deletes if task_id not in commit.matched]
+
+
+def is_held(task: TaskRecord, now_ms: int) -> bool:
+    """Whether somebody's lease, by the store's clock, keeps the task from queries, whatever time their clients have."""
+    return task.leased and task.available_at_ms > now_ms and task.owner != NOBODY
+
+
 def _bugs(commit: Commit) -> Iterable[str]:
-    if not (commit.adds or commit.updates or commit.deletes):
+    if not (commit.adds or commit.updates or commit.deletes or isinstance(commit, Update)):
         yield "nothing to do: name at least one add, update or delete"
     for place, add in enumerate(commit.adds):
-        if not add.group:
+        if not (add.group or isinstance(commit, Update)):
             yield f"adds[{place}] has no group: name the group that the task goes into"
     named = commit.changed_ids
     for task_id, times in Counter(named).items() if len(set(named)) < len(named) else ():
@@ -136,8 +164,12 @@ def _effect_of(operation: Operation, world: World) -> Effect:
 
 def _effect_of_claim(claim: Claim, world: World) -> Effect:
     """What a claim takes keeps everything but id, owner, available time and claims."""
-    chosen = list(islice(world.claimable(claim), claim.limit))
-    available_at_ms = world.now_ms + max(claim.duration_ms, 0)
+    if isinstance(claim, Query):
+        tasks, begin_ms = world.queried(claim), claim.at_ms or world.now_ms
+    else:
+        tasks, begin_ms = world.claimable(claim), world.now_ms
+    chosen = list(islice(tasks, claim.limit))
+    available_at_ms = begin_ms + max(claim.duration_ms, 0)
     return Effect(
         removals=tuple([Removal(task, Ending.CLAIMED, successor) for successor, task in enumerate(chosen)]),
         drafts=tuple(
@@ -162,7 +194,7 @@ def _effect_of_commit(commit: Commit, world: World) -> Effect:
     adds = [
         _added(
             add,
-            commit.owner,
+            commit,
             world,
             world.find(add.id, commit.scope) if place in successors.values() else None,
         )
@@ -197,12 +229,12 @@ def _successors_among(adds: Sequence[NewTask], deletes: Sequence[int]) -> dict[i
     return places
 
 
-def _added(add: NewTask, owner: int, world: World, replaces: TaskRecord | None) -> TaskRecord:
+def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | None) -> TaskRecord:
     draft = TaskRecord(
         id=0,
         group=add.group,
         available_at_ms=available_at(add.timespec_ms, world.now_ms),
-        owner=owner,
+        owner=commit.owner,
         data=add.data,
         data_type=add.data_type,
         error=add.error,
@@ -216,10 +248,21 @@ def _added(add: NewTask, owner: int, world: World, replaces: TaskRecord | None) 
         made_by_commit=0,
     )
     if replaces is not None:
-        return draft._replace(origin=replaces.origin, claims=replaces.claims, created_at_ms=replaces.created_at_ms)
+        draft = draft._replace(origin=replaces.origin, claims=replaces.claims, created_at_ms=replaces.created_at_ms)
+        return _carried_on(draft, replaces, world.now_ms) if isinstance(commit, Update) else draft
     if add.origin is not None:
         return draft._replace(origin=add.origin.id, claims=add.origin.claims, created_at_ms=add.origin.created_at_ms)
     return draft
+
+
+def _carried_on(draft: TaskRecord, replaces: TaskRecord, now_ms: int) -> TaskRecord:
+    """With what MassTasker's messages can't say of a successor. Data that is still the same is not written again."""
+    is_leased = replaces.leased and draft.available_at_ms > now_ms
+    return draft._replace(
+        priority=replaces.priority,
+        leased_since_ms=_lease_begin(replaces, draft.owner, now_ms) if is_leased else 0,
+        payload=replaces.payload if draft.data == replaces.data else 0,
+    )
 
 
 def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskRecord:
@@ -272,7 +315,14 @@ def _deletion(
     commit: Commit,
 ) -> Removal:
     if successor is not None:
-        ending = Ending.MOVED if drafts[successor].group != task.group else Ending.CHANGED
+        ending = _ending_by_add(task, drafts[successor])
     else:
         ending = Ending.DELETED if commit.operator is None else commit.operator.ending
     return Removal(task=task, ending=ending, successor=successor)
+
+
+def _ending_by_add(task: TaskRecord, successor: TaskRecord) -> Ending:
+    if successor.group != task.group:
+        return Ending.MOVED
+    is_renewal = successor.leased and task.owner == successor.owner and task.data == successor.data
+    return Ending.RENEWED if is_renewal else Ending.CHANGED

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .errors import InvalidInput, LimitExceeded
-from .operations import Change, Claim, Commit, NewTask, Operation
+from .operations import Change, Claim, Commit, NewTask, Operation, Query, Update
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 LATEST_MS = 253_402_300_799_999  # The end of the year 9999: what every client's calendar can show.
@@ -66,6 +66,8 @@ def _too_much(operation: Operation, limits: Limits) -> Iterator[Problem]:
             )
         return
     changes = len(operation.adds) + len(operation.changed_ids) + len(operation.depends)
+    if isinstance(operation, Update):  # What a group or labels stand for is not counted.
+        changes -= len(operation.matched)
     if changes > limits.changes:
         yield (
             "",
@@ -104,13 +106,23 @@ def _wrong_claim(claim: Claim) -> Iterator[Problem]:
     if not claim.groups:
         yield "group", "the name of a group"
     for place, group in enumerate(claim.groups):
-        yield from group_name("group" if len(claim.groups) == 1 else f"groups[{place}]", group)
+        if group or not isinstance(claim, Query):
+            yield from group_name("group" if len(claim.groups) == 1 else f"groups[{place}]", group)
     if not INT64_MIN <= claim.duration_ms <= LATEST_MS // 2:
         yield "duration", f"a number of milliseconds, at most {LATEST_MS // 2}"
-    if not 0 <= claim.wait_ms <= MOST_WAIT_MS:
+    if isinstance(claim, Query):
+        yield from _wrong_moment(claim)
+    elif not 0 <= claim.wait_ms <= MOST_WAIT_MS:
         yield "wait", f"from 0 to {MOST_WAIT_MS} milliseconds, not {claim.wait_ms}"
     if not 1 <= claim.limit <= MOST_CLAIMED:
         yield "limit", f"from 1 to {MOST_CLAIMED}, not {claim.limit}"
+
+
+def _wrong_moment(query: Query) -> Iterator[Problem]:
+    if not 0 <= query.at_ms <= LATEST_MS:
+        yield "now", f"milliseconds: 0 (now), or a time up to {LATEST_MS}"
+    elif query.at_ms + query.duration_ms > LATEST_MS:
+        yield "duration", f"so long that the lease ends at {LATEST_MS} at the latest"
 
 
 def _items(commit: Commit) -> Iterator[tuple[str, NewTask | Change]]:

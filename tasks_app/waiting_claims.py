@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import chain, islice
 
 from .asked import Asked
-from .operations import Claim, Supply
+from .operations import Claim, Query, Supply
 
 LOOK_EVERY_S = 1.0  # Always: whatever else tells that there is something may fail.
 
@@ -21,6 +23,8 @@ class WaitingClaims:
     def __init__(self, try_again: Callable[[Asked], None]) -> None:
         self._try_again = try_again
         self._by_group: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
+        # By group, too: who only reads leaves it to all others.
+        self._readers: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
         self._by_depended: dict[int, set[Asked]] = defaultdict(set)
         self._tried: set[Asked] = set()
         self._must_look = asyncio.Event()
@@ -32,6 +36,9 @@ class WaitingClaims:
         left_s = asked.wait_s - asked.age_s
         if left_s <= 0 or self._has_ended:
             return False
+        if isinstance(asked.operation, Query) and asked.operation.at_ms:
+            # There was nothing at that moment. From here on time passes, and that is the store's.
+            asked.operation = replace(asked.operation, at_ms=0)
         for group in _groups_of(asked):
             self._put(asked, group)
         for task_id in asked.operation.depends:
@@ -45,10 +52,10 @@ class WaitingClaims:
     def note(self, supply: Supply) -> None:
         """Wake as many as there is for, the longest waiting first."""
         for group, in_ms in supply.next_in_ms.items():
-            if group in self._by_group:
+            if group in self._by_group or group in self._readers:
                 self._look_within(max(in_ms, 1) / 1000)
         for group, count in supply.available.items():
-            for asked in list(self._by_group.get(group, ()))[:count]:
+            for asked in list(chain(self._readers.get(group, ()), islice(self._by_group.get(group, ()), count))):
                 self._wake(asked)
         for task_id in supply.gone & self._by_depended.keys() if self._by_depended else ():
             for asked in list(self._by_depended[task_id]):
@@ -63,12 +70,12 @@ class WaitingClaims:
 
     def look_into(self, groups: Iterable[str] | None) -> None:
         """Something has happened in these groups (None: in any) that no commit of this process tells."""
-        if groups is None or not self._by_group.keys().isdisjoint(groups):
+        if groups is None or any(group in self._by_group or group in self._readers for group in groups):
             self._must_look.set()
 
     def groups(self) -> list[str]:
         """The groups that somebody waits for."""
-        return list(self._by_group)
+        return list({**self._by_group, **self._readers} if self._readers else self._by_group)
 
     def depends(self) -> set[int]:
         return set(self._by_depended)
@@ -83,7 +90,8 @@ class WaitingClaims:
         return len(self._all())
 
     def _all(self) -> set[Asked]:
-        return {asked for waiters in self._by_group.values() for asked in waiters}
+        lines = chain(self._by_group.values(), self._readers.values())
+        return {asked for waiters in lines for asked in waiters}
 
     def _look_within(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -97,24 +105,31 @@ class WaitingClaims:
             self._next_look = None
 
     def _put(self, asked: Asked, group: str) -> None:
-        if group not in self._by_group:
+        lines = self._lines_of(asked)
+        if group not in lines:
             self._must_look.set()
-        self._by_group[group][asked] = None
+        lines[group][asked] = None
         if asked in self._tried:
             # It was woken for nothing, and keeps its place.
-            self._by_group[group].move_to_end(asked, last=False)
+            lines[group].move_to_end(asked, last=False)
+
+    def _lines_of(self, asked: Asked) -> dict[str, OrderedDict[Asked, None]]:
+        """By group the line in which it waits, if it does."""
+        only_reads = isinstance(asked.operation, Query) and asked.operation.only_reads
+        return self._readers if only_reads else self._by_group
 
     def _wake(self, asked: Asked) -> None:
         self._take_out(asked)
         self._try_again(asked)
 
     def _take_out(self, asked: Asked) -> None:
+        lines = self._lines_of(asked)
         for group in _groups_of(asked):
-            waiters = self._by_group.get(group)
+            waiters = lines.get(group)
             if waiters is not None:
                 waiters.pop(asked, None)
                 if not waiters:
-                    del self._by_group[group]
+                    del lines[group]
         for task_id in asked.operation.depends:
             dependants = self._by_depended.get(task_id)
             if dependants is not None:

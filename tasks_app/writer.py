@@ -22,7 +22,7 @@ from .ending import ended
 from .errors import StoreBusy, StoreUnavailable, TaskStoreError
 from .housekeeping import Housekeeper
 from .neighbours import Neighbours
-from .operations import Operation, TaskRecord
+from .operations import Change, Claim, Commit, Operation, Query, TaskRecord
 from .waiting_claims import WaitingClaims
 from .writer_connection import WriterConnection, connection_to
 
@@ -212,8 +212,20 @@ class Writer:
             self._put_aside(self._do_aside(asked))
         elif outcome is Undecided.CONTENDED:
             self._try_again(asked)
+        elif asked.answer.cancelled():
+            self._give_back(asked.operation, outcome)
         elif outcome != [] or not self._waiting.takes(asked):
             _answer(asked, outcome)
+
+    def _give_back(self, operation: Operation, outcome: Outcome) -> None:
+        """Whoever asked went while the transaction was under way: what they took is for others, without a wait."""
+        if not (taken := _taken_by(operation, outcome)):
+            return
+        changes = tuple(Change(id=task.id, keep_data=True, keep_error=True, release=True) for task in taken)
+        answer: asyncio.Future[list[TaskRecord]] = self._loop.create_future()
+        # If it fails, the leases run out as those of a worker that died.
+        answer.add_done_callback(lambda answer: answer.exception())
+        self._enqueue(Asked(Commit(owner=operation.owner, updates=changes, scope=operation.scope), answer))
 
     def _try_again(self, asked: Asked) -> None:
         asked.tries += 1
@@ -255,6 +267,13 @@ class Writer:
                     self._waiting.note(await self._connection.supply_of(groups, self._waiting.depends()))
                 except TaskStoreError:
                     continue  # The next turn looks again; those who wait go on waiting.
+
+
+def _taken_by(operation: Operation, outcome: Outcome) -> list[TaskRecord]:
+    """What a claim has taken that nobody can ask for again."""
+    if not isinstance(operation, Claim) or operation.key or not isinstance(outcome, list):
+        return []
+    return [] if isinstance(operation, Query) and operation.only_reads else outcome
 
 
 def _answer(asked: Asked, outcome: Decided) -> None:

@@ -108,7 +108,8 @@ def _numbered(fields: UnknownFieldSet, depth: int) -> json_tree.Object:
     # Any bytes may be taken for a message in a message, deeper than Python can go.
     if depth == json_tree.DEEPEST:
         raise NoTree
-    return json_tree.Object([(str(field.field_number), _value(field, depth)) for field in fields])
+    numbered = [(str(field.field_number), _value(field, depth)) for field in fields]  # type: ignore[attr-defined]
+    return json_tree.Object(numbered)
 
 
 def _value(field: Any, depth: int) -> Any:

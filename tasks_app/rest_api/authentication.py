@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from ipaddress import ip_address
 from typing import Any
 
@@ -10,23 +9,15 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.http.request import split_domain_port
-from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from .. import tokens
-from ..models import Scope, Token
+from ..models import Token
 from ..policy import may
 from .throttling import count_guess, refuse_guesses
-
-TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
-
-# Who everybody is on a server that was started with --no-auth.
-ANYBODY = Token(name="anybody", scope=Scope.OPERATE)
-
-_trusted: dict[str, tuple[Token, float]] = {}
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -35,7 +26,7 @@ class TokenAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[AnonymousUser, Token] | None:
         if settings.TASKSTORE_NO_AUTH:
             refuse_web_pages(request)
-            return AnonymousUser(), ANYBODY
+            return AnonymousUser(), tokens.ANYBODY
         # Django's request: through DRF's each look costs a microsecond.
         header = request._request.META.get("HTTP_AUTHORIZATION")
         return None if header is None else (AnonymousUser(), _token_in(request, header))
@@ -71,37 +62,19 @@ async def learn_token(request: Request) -> None:
     header = request._request.META.get("HTTP_AUTHORIZATION")
     if header is not None and not settings.TASKSTORE_NO_AUTH:
         secret = _secret(header)
-        token = recently_valid(secret) if _is_known(secret) else await sync_to_async(_looked_up)(request, secret)
+        is_known = tokens.is_known(secret)
+        token = tokens.recently_valid(secret) if is_known else await sync_to_async(_looked_up)(request, secret)
         request._request.known_token = token  # type: ignore[attr-defined]
 
 
 def _looked_up(request: Request, secret: str) -> Token | None:
-    """As `recently_valid`. Raises TooManyRequests when too many came that were none."""
-    if not _is_known(secret):
+    """As `tokens.recently_valid`. Raises TooManyRequests when too many came that were none."""
+    if not tokens.is_known(secret):
         refuse_guesses(request)
-    token = recently_valid(secret)
+    token = tokens.recently_valid(secret)
     if token is None:
         count_guess(request)
     return token
-
-
-def _is_known(secret: str) -> bool:
-    return secret in _trusted and time.monotonic() <= _trusted[secret][1]
-
-
-def recently_valid(secret: str) -> Token | None:
-    """As `tokens.valid`, but it may take a few seconds to learn that a token was revoked."""
-    token, until_s = _trusted.get(secret, (None, 0.0))
-    if token is None or time.monotonic() > until_s:
-        token = tokens.valid(secret)
-        _trusted.pop(secret, None)
-        if token:
-            _trusted[secret] = (token, time.monotonic() + TRUSTED_S)
-    return None if token is None or _has_expired(token) else token
-
-
-def _has_expired(token: Token) -> bool:
-    return token.expires_at is not None and token.expires_at <= timezone.now()
 
 
 def refuse_web_pages(request: Request) -> None:

@@ -7,7 +7,6 @@ from django.utils import timezone
 
 from tasks_app import tokens
 from tasks_app.models import Scope
-from tasks_app.rest_api import authentication
 
 from .api import Api, Clock
 
@@ -34,7 +33,7 @@ FOR_OPERATORS = {
 def clock(monkeypatch):
     """That of the cache."""
     clock = Clock()
-    monkeypatch.setattr(authentication, "time", clock)
+    monkeypatch.setattr(tokens, "time", clock)
     return clock
 
 
@@ -87,7 +86,7 @@ def test_a_token_expires_to_the_moment(db, clock):
     api.token.expires_at = timezone.now() + timedelta(hours=1)
     api.token.save()
     assert api.get("/groups")[0] == 200
-    cached, _ = authentication._trusted[api.secret]
+    cached, _ = tokens._trusted[api.secret]
     cached.expires_at = timezone.now()
     api.token.expires_at = timezone.now()
     api.token.save()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tasks_app.errors import InvalidInput, LimitExceeded
-from tasks_app.operations import Change, Claim, Commit, NewTask
+from tasks_app.operations import Change, Claim, Commit, NewTask, Query, Update
 from tasks_app.validation import LATEST_MS, Limits, validate
 
 pytestmark = pytest.mark.once
@@ -43,6 +43,9 @@ def commit(**asked):
         commit(adds=(replace(ADD, group=""),), deletes=(1, 1)),
         replace(CLAIM, duration_ms=-5, limit=1_000, depends=(1, 1)),
         replace(CLAIM, duration_ms=LATEST_MS // 2),
+        # In MassTasker's words: no name, no end of the wait.
+        Query(groups=("",), wait_ms=10**12, at_ms=LATEST_MS),
+        Update(adds=(replace(ADD, group=""),)),
     ],
 )
 def test_it_takes_what_is_at_the_edge(operation):
@@ -80,6 +83,10 @@ def test_it_takes_what_is_at_the_edge(operation):
         (replace(CLAIM, duration_ms=LATEST_MS // 2 + 1), "duration"),
         (replace(CLAIM, duration_ms=-(2**63) - 1), "duration"),
         (replace(CLAIM, depends=(2**63,)), "depends[0]"),
+        (Query(groups=("a\0",)), "group"),
+        (Query(groups=("mail",), at_ms=-1), "now"),
+        (Query(groups=("mail",), at_ms=LATEST_MS + 1), "now"),
+        (Query(groups=("mail",), at_ms=LATEST_MS, duration_ms=1), "duration"),
     ],
 )
 def test_it_names_the_field_that_is_wrong(operation, field):
@@ -126,3 +133,9 @@ def test_what_is_wrong_and_too_much_is_not_called_too_much():
         validate(commit(owner=2**63, adds=(replace(ADD, data=b"12345"),)), SMALL)
     assert not isinstance(refused.value, LimitExceeded)
     assert set(refused.value.fields) == {"clientid", "adds[0].data"}
+
+
+def test_what_an_update_describes_is_not_counted():
+    many = Update(deletes=tuple(range(1, 9)), matched=frozenset(range(5, 9)))
+    assert fields_refused(many, SMALL) == []
+    assert fields_refused(replace(many, matched=frozenset(range(6, 9))), SMALL) == [""]

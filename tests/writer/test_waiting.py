@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from tasks_app import database, waiting_claims
 from tasks_app.errors import CommitRefused
 from tasks_app.models import PausedGroup
-from tasks_app.operations import Change, Claim, Commit, NewTask
+from tasks_app.operations import Change, Claim, Commit, NewTask, Query
 from tests.behaviour.people import ANN, BOB
 
 LONG_MS = 30_000
@@ -137,6 +137,28 @@ def test_who_has_gone_takes_nothing(play):
         assert len(writer._waiting) == 0
         [added] = await writer.perform(adding())
         assert [task.origin for task in await writer.perform(claiming())] == [added.id]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("claim", [Claim(groups=("mail",), owner=BOB), Query(groups=("mail",), duration_ms=LONG_MS)])
+def test_who_goes_while_the_transaction_is_under_way_takes_nothing(play, monkeypatch, claim):
+    async def scenario(writer):
+        [added] = await writer.perform(adding())
+        asked = asyncio.ensure_future(writer.perform(claim))
+        run = writer._connection.run
+
+        async def run_until_they_go(operations):
+            answered = await run(operations)
+            asked.cancel()
+            return answered
+
+        with monkeypatch.context() as patch:
+            patch.setattr(writer._connection, "run", run_until_they_go)
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+        [again] = await writer.perform(claiming())
+        assert again.origin == added.id
 
     play(scenario)
 

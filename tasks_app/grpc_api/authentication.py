@@ -1,0 +1,167 @@
+"""Who calls: a program with a token, or, without tokens, whoever is on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
+from ipaddress import ip_address
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import grpc
+from django.conf import settings
+from google.protobuf.message import DecodeError
+from grpc import HandlerCallDetails, RpcMethodHandler, StatusCode
+from grpc.aio import AbortError, ServerInterceptor, ServicerContext
+
+from .. import tokens
+from ..errors import InvalidInput
+from ..masstasker.masstasker_pb2 import UpdateRequest
+from ..models import Token
+from ..policy import Action, may
+from ..request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, beyond_proxies, network
+from . import older, statuses
+from .statuses import CallRefused
+from .threads import beside_the_loop
+
+OPEN = "/grpc.health.v1.Health/"  # Whoever starts and watches servers has no token.
+REFLECTION = "/grpc.reflection."  # Tells what the documentation tells: open on this machine.
+
+Context = ServicerContext[Any, Any]
+Handler: TypeAlias = "RpcMethodHandler[Any, Any]"  # Not subscriptable at run time.
+
+_caller: ContextVar[Token] = ContextVar("caller")
+
+
+def caller() -> Token:
+    """Who makes the call that runs now."""
+    return _caller.get()
+
+
+def must_reach(token: Token, action: Action, groups: Iterable[str] = ()) -> None:
+    """Raise CallRefused unless the token may do this, in each of the groups that the request names."""
+    if not may(token, action):
+        raise CallRefused(StatusCode.PERMISSION_DENIED, f"a token of scope {token.scope} may not {action.value}")
+    for group in groups:
+        if not may(token, action, group):
+            raise CallRefused(StatusCode.PERMISSION_DENIED, f'this token may not touch the group "{group}"')
+
+
+class Authentication(ServerInterceptor):
+    """Lets nobody in without a valid token, too often, or with bytes that are no message; ends calls with a status."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: HandlerCallDetails,
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        method: str = handler_call_details.method
+        if handler is None or method.startswith(OPEN):
+            return handler
+        metadata = {str(key): value for key, value in handler_call_details.invocation_metadata or ()}
+        if handler.unary_unary is None:
+            return _guarded_stream(handler, method, metadata)
+        return _guarded(handler, method, metadata)
+
+
+def _guarded(handler: Handler, method: str, metadata: Mapping[str, Any]) -> Handler:
+    behaviour: Any = handler.unary_unary  # Typed as that of a server with threads.
+
+    async def answer(body: bytes, context: Context) -> Any:
+        try:
+            _caller.set(await caller_of(metadata, context.peer()))
+            request = _decoded(handler.request_deserializer, body)
+            return await behaviour(request, context)
+        except AbortError:
+            raise
+        except Exception as error:
+            await statuses.end(context, method, error)
+
+    # Without a deserializer: gRPC's own answer to bytes that are no message would be UNKNOWN.
+    return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
+
+
+def _guarded_stream(handler: Handler, method: str, metadata: Mapping[str, Any]) -> Handler:
+    behaviour: Any = handler.stream_stream
+
+    async def answer(requests: Any, context: Context) -> AsyncIterator[Any]:
+        if not (method.startswith(REFLECTION) and _is_loopback(_address(context.peer()))):
+            try:
+                await caller_of(metadata, context.peer())
+            except CallRefused as error:
+                await statuses.end(context, method, error)
+        async for response in behaviour(requests, context):
+            yield response
+
+    return grpc.stream_stream_rpc_method_handler(
+        answer,
+        handler.request_deserializer,
+        handler.response_serializer,
+    )
+
+
+def _decoded(read: Any, body: bytes) -> Any:
+    """The request. Raises InvalidInput when the bytes are none."""
+    try:
+        request = read(body)
+    except DecodeError:
+        raise InvalidInput({"request": ["a message as masstasker.proto defines it"]}) from None
+    if isinstance(request, UpdateRequest):
+        older.refuse_plain_ids(body)
+    return request
+
+
+async def caller_of(metadata: Mapping[str, Any], peer: str) -> Token:
+    """Who calls. Raises CallRefused when that is nobody who may, or when they call too often."""
+    token = tokens.ANYBODY if settings.TASKSTORE_NO_AUTH else await _token_of(metadata, peer)
+    if BY_ADDRESS.rate:
+        _slow_down(BY_ADDRESS.take(_network(metadata, peer)))
+    if BY_TOKEN.rate:
+        _slow_down(BY_TOKEN.take(token.pk))
+    return token
+
+
+def _secret(metadata: Mapping[str, Any]) -> str:
+    scheme, _, secret = str(metadata.get("authorization", "")).partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        text = "send a token as metadata: authorization: Bearer <token>"
+        raise CallRefused(StatusCode.UNAUTHENTICATED, text)
+    return secret.strip()
+
+
+async def _token_of(metadata: Mapping[str, Any], peer: str) -> Token:
+    secret = _secret(metadata)
+    if tokens.is_known(secret):
+        token = tokens.recently_valid(secret)
+    else:
+        _slow_down(WRONG_TOKENS.wait_s(_network(metadata, peer)))
+        token = await beside_the_loop(tokens.recently_valid, secret)
+    if token is None:
+        WRONG_TOKENS.take(_network(metadata, peer))
+        text = "there is no such token, or it has expired or been revoked"
+        raise CallRefused(StatusCode.UNAUTHENTICATED, text)
+    return token
+
+
+def _slow_down(wait_s: int) -> None:
+    if wait_s:
+        text = f"too many requests: try again in {wait_s} s"
+        raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text, retry_after_s=wait_s)
+
+
+def _network(metadata: Mapping[str, Any], peer: str) -> str:
+    """Where the call comes from, as REST's limits see it."""
+    return network(beyond_proxies(_address(peer), str(metadata.get("x-forwarded-for", ""))))
+
+
+def _address(peer: str) -> str:
+    """Of `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000` what is between."""
+    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,116 @@
+"""What a call ends with when something went wrong: the one place that translates the tree of `errors`."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from django.db import InterfaceError, OperationalError
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+from grpc.aio import ServicerContext
+from grpc_status import rpc_status
+
+from ..errors import CommitRefused, CommitUnknown, InvalidInput, StoreBusy, StoreUnavailable
+from ..operations import Refusal
+from .reading import IDS, path_on_the_wire
+
+DOMAIN = "taskstore"
+RETRY_AFTER_S = 1
+# A status travels in a header, of which clients take 8 kB.
+MOST_NAMED = 10
+LONGEST_TEXT = 200
+
+log = logging.getLogger(__name__)
+
+
+class CallRefused(Exception):
+    """The call ends with this code, and this text."""
+
+    def __init__(self, code: StatusCode, text: str, *, retry_after_s: int = 0) -> None:
+        self.code, self.retry_after_s = code, retry_after_s
+        super().__init__(text)
+
+
+async def end(context: ServicerContext[Any, Any], method: str, error: Exception) -> NoReturn:
+    """End the call with the status of what was raised. What nobody expected goes to the log, under a number."""
+    status = status_of(error)
+    if status is None:
+        number = secrets.token_hex(8)
+        log.error("request %s failed: %s", number, method, exc_info=error)
+        text = f"Something went wrong in the server. Its log has it under request number {number}."
+        status = _status(StatusCode.INTERNAL, text)
+    await context.abort_with_status(rpc_status.to_status(status))
+
+
+def status_of(error: Exception) -> Status | None:
+    """The status for an error; None when it is none of those that are raised on purpose."""
+    match error:
+        case CallRefused():
+            return _status(error.code, str(error), *_retry(error.retry_after_s))
+        case CommitRefused():
+            return _refused(error.refusal)
+        case InvalidInput():
+            return _invalid(error)
+        case CommitUnknown():  # No advice to try again: look first.
+            return _status(StatusCode.UNAVAILABLE, str(error), _info(error.code))
+        case StoreBusy() | StoreUnavailable():
+            return _status(StatusCode.UNAVAILABLE, str(error), _info(error.code), *_retry(RETRY_AFTER_S))
+        case OperationalError() | InterfaceError():
+            text = "the database can't be reached: try again later"
+            return _status(StatusCode.UNAVAILABLE, text, _info(StoreUnavailable.code), *_retry(RETRY_AFTER_S))
+    return None
+
+
+def _refused(refusal: Refusal) -> Status:
+    """By the first of the reasons, in MassTasker's order; all of them are in the details."""
+    reasons = [
+        (StatusCode.FAILED_PRECONDITION, "predicates", "predicates that are not there", refusal.depends),
+        (StatusCode.NOT_FOUND, "deleted", "tasks that are not there", refusal.deletes),
+        (StatusCode.FAILED_PRECONDITION, "owned", "tasks that another client holds", refusal.owned),
+    ]
+    given = [(code, name, f"{what}: {_listed(ids)}", ids) for code, name, what, ids in reasons if ids]
+    text = "; ".join(text for _, _, text, _ in given)
+    return _status(given[0][0], text, _info(CommitRefused.code, {name: _listed(ids) for _, name, _, ids in given}))
+
+
+def _listed(ids: Iterable[int]) -> str:
+    numbers = [str(task_id % IDS) for task_id in ids]
+    more = len(numbers) - MOST_NAMED
+    return ", ".join(numbers[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _invalid(error: InvalidInput) -> Status:
+    violations = [
+        BadRequest.FieldViolation(field=_shortened(path_on_the_wire(path)), description=_shortened(" ".join(texts)))
+        for path, texts in list(error.fields.items())[:MOST_NAMED]
+    ]
+    text = "; ".join(f"{violation.field}: {violation.description}" for violation in violations[:3])
+    return _status(StatusCode.INVALID_ARGUMENT, text, BadRequest(field_violations=violations), _info(error.code))
+
+
+def _shortened(text: str) -> str:
+    # What the client sent may be as long as the request.
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+
+
+def _info(reason: str, metadata: Mapping[str, str] | None = None) -> ErrorInfo:
+    return ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
+
+
+def _retry(after_s: int) -> list[RetryInfo]:
+    return [RetryInfo(retry_delay=Duration(seconds=after_s))] if after_s else []
+
+
+def _status(code: StatusCode, text: str, *details: Message) -> Status:
+    packed = [AnyMessage() for _ in details]
+    for each, detail in zip(packed, details, strict=True):
+        each.Pack(detail)
+    number: int = code.value[0]
+    return Status(code=number, message=text, details=packed)

@@ -1,0 +1,79 @@
+"""BulkSet, with every documented outcome."""
+
+import pytest
+from grpc import StatusCode
+
+from tasks_app.grpc_api import bulk_setting
+from tasks_app.models import AuditEntry, Scope, Task
+from tasks_app.operations import Claim, NewTask
+
+from .client import message, outcome, ref, wrong_fields
+from .test_query import at
+from .test_update import BOB, refused
+
+
+def test_it_changes_what_the_prototype_says_and_nothing_else(client):
+    data = {"type_url": "a/B", "value": b"\xff"}
+    [old] = client.create("mail", labels={"colour": "red"}, error="torn", data=data, not_before=at(10_000))
+    assert client.bulk_set(ref(group="mail"), group="reports", labels={"shape": "round"}) == 1
+    [task] = client.debug().tasks
+    assert (task.group, dict(task.labels), task.error) == ("reports", {"shape": "round"}, "torn")
+    assert (task.data.type_url, task.data.value, task.not_before.seconds) == ("a/B", b"\xff", 10)
+    assert client.bulk_set(ref(id=task.id), error="worse", not_before=at(20_000)) == 1
+    [task] = client.debug().tasks
+    assert (task.group, dict(task.labels)) == ("reports", {"shape": "round"})
+    assert (task.error, task.not_before.seconds) == ("worse", 20)
+    assert Task.objects.get(id=task.id).origin == old
+
+
+def test_each_is_changed_once_however_many_refs_reach_it(client, monkeypatch):
+    monkeypatch.setattr(bulk_setting, "SIZE", 3)
+    client.create(*["mail"] * 7, labels={"colour": "red"})
+    named, _ = client.create("reports", "reports")
+    ids = [ref(id=client.ids("mail")[0]), ref(id=named), ref(id=named)]
+    refs = [ref(group="mail"), ref(labels={"colour": "red"}), *ids]
+    assert client.bulk_set(*refs, ref(id=2**64 - 1), ref(group="nobody's"), error="torn") == 8
+    assert sorted(task.error for task in client.debug().tasks) == ["", *["torn"] * 8]
+    entry = AuditEntry.objects.get()
+    assert (entry.actor, entry.action, entry.done) == ("token:Ann", "edit", 8)
+
+
+def test_it_overrides_owners_and_a_lease_goes_on(client):
+    Task.objects.commit(owner=BOB, adds=[NewTask(group="mail"), NewTask(group="later", timespec_ms=-60_000)])
+    [held] = Task.objects.perform(Claim(groups=("mail",), owner=BOB))
+    assert client.bulk_set(ref(group="mail"), ref(group="later"), error="torn") == 2
+    task, later = (Task.objects.get(group=group) for group in ("mail", "later"))
+    assert (task.leased, task.available_at_ms, task.owner) == (True, held.available_at_ms, 0)
+    assert (later.leased, later.owner) == (False, 0)
+
+
+def test_what_matches_nothing_is_no_error(client):
+    assert client.bulk_set(ref(group="mail"), ref(id=5), ref(labels={}), error="torn") == 0
+    assert client.bulk_set(error="torn") == 0
+
+
+@pytest.mark.parametrize(
+    ("refs", "prototype", "field"),
+    [
+        ([{}], {"error": "torn"}, "ref[0]"),
+        ([{"group": "mail"}], {}, "prototype"),
+        ([{"group": "mail"}], {"group": "x" * 256}, "prototype.group"),
+        ([{"group": "mail"}], {"error": "a\0b"}, "prototype.error"),
+        ([{"group": "mail"}], {"not_before": {"nanos": -1}}, "prototype.not_before"),
+    ],
+)
+def test_bad_input_names_the_field(client, refs, prototype, field):
+    client.create("mail")
+    error = refused(client.bulk_set, *[ref(**which) for which in refs], **prototype)
+    assert (outcome(error)[0], wrong_fields(error)) == (StatusCode.INVALID_ARGUMENT, [field])
+
+
+def test_only_who_may_operate_may_and_in_its_groups(connect, client):
+    client.create("mail", "reports", labels={"a": "1"})
+    forbidden = StatusCode.PERMISSION_DENIED
+    assert outcome(refused(connect(Scope.WORK).bulk_set, ref(group="mail"), error="torn"))[0] is forbidden
+    ann = connect(Scope.OPERATE, "mail")
+    assert outcome(refused(ann.bulk_set, ref(group="reports"), error="torn"))[0] is forbidden
+    assert outcome(refused(ann.bulk_set, ref(group="mail"), group="reports"))[0] is forbidden
+    assert ann.bulk_set(ref(labels={"a": "1"}), error="torn") == 1
+    assert message("Task", error="torn").error == client.query("mail").error

@@ -1,0 +1,158 @@
+"""What each call goes through: who calls, how often, with which bytes, and what it ends with."""
+
+import logging
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.utils import timezone
+from grpc import StatusCode
+
+from tasks_app import tokens
+from tasks_app.errors import CommitUnknown, StoreBusy, StoreUnavailable
+from tasks_app.grpc_api import authentication, debugging
+from tasks_app.models import Scope, Token
+from tasks_app.writer import Writer
+
+from .client import Client, message, outcome, reason, retry_after_s, theirs
+from .test_update import refused
+
+METHODS = {"Update": Scope.WORK, "Query": Scope.READ, "BulkSet": Scope.OPERATE, "Debug": Scope.READ}
+ENOUGH = {Scope.READ: {Scope.READ}, Scope.WORK: {Scope.READ, Scope.WORK}, Scope.OPERATE: set(Scope)}
+
+
+def test_every_call_has_a_place_in_this_test():
+    from tasks_app.masstasker.masstasker_pb2 import DESCRIPTOR
+
+    assert set(METHODS) == set(DESCRIPTOR.services_by_name["MassTasker"].methods_by_name)
+
+
+def asking(method):
+    fields: dict[str, dict[str, Any]] = {"BulkSet": {"prototype": {"error": "torn"}}, "Query": {"group": "mail"}}
+    return message(f"{method}Request", **fields.get(method, {}))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("secret", ["", "ts_nonsense", " "])
+def test_without_a_valid_token_nobody_gets_in(serving, writer, method, secret):
+    client = Client(serving.address, secret)
+    assert outcome(refused(client.call, method, asking(method)))[0] is StatusCode.UNAUTHENTICATED
+    client.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scope", Scope)
+def test_a_scope_allows_what_it_says(connect, method, scope):
+    client = connect(scope)
+    client_may = METHODS[method] in ENOUGH[scope]
+    try:
+        client.call(method, asking(method))
+        code = StatusCode.OK
+    except Exception as error:
+        code = error.code()  # type: ignore[attr-defined]
+    assert (code is not StatusCode.PERMISSION_DENIED) == client_may
+
+
+def test_a_revoked_token_opens_nothing_after_five_seconds(connect, monkeypatch):
+    client = connect()
+    client.create("mail")
+    tokens.revoke(Token.objects.get())
+    monkeypatch.setattr(tokens, "TRUSTED_S", 0.0)
+    tokens._trusted.clear()
+    assert outcome(refused(client.create, "mail"))[0] is StatusCode.UNAUTHENTICATED
+
+
+def test_an_expired_token_opens_nothing(connect):
+    client = connect()
+    Token.objects.update(expires_at=timezone.now())
+    assert outcome(refused(client.create, "mail"))[0] is StatusCode.UNAUTHENTICATED
+
+
+def test_without_tokens_everybody_may_everything(serving, writer, settings):
+    settings.TASKSTORE_NO_AUTH = True
+    client = Client(serving.address)
+    client.create("mail")
+    assert client.bulk_set(message("TaskRef", group="mail"), error="torn") == 1
+    client.close()
+
+
+@pytest.mark.parametrize("setting", ["TASKSTORE_TOKEN_RATE", "TASKSTORE_ADDRESS_RATE"])
+def test_who_calls_too_often_is_told_when_to_come_again(connect, settings, setting):
+    setattr(settings, setting, 1)
+    client = connect()
+    client.create("mail")
+    error = refused(client.create, "mail")
+    assert (outcome(error)[0], retry_after_s(error)) == (StatusCode.RESOURCE_EXHAUSTED, 1)
+
+
+def test_who_guesses_tokens_is_slowed_down(serving, writer, settings):
+    settings.TASKSTORE_WRONG_TOKEN_RATE = 2
+    client = Client(serving.address, "ts_nonsense")
+    codes = [outcome(refused(client.debug))[0] for _ in range(3)]
+    client.close()
+    assert codes == [*[StatusCode.UNAUTHENTICATED] * 2, StatusCode.RESOURCE_EXHAUSTED]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("body", [b"\xff", b"\x0a\x05mail", b"\x0a\x01\xff", b"\x0a" * 1_000])
+def test_bytes_that_are_no_message_are_an_invalid_argument(client, method, body):
+    assert outcome(refused(client.call, method, body))[0] is StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("error", "why", "after_s"),
+    [
+        (StoreBusy("too many"), "busy", 1),
+        (StoreUnavailable("gone"), "unavailable", 1),
+        (CommitUnknown("lost during COMMIT"), "commit_unknown", 0),
+        (OperationalError("secret words of the database"), "unavailable", 1),
+    ],
+)
+def test_trouble_with_the_store_is_told_with_what_to_do(client, monkeypatch, error, why, after_s):
+    async def fail(writer, operation):
+        raise error
+
+    monkeypatch.setattr(Writer, "perform", fail)
+    failed = refused(client.create, "mail")
+    code, text = outcome(failed)
+    assert (code, reason(failed), retry_after_s(failed)) == (StatusCode.UNAVAILABLE, why, after_s)
+    assert "secret" not in text
+
+
+def test_what_nobody_expected_is_in_the_log_under_a_number(client, monkeypatch, caplog):
+    def fail(*_):
+        raise ZeroDivisionError("secret words")
+
+    monkeypatch.setattr(debugging, "_found", fail)
+    with caplog.at_level(logging.ERROR, "tasks_app.grpc_api.statuses"):
+        code, text = outcome(refused(client.debug))
+    assert code is StatusCode.INTERNAL
+    assert "secret" not in text
+    assert text.rpartition(" ")[2].rstrip(".") in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_status_with_much_to_say_still_fits_into_a_header(client):
+    wrong = [message("Task", group="mail", labels={"x" * 300: "\0" * 300}, error="\0") for _ in range(1_000)]
+    assert outcome(refused(client.update, created=wrong))[0] is StatusCode.INVALID_ARGUMENT
+    assert outcome(refused(client.update, deleted=range(1, 5_000)))[0] is StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("peer", "address", "is_loopback"),
+    [
+        ("ipv4:127.0.0.1:5000", "127.0.0.1", True),
+        ("ipv6:%5B::1%5D:5000", "::1", True),
+        ("ipv4:192.0.2.1:5000", "192.0.2.1", False),
+        ("unix:", "", False),
+    ],
+)
+def test_it_knows_where_a_call_comes_from(peer, address, is_loopback):
+    assert authentication._address(peer) == address
+    assert authentication._is_loopback(address) == is_loopback
+
+
+def test_the_definition_of_the_tests_is_not_ours():
+    from tasks_app.masstasker import masstasker_pb2
+
+    assert theirs()["Task"].DESCRIPTOR is not masstasker_pb2.Task.DESCRIPTOR

@@ -1,0 +1,89 @@
+"""Many at once: races, waits that nobody waits for any more, and thousands of waits."""
+
+import gc
+import time
+import tracemalloc
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from grpc import StatusCode
+
+from tasks_app.models import Task
+
+from .client import Client, querying
+from .test_query import at
+
+WAIT_S = 120
+
+
+def test_sixteen_threads_get_each_of_five_hundred_tasks_once(client, connect):
+    client.create(*["mail"] * 500)
+
+    def work(client: Client) -> list[int]:
+        ids: list[int] = []
+        while True:
+            # As MassTasker's own clients: each with its own clock.
+            asked = querying("mail", 600, now=at(time.time_ns() // 1_000_000))
+            answer = client.begin("Query", asked)
+            if answer.code() is not StatusCode.OK:
+                assert answer.code() is StatusCode.NOT_FOUND
+                return ids
+            ids.append(answer.result().task.id)
+
+    clients = [connect() for _ in range(16)]
+    with ThreadPoolExecutor(16) as threads:
+        taken = [task_id for ids in threads.map(work, clients) for task_id in ids]
+    assert Counter(taken).most_common(1)[0][1] == 1
+    assert sorted(taken) == client.ids("mail")
+    assert len(taken) == 500
+
+
+def test_cancelled_waits_take_nothing_and_leave_nothing(client, writer, until_waiting):
+    def wait_and_go() -> None:
+        waits = [client.begin("Query", querying("mail", 60, wait=True), WAIT_S) for _ in range(200)]
+        until_waiting(200)
+        for each in waits:
+            each.cancel()
+        until_waiting(0)
+
+    wait_and_go()
+    tracemalloc.start()
+    wait_and_go()
+    before = held_bytes()
+    for _ in range(4):
+        wait_and_go()
+    after = held_bytes()
+    tracemalloc.stop()
+    assert after - before < 4 * 200 * 250  # A single wait takes several thousand.
+    added = client.create(*["mail"] * 200)
+    assert client.ids() == added
+    assert all(task.claims == 0 for task in Task.objects.find(added) if task)
+
+
+def held_bytes() -> int:
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def test_who_cancels_as_the_task_comes_takes_it_or_not_but_once(client, until_waiting):
+    waits = [client.begin("Query", querying("mail", 60, wait=True), WAIT_S) for _ in range(50)]
+    until_waiting(50)
+    for each in waits[:49]:
+        each.cancel()
+    [added] = client.create("mail")
+    task = waits[49].result(10).task
+    assert Task.objects.get(id=task.id).origin == added
+
+
+@pytest.mark.once
+def test_five_thousand_wait_at_once(connect, until_waiting):
+    clients = [connect() for _ in range(10)]
+    waits = [
+        client.begin("Query", querying(f"group {number % 50}", 60, wait=True), WAIT_S)
+        for client in clients
+        for number in range(500)
+    ]
+    until_waiting(5_000)
+    clients[0].create(*[f"group {number % 50}" for number in range(5_000)])
+    assert len({each.result().task.id for each in waits}) == 5_000
