@@ -49,6 +49,10 @@ class Bounds:
 class Companion(Protocol):
     """What works beside the writer, in the same process."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether, at its end, somebody still waits for its answer."""
+
     def end(self) -> None:
         """Come to an end soon."""
 
@@ -89,6 +93,10 @@ class Writer:
     def keep(self, companion: Companion) -> None:
         """Until the end: what asks the writer for work has to stop before it."""
         self._companions.append(companion)
+
+    @property
+    def has_busy_companions(self) -> bool:
+        return any(companion.is_busy for companion in self._companions)
 
     @property
     def waiting(self) -> int:

@@ -104,17 +104,17 @@ def _read(descriptor: int) -> Note:
 class ServerFile:
     """`server.json`: address and token for programs that run on this machine as the same user.
 
-    {"url": "http://127.0.0.1:8048", "token": "ts_..."}
+    {"url": "http://127.0.0.1:8048", "grpc": "127.0.0.1:50053", "token": "ts_..."}; without gRPC that one is empty.
     """
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "server.json"
 
-    def write(self, url: str, token: str) -> None:
+    def write(self, url: str, grpc: str, token: str) -> None:
         draft = self._file.with_suffix(f".{os.getpid()}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w") as opened:
-            json.dump({"url": url, "token": token}, opened)
+            json.dump({"url": url, "grpc": grpc, "token": token}, opened)
         draft.replace(self._file)  # Whoever reads meanwhile gets the old one or the new one.
 
     def url(self) -> str | None:

@@ -22,6 +22,11 @@ def folder(name: str, default: Path) -> Path:
     return Path(env.str(name, "") or default).expanduser().absolute()
 
 
+def file(name: str) -> Path | None:
+    path = env.str(name, "")
+    return Path(path).expanduser().absolute() if path else None
+
+
 def files(name: str) -> list[Path]:
     """Files with colons between them, as in PATH."""
     return [Path(path).expanduser().absolute() for path in env.str(name, "").split(os.pathsep) if path]
@@ -32,8 +37,8 @@ def choice(name: str, *choices: str) -> str:
     return env.str(name, choices[0], validate=validate.OneOf(choices))
 
 
-def number(name: str, default: int, *, least: int = 1) -> int:
-    return env.int(name, default, validate=validate.Range(min=least))
+def number(name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
+    return env.int(name, default, validate=validate.Range(min=least, max=most))
 
 
 def public_url(name: str) -> str:

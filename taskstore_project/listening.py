@@ -17,11 +17,17 @@ class Address:
     host: str  # As the user wrote it.
     family: socket.AddressFamily
     name: tuple[Any, ...]  # For bind().
+    option: str  # Which one chooses another port.
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
         return ip_address(self.name[0]).is_loopback
+
+    @property
+    def authority(self) -> str:
+        """`127.0.0.1:8048`: host and port as they stand in an address."""
+        return _authority(*self.name[:2])
 
     def bind(self) -> socket.socket:
         """Take the port; nobody is let in before `listen`. Raises CannotRun when it is in use."""
@@ -42,20 +48,34 @@ class Address:
         except OSError as problem:
             raise self._cannot_listen(problem) from None
 
+    def share(self) -> socket.socket:
+        """Take the port for processes of ours, each of which binds it once more, with SO_REUSEPORT.
+
+        Nobody is let in here. Raises CannotRun when the port is in use, also by a server that shares it likewise.
+        """
+        with self.bind() as alone:
+            # Two servers that share would both get a port that nobody listens on.
+            self.listen(alone)
+            alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            shared = socket.socket(self.family, socket.SOCK_STREAM)
+            shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            shared.bind(self.name)
+        return shared
+
     def _cannot_listen(self, problem: OSError) -> CannotRun:
         return CannotRun(
             f"can't listen on port {self.name[1]} of {self.host} ({problem.strerror}): "
-            "stop what uses it, or choose another one with --port"
+            f"stop what uses it, or choose another one with {self.option}"
         )
 
 
-def resolve(host: str, port: int) -> Address:
+def resolve(host: str, port: int, option: str = "--port") -> Address:
     """The address of a host name or number. Raises CannotRun when there is none."""
     try:
         family, _, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as problem:
         raise CannotRun(f"--host {host} is no address of this machine: {problem}") from None
-    return Address(host=host, family=family, name=name)
+    return Address(host=host, family=family, name=name, option=option)
 
 
 def local_url(bound: socket.socket) -> str:
@@ -64,4 +84,8 @@ def local_url(bound: socket.socket) -> str:
     number = ip_address(address)
     if number.is_unspecified:  # Every address of this machine: take the one that needs no network.
         number = ip_address("127.0.0.1" if number.version == 4 else "::1")
-    return f"http://{number}:{port}" if number.version == 4 else f"http://[{number}]:{port}"
+    return f"http://{_authority(str(number), port)}"
+
+
+def _authority(number: str, port: int) -> str:
+    return f"[{number}]:{port}" if ":" in number else f"{number}:{port}"

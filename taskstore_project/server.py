@@ -59,6 +59,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         self._start_writer = start_writer
         self._writer: Writer | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._problem: Exception | None = None  # For which it could not begin.
 
     def run(self) -> None:
         # Not daphne's own: it leaves no choice of the factory, looks through all packages for plugins,
@@ -73,9 +74,10 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         reactor.callLater(1, self.application_checker)
         reactor.callLater(2, self.timeout_checker)
         end_on_signals(twisted_loop, self.end)
-        twisted_loop.call_soon(self._begin_to_write)
-        self.ready_callable()
+        twisted_loop.call_soon(self._begin)
         reactor.run(installSignalHandlers=False)
+        if self._problem:
+            raise self._problem
 
     def end(self) -> None:
         """Accept no more, finish what is being answered, and let `run` return. Asked a second time: at once."""
@@ -84,9 +86,14 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         else:
             self._ending.cancel()
 
-    def _begin_to_write(self) -> None:
-        # Not before the loop runs: the writer belongs to it.
-        self._writer = self._start_writer()
+    def _begin(self) -> None:
+        try:
+            self._writer = self._start_writer()  # Not before the loop runs: the writer belongs to it.
+        except Exception as problem:
+            self._problem = problem
+            reactor.stop()
+        else:
+            self.ready_callable()
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
         await super().handle_reply(protocol, message)
@@ -145,7 +152,12 @@ class Server(daphne.server.Server):  # type: ignore[misc]
 
     def _is_busy(self) -> bool:
         # Connections too: an answer is out when its last byte is.
-        return bool(self.http_factory.channels) or any(not work.done() for work in self._applications())
+        return bool(self.http_factory.channels) or any(self._unanswered())
+
+    def _unanswered(self) -> Iterator[bool]:
+        yield from (not work.done() for work in self._applications())
+        if self._writer:
+            yield self._writer.has_busy_companions
 
     def _applications(self) -> Iterator[asyncio.Future[Any]]:
         for details in self.connections.values():

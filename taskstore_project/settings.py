@@ -53,6 +53,13 @@ TASKSTORE_SIGN_IN_RATE = environment.number("TASKSTORE_SIGN_IN_RATE", 30, least=
 TASKSTORE_PROXIES = environment.number("TASKSTORE_PROXIES", 0, least=0)
 # What the console knows protobuf messages by: files of `protoc --include_imports --descriptor_set_out`.
 TASKSTORE_DESCRIPTORS = environment.files("TASKSTORE_DESCRIPTORS")
+# The largest message that gRPC takes.
+TASKSTORE_GRPC_MAX_MESSAGE_BYTES = environment.number("TASKSTORE_GRPC_MAX_MESSAGE_BYTES", 64 * 2**20, most=2**31 - 1)
+# Files in PEM; with them gRPC speaks TLS, which it has to where other machines reach it.
+TASKSTORE_GRPC_CERTIFICATE = environment.file("TASKSTORE_GRPC_CERTIFICATE")
+TASKSTORE_GRPC_KEY = environment.file("TASKSTORE_GRPC_KEY")
+# A store that has never held a task gets an empty one in this group; `up --bootstrap-group` names it too.
+TASKSTORE_BOOTSTRAP_GROUP = os.environ.get("TASKSTORE_BOOTSTRAP_GROUP", "")
 
 DATABASES = {
     "default": environment.database(

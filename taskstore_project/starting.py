@@ -20,12 +20,15 @@ from django.core.management.base import CommandParser
 from django.db import Error as DatabaseProblem
 from django.db import connection
 
-from tasks_app import database, tokens
-from tasks_app.models import Scope, Token
+from tasks_app import database, tokens, validation
+from tasks_app.grpc_api.port import GrpcPort
+from tasks_app.models import Scope, Task, Token
+from tasks_app.operations import NewTask
 from tasks_app.people import FIRST_ADMIN, make_first_admin
 from taskstore_project import migration
 from taskstore_project.commands import CannotRun, ProjectCommand
 from taskstore_project.data_directory import FolderTaken, Lock, ServerFile
+from taskstore_project.grpc_listening import held_grpc_port
 from taskstore_project.listening import Address, local_url, resolve
 
 log = logging.getLogger(__name__)
@@ -36,29 +39,45 @@ CUT_OFF = 1  # The exit code when an answer took longer than the server could wa
 class ServerCommand(ProjectCommand, ABC):
     """Gets everything ready, serves until it is told to end, and ends in good order."""
 
+    has_workers = False  # Processes of its own, which listen on one port together.
+
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
         parser.add_argument("--port", type=port_number, default=8048, help="default: 8048; 0: any free one")
+        parser.add_argument(
+            "--grpc-port", type=port_number, default=50053, help="for clients of MassTasker (default: 50053; 0: none)"
+        )
+        parser.add_argument(
+            "--bootstrap-group",
+            type=group_or_none,
+            default=settings.TASKSTORE_BOOTSTRAP_GROUP,
+            metavar="NAME",
+            help="a store that has never held a task gets an empty one in this group",
+        )
         parser.add_argument("--no-auth", action="store_true", help="programs on this machine need no token")
 
     @abstractmethod
-    def serve(self, bound: socket.socket, url: str, options: Mapping[str, Any]) -> bool:
-        """Serve on a socket that listens already. Returns whether everything was answered at the end."""
+    def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
+        """Serve on a socket that listens already, and gRPC beside it.
 
-    def handle(self, *, host: str, port: int, no_auth: bool, **options: Any) -> None:
+        Returns whether everything was answered at the end.
+        """
+
+    def handle(self, *, host: str, port: int, grpc_port: int, no_auth: bool, **options: Any) -> None:
         leave_quietly_when_told()
         os.umask(0o077)
         address = resolve(host, port)
         refuse_strangers(address, no_auth=no_auth)
-        with folder_lock(settings.TASKSTORE_DATA) as lock, address.bind() as bound:
+        held = held_grpc_port(host, grpc_port, is_shared=self.has_workers)
+        with folder_lock(settings.TASKSTORE_DATA) as lock, address.bind() as bound, held as grpc:
             url = local_url(bound)
             allow(url, no_auth=no_auth)
             with migration.alone():
                 self.check()  # With the database within reach: a newer Django asks it what it can do.
-                make_ready(lock, url)
+                make_ready(lock, url, options["bootstrap_group"])
             address.listen(bound)
-            with access_for_this_machine(lock, url):
-                if not self.serve(bound, url, options):
+            with access_for_this_machine(lock, url, grpc):
+                if not self.serve(bound, url, grpc, options):
                     leave_at_once()
             end_in_good_order(lock)
 
@@ -67,6 +86,13 @@ def port_number(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) < 2**16:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text} is no port: it has to be a number from 0 to 65535")
+
+
+def group_or_none(name: str) -> str:
+    """The name of a group, or an empty text."""
+    for _, wanted in validation.text("", name, validation.GROUP_LENGTH):
+        raise argparse.ArgumentTypeError(f"no group can have this name: it has to be {wanted}")
+    return name
 
 
 def leave_quietly_when_told() -> None:
@@ -107,8 +133,9 @@ def allow(url: str, *, no_auth: bool) -> None:
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, host]
 
 
-def make_ready(lock: Lock | None, url: str) -> None:
+def make_ready(lock: Lock | None, url: str, bootstrap_group: str) -> None:
     migration.migrate()
+    put_first_task(bootstrap_group)
     if lock:
         recover(lock)
         lock.begin(url, settings.TASKSTORE_DURABILITY)
@@ -117,14 +144,20 @@ def make_ready(lock: Lock | None, url: str) -> None:
         say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only now).")
 
 
+def put_first_task(group: str) -> None:
+    """One empty task, from which all work of a new store begins, as MassTasker has it."""
+    if group and database.newest_id() == 0:
+        Task.objects.commit(owner=0, adds=[NewTask(group=group)])
+
+
 def recover(lock: Lock) -> None:
     if connection.vendor == "sqlite" and lock.before.may_have_lost_ids:
         database.jump_ids_of_sqlite()
 
 
 @contextmanager
-def access_for_this_machine(lock: Lock | None, url: str) -> Iterator[None]:
-    """Address and a token of this start for programs on this machine, in `server.json` while the server runs."""
+def access_for_this_machine(lock: Lock | None, url: str, grpc: GrpcPort | None) -> Iterator[None]:
+    """Addresses and a token of this start for programs on this machine, in `server.json` while the server runs."""
     if not lock:  # The first server of the folder has written its own.
         yield
         return
@@ -132,7 +165,7 @@ def access_for_this_machine(lock: Lock | None, url: str) -> Iterator[None]:
     if left_behind := tokens.valid(file.token() or ""):
         left_behind.delete()  # Of a server that was killed.
     token, secret = tokens.create("this machine", Scope.OPERATE)
-    file.write(url, secret)
+    file.write(url, grpc.address if grpc else "", secret)
     yield
     forget(token, file)
 
@@ -174,7 +207,9 @@ def spare_the_collector() -> None:
     gc.freeze()
 
 
-def say_ready(url: str) -> None:
+def say_ready(url: str, grpc: GrpcPort | None) -> None:
+    if grpc:
+        say(f"Clients of MassTasker find it at {grpc.address}.")
     say(f"Task Store is ready: {settings.TASKSTORE_PUBLIC_URL or url}/console/")
 
 

@@ -31,7 +31,14 @@ django.setup()
 from tasks_app import request_limits  # noqa: E402
 
 from .emptying import empty  # noqa: E402
-from .served import daphne, served, served_by_uvicorn, uvicorn  # noqa: E402, F401 - fixtures
+from .served import (  # noqa: E402, F401 - fixtures
+    daphne,
+    grpc_channel,
+    lasting_channel,
+    served,
+    served_by_uvicorn,
+    uvicorn,
+)
 
 if connection.vendor == "sqlite":
     # A file as in production: in memory SQLite knows neither a write-ahead log nor waiting for a lock.

@@ -10,11 +10,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
+import grpc
 import httpx
 import pytest
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from tasks_app.grpc_api.port import GrpcPort
+from tasks_app.grpc_api.serving import GrpcServer
 from tasks_app.writer import Writer
 from taskstore_project.asgi import application
 from taskstore_project.listening import local_url
@@ -24,6 +27,13 @@ from taskstore_project.serving.server import Server as Uvicorn
 T = TypeVar("T")
 
 PATIENCE_S = 60
+UNLIMITED = [("grpc.max_receive_message_length", -1)]
+
+
+def free_port() -> int:
+    """For what does not say which one it took."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 class Served:
@@ -94,6 +104,25 @@ def daphne(django_db_setup: None) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="session")
+def lasting_channel(daphne: Served) -> Iterator[grpc.Channel]:
+    """To gRPC beside the server of `up`."""
+    port = GrpcPort(address=f"127.0.0.1:{free_port()}")
+    server = daphne.run(begun(port))
+    with grpc.insecure_channel(port.address, UNLIMITED) as channel:
+        yield channel
+    daphne.run(ended(server))
+
+
+async def begun(port: GrpcPort) -> GrpcServer:
+    return GrpcServer(port)
+
+
+async def ended(server: GrpcServer) -> None:
+    server.end()
+    await server.ended()
+
+
+@pytest.fixture(scope="session")
 def uvicorn(django_db_setup: None) -> Iterator[Served]:
     """The server of `serve`."""
     with Served(Uvicorn) as server:
@@ -104,6 +133,11 @@ def uvicorn(django_db_setup: None) -> Iterator[Served]:
 def served(daphne: Served, transactional_db: None) -> Iterator[Served]:
     with daphne.with_writer():
         yield daphne
+
+
+@pytest.fixture
+def grpc_channel(served: Served, lasting_channel: grpc.Channel) -> grpc.Channel:
+    return lasting_channel
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ MAY_IMPORT = {
         "errors",
     },
     # What a server process does beside its answers.
-    "serving": {"bulk", "writer"},
+    "serving": {"bulk", "grpc_api", "writer"},
     "neighbours": {"writer_connection", "instance", "ending", "operations"},
     "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "operations", "errors"},
     "postgresql_arrays": set(),

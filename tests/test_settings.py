@@ -56,6 +56,7 @@ def setting(python):
         ("TASKSTORE_AUDIT_DAYS", "0", "1"),
         ("TASKSTORE_MAX_DATA_BYTES", "ten", "integer"),
         ("TASKSTORE_TOKEN_RATE", "-1", "0"),
+        ("TASKSTORE_GRPC_MAX_MESSAGE_BYTES", "3000000000", "2147483647"),
         ("TASKSTORE_PUBLIC_URL", "tasks.example.org", "https://"),
         ("TASKSTORE_PUBLIC_URL", "https://ann:geheim@tasks.example.org", "https://"),
         ("TASKSTORE_PUBLIC_URL", "https://tasks.example.org/store", "https://"),

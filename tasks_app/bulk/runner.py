@@ -20,6 +20,8 @@ LOOK_EVERY_S = 0.5
 class Runner:
     """At work from its making until it is stopped, on the loop that runs now."""
 
+    is_busy = False  # Nobody waits: what it leaves another process goes on with.
+
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._work = asyncio.ensure_future(asyncio.to_thread(look_for_work, self._stop))

@@ -73,6 +73,7 @@ LIMITS: dict[str, Sequence[Limit]] = {
     "What the store takes": (
         Limit(name="TASKSTORE_MAX_DATA_BYTES", says="the largest data of a task", show=words.size),
         Limit(name="TASKSTORE_MAX_REQUEST_BYTES", says="the largest request", show=words.size),
+        Limit(name="TASKSTORE_GRPC_MAX_MESSAGE_BYTES", says="the largest message through gRPC", show=words.size),
         Limit(name="TASKSTORE_MAX_CHANGES", says="adds, updates, deletes and depends of a commit", show=words.number),
         Limit(name="TASKSTORE_MAX_LABELS", says="labels of a task", show=words.number),
     ),

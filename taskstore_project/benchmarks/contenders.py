@@ -43,6 +43,7 @@ class Contender:
     ledger: Ledger
     server: tuple[str, ...] = ()  # The command of this store's server in front of the database.
     servers: int = 1  # So many of these; tasks come in by the last and are claimed from the first.
+    has_grpc: bool = False  # These servers speak it too.
     most_clients: int = 128
 
 
@@ -117,6 +118,26 @@ TWO_DAPHNES = Contender(
     ledger=STORE,
     server=UP,
     servers=2,
+)
+GRPC_UVICORN = Contender(
+    name="grpc-uvicorn",
+    kind="grpc",
+    title="this store over gRPC from the process of uvicorn (`serve --workers 1`), PostgreSQL",
+    client="grpc",
+    database=Database.POSTGRESQL,
+    ledger=STORE,
+    server=SERVE,
+    has_grpc=True,
+)
+GRPC_DAPHNE = Contender(
+    name="grpc-daphne",
+    kind="grpc",
+    title="this store over gRPC from the process of daphne (`up`), PostgreSQL",
+    client="grpc",
+    database=Database.POSTGRESQL,
+    ledger=STORE,
+    server=UP,
+    has_grpc=True,
 )
 PROCRASTINATE = Contender(
     name="procrastinate",

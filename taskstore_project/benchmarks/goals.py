@@ -66,6 +66,11 @@ GOALS = (
         at_least=25_000,
     ),
     Goal(
+        text="gRPC beside uvicorn against REST on uvicorn, 32 clients",
+        value=ratio("cycles", "grpc-uvicorn, 32 clients", "uvicorn, 32 clients"),
+        at_least=0.8,
+    ),
+    Goal(
         text="REST on uvicorn against single transactions from psycopg without HTTP, 32 clients",
         value=ratio("cycles", "uvicorn, 32 clients", "psycopg, 32 clients"),
         at_least=1.3,

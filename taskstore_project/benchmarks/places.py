@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 import time
 from abc import ABC, abstractmethod
@@ -168,4 +169,10 @@ def _servers(contender: Contender, folder: Path, settings: Mapping[str, str]) ->
         # The first one's folder has the SQLite file.
         own = folder if number == 0 else folder / "second"
         own.mkdir(exist_ok=True)
-        yield store_server(contender.server, own, settings)
+        grpc_port = _free_port() if contender.has_grpc else 0
+        yield store_server((*contender.server, "--grpc-port", str(grpc_port)), own, settings)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])

@@ -67,6 +67,7 @@ class StoreServer:
     """A server of this store."""
 
     url: str
+    grpc: str  # Its address; empty where it speaks none.
     token: str
     pid: int
 
@@ -171,7 +172,7 @@ def store_server(command: tuple[str, ...], folder: Path, variables: Mapping[str,
     with _running([sys.executable, "-m", "taskstore_project", *command], log, environment) as process:
         _wait_until(lambda: b"ready: http" in log.read_bytes(), process, log)
         found = json.loads((data / "server.json").read_bytes())
-        yield StoreServer(url=found["url"], token=found["token"], pid=process.pid)
+        yield StoreServer(url=found["url"], grpc=found["grpc"], token=found["token"], pid=process.pid)
 
 
 @contextmanager

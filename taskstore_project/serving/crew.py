@@ -12,7 +12,10 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
+
+from tasks_app.grpc_api.port import GrpcPort
 
 from ..commands import CannotRun
 
@@ -28,10 +31,11 @@ log = logging.getLogger(__name__)
 class Crew:
     """`size` processes that serve on one socket, which listens already."""
 
-    def __init__(self, bound: socket.socket, url: str, *, no_auth: bool, size: int) -> None:
+    def __init__(self, bound: socket.socket, url: str, grpc: GrpcPort | None, *, no_auth: bool, size: int) -> None:
         self._bound = bound
         self._descriptor = bound.fileno()
-        self._orders = json.dumps({"socket": bound.fileno(), "url": url, "no_auth": no_auth})
+        orders = {"socket": bound.fileno(), "url": url, "grpc": grpc and asdict(grpc), "no_auth": no_auth}
+        self._orders = json.dumps(orders)
         self._size = size
         self._workers: set[Process] = set()
         self._must_end = asyncio.Event()

@@ -16,6 +16,8 @@ from tasks_app.writer import Writer
 from ..server import MOST_SOCKET_BYTES, PATIENCE_S, end_on_signals
 from .http_protocol import Protocol
 
+LOOK_EVERY_S = 0.05
+
 
 class Server(uvicorn.Server):
     """Serves an application on a socket that listens already, until SIGTERM or Ctrl-C.
@@ -79,6 +81,15 @@ class Server(uvicorn.Server):
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 await super()._wait_tasks_to_complete()
-        self.has_cut_off = bool(self.server_state.connections or self.server_state.tasks)
+                await self._see_companions_out()
+        self.has_cut_off = bool(self.server_state.connections or self.server_state.tasks) or self._has_busy_companions
         # What is cancelled now would be logged with a traceback each.
         logging.getLogger("uvicorn.error").disabled = self.has_cut_off
+
+    async def _see_companions_out(self) -> None:
+        while self._has_busy_companions and not self.force_exit:  # noqa: ASYNC110 - a flag of uvicorn's.
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    @property
+    def _has_busy_companions(self) -> bool:
+        return bool(self._writer and self._writer.has_busy_companions)

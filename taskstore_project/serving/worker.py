@@ -27,7 +27,8 @@ def main() -> None:
     from taskstore_project.starting import allow, spare_the_collector
 
     allow(orders["url"], no_auth=orders["no_auth"])
-    from tasks_app.serving import start_work
+    from tasks_app.grpc_api.port import GrpcPort
+    from tasks_app.serving import work
     from taskstore_project.asgi import application
 
     from .server import Server
@@ -43,7 +44,8 @@ def main() -> None:
         asyncio.get_running_loop().remove_reader(sys.stdin)
         server.end()
 
-    server = Server(application, socket.socket(fileno=orders["socket"]), say_ready, start_work)
+    grpc = orders["grpc"] and GrpcPort(**orders["grpc"])
+    server = Server(application, socket.socket(fileno=orders["socket"]), say_ready, work(grpc))
     spare_the_collector()
     server.run()
     # Not by the usual way: it would wait for the threads that are still at it.

@@ -8,6 +8,7 @@ from django.db import connection
 from tasks_app import database, guards
 from tasks_app.models import Task
 
+from .masstasker import Grpc
 from .ways import WAYS, Manager, Store
 from .writing import writing
 
@@ -43,15 +44,16 @@ def tables_of_days() -> list[str]:
         return [name for (name,) in cursor.fetchall()]
 
 
+EVERY_WAY = {**WAYS, "grpc": Grpc}
 # The verbs through a writer whose batches have so many operations. Batches of one are what a server has here.
 BATCHES = (2, 100)
 
 
-@pytest.fixture(params=[*WAYS, *BATCHES], ids=lambda way: f"batch-{way}" if isinstance(way, int) else way)
+@pytest.fixture(params=[*EVERY_WAY, *BATCHES], ids=lambda way: f"batch-{way}" if isinstance(way, int) else way)
 def store(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Store]:
     """The store by each of the ways in."""
-    if request.param in WAYS:
-        way = WAYS[request.param]
+    if request.param in EVERY_WAY:
+        way = EVERY_WAY[request.param]
         yield way(request.getfixturevalue(way.needs) if way.needs else None)
         return
     with writing(request.param - 1):

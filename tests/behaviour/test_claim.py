@@ -102,7 +102,7 @@ def test_random_is_the_rule_and_chooses_evenly(store):
     first = add(store, *[NewTask(group="mail")] * 4)[0].id
     chosen = Counter[int]()
     for _ in range(200):
-        [task] = store.claim("mail", owner=BOB, duration_ms=0)
+        [task] = store.claim("mail", owner=BOB, duration_ms=0, order=Order.RANDOM)
         chosen[task.origin - first] += 1
     # Each has 50 on average, and is six standard deviations away from these bounds.
     assert all(13 < times < 87 for times in chosen.values()), chosen

@@ -59,7 +59,7 @@ def test_it_goes_when_the_data_is_changed(store, data):
 
 def test_a_task_that_moves_by_an_add_brings_its_own(store):
     task = added(store)
-    [moved] = store.commit(owner=ANN, adds=[NewTask(id=task.id, group="reports", data=LARGE)], deletes=[task.id])
+    [moved] = store.commit(owner=ANN, adds=[NewTask(id=task.id, group="reports", data=LARGE[::-1])], deletes=[task.id])
     assert store.find([moved.id]) == [moved]
     assert kept() == [moved.id]
 

@@ -1,6 +1,6 @@
 """The ways into the store, all behind the same few verbs, so that one suite proves each of them.
 
-A new way in is one more class here and one more entry in WAYS.
+A new way in is one more class, here or beside, and one more entry in the table of ways.
 """
 
 import base64

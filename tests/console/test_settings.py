@@ -19,7 +19,10 @@ from ..people import make_user, signed_in
 
 pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
 
-NO_LIMITS = {"TASKSTORE_DATA", "TASKSTORE_PUBLIC_URL", "TASKSTORE_NO_AUTH", "TASKSTORE_DESCRIPTORS"}
+NO_LIMITS = {
+    "TASKSTORE_DATA", "TASKSTORE_PUBLIC_URL", "TASKSTORE_NO_AUTH", "TASKSTORE_DESCRIPTORS",
+    "TASKSTORE_GRPC_CERTIFICATE", "TASKSTORE_GRPC_KEY", "TASKSTORE_BOOTSTRAP_GROUP",
+}  # fmt: skip
 TOKEN = {"name": "mailer", "scope": "work", "groups": "mail\npay/*\n", "days": "30"}
 
 

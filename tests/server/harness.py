@@ -122,7 +122,7 @@ class Store:
     def start(self, *arguments: str, command: str = "up", **variables: str) -> Server:
         """A server that may not have got far yet. The caller kills it at the end."""
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        words = [sys.executable, "manage.py", *command.split(), "--port", "0", *arguments]
+        words = [sys.executable, "manage.py", *command.split(), "--port", "0", "--grpc-port", "0", *arguments]
         return Server(subprocess.Popen(words, cwd=PROJECT, env={**self._environment, **variables}, **pipes))
 
     @contextmanager

@@ -122,8 +122,8 @@ def test_the_first_command_serves(empty_place):
         command = on_postgresql.replace("postgresql://user:password@host/database", f"'{store.database_url}'")
     own = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TASKSTORE_DATA": str(store.folder)}
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | own
-    # Another port than the one that it says, which may be in use here.
-    script = command.replace("python3 manage.py up", "exec python3 manage.py up --port 0")
+    # Other ports than those that it says, which may be in use here.
+    script = command.replace("python3 manage.py up", "exec python3 manage.py up --port 0 --grpc-port 0")
     process = subprocess.Popen(
         ["bash", "-c", script],
         cwd=PROJECT,

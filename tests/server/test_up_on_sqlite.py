@@ -17,7 +17,7 @@ def store(sqlite_store):
 
 def test_a_second_server_is_refused_and_told_about_the_first(store):
     with store.up() as first:
-        told = store.manage("up", "--port", "0")
+        told = store.manage("up", "--port", "0", "--grpc-port", "0")
         assert told.returncode == 2
         assert told.stderr.count("\n") == 1
         assert f"process {first.pid}, {first.url}" in told.stderr
@@ -28,7 +28,7 @@ def test_ids_jump_once_after_an_opportunistic_server_that_was_killed(store):
     with store.up(**OPPORTUNISTIC) as killed:
         add_task(store, killed)
     # A start that fails does not hide how the server before it ended.
-    assert store.manage("up", "--host", "192.0.2.1", **PUBLIC).returncode == 2
+    assert store.manage("up", "--host", "192.0.2.1", "--grpc-port", "0", **PUBLIC).returncode == 2
     assert ID_JUMP < id_after_restart(store) < ID_JUMP + 10
     assert ID_JUMP < id_after_restart(store) < ID_JUMP + 10
 

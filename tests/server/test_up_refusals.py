@@ -20,7 +20,7 @@ def refusal(sqlite_store):
     """The line with which `up` refuses."""
 
     def refuse(*arguments, **variables):
-        told = sqlite_store.manage("up", "--port", "0", *arguments, **variables)
+        told = sqlite_store.manage("up", "--port", "0", "--grpc-port", "0", *arguments, **variables)
         assert (told.returncode, told.stdout) == (2, "")
         assert told.stderr.startswith("taskstore: ")
         assert told.stderr.count("\n") == 1

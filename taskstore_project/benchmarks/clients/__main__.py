@@ -24,6 +24,7 @@ from .sample import summary
 CLIENTS = {
     "writer": "writer:WriterClient",
     "rest": "rest:RestClient",
+    "grpc": "masstasker:GrpcClient",
     "psycopg": "psycopg_statements:PsycopgClient",
     "pgbench": "pgbench:PgbenchClient",
     "procrastinate": "procrastinate_jobs:ProcrastinateClient",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import socket
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandParser
 from django.db import connection
 
+from tasks_app.grpc_api.port import GrpcPort
 from taskstore_project.commands import CannotRun
 from taskstore_project.serving.crew import Crew
 from taskstore_project.starting import ServerCommand, say_ready
@@ -20,6 +22,7 @@ MOST_WORKERS = 256
 
 class Command(ServerCommand):
     help = "Run the server in several processes, on PostgreSQL: for heavy traffic."
+    has_workers = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -32,9 +35,9 @@ class Command(ServerCommand):
             )
         super().handle(**options)
 
-    def serve(self, bound: socket.socket, url: str, options: Mapping[str, Any]) -> bool:
-        crew = Crew(bound, url, no_auth=settings.TASKSTORE_NO_AUTH, size=options["workers"])
-        return crew.run(when_ready=lambda: say_ready(url))
+    def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
+        crew = Crew(bound, url, grpc, no_auth=settings.TASKSTORE_NO_AUTH, size=options["workers"])
+        return crew.run(when_ready=partial(say_ready, url, grpc))
 
 
 def worker_count(text: str) -> int:

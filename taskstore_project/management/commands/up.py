@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from tasks_app.serving import start_work
+from tasks_app.grpc_api.port import GrpcPort, PortTaken
+from tasks_app.serving import work
+from taskstore_project.commands import CannotRun
 from taskstore_project.server import Server
 from taskstore_project.starting import ServerCommand, say_ready, spare_the_collector
 
 
 class Command(ServerCommand):
-    help = "Run the server: console, REST API and all that they need, in one process."
+    help = "Run the server: console, REST API, gRPC and all that they need, in one process."
 
-    def serve(self, bound: socket.socket, url: str, options: Mapping[str, Any]) -> bool:
+    def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
         # Late, as it reads the settings and imports all pages.
         from taskstore_project.asgi import application
 
-        server = Server(application, bound, ready_callable=lambda: say_ready(url), start_writer=start_work)
+        server = Server(application, bound, partial(say_ready, url, grpc), work(grpc))
         spare_the_collector()
-        server.run()
+        try:
+            server.run()
+        except PortTaken as taken:
+            raise CannotRun(f"another program took {taken} meanwhile: stop it, or choose another --grpc-port") from None
         return not server.has_cut_off

@@ -1,0 +1,315 @@
+"""gRPC as whoever starts a server and whoever calls it notices; what a call means is for tests/grpc_api."""
+
+import json
+import queue
+import signal
+import socket
+import time
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_reflection.v1alpha import reflection_pb2_grpc
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+
+from tasks_app.masstasker.masstasker_pb2 import QueryRequest, Task, UpdateRequest
+from tasks_app.masstasker.masstasker_pb2_grpc import MassTaskerStub
+from taskstore_project.commands import CannotRun
+from taskstore_project.grpc_listening import check_certificate, refuse_plaintext
+from taskstore_project.listening import resolve
+from tests.served import free_port
+
+from .harness import END_SECONDS, wait_for
+
+ADD = UpdateRequest(created=[Task(group="mail")])
+WAIT = QueryRequest(group="mail", wait=True)
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+SERVICE = "masstasker.MassTasker"
+PATIENCE_S = 60
+
+
+class Client:
+    """A connection of its own, with a token."""
+
+    def __init__(self, channel: grpc.Channel, token: str = "") -> None:
+        self.metadata = [("authorization", f"Bearer {token}")] if token else []
+        self.tasks = MassTaskerStub(channel)
+        self.health = health_pb2_grpc.HealthStub(channel)
+        self.reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+
+    def add(self):
+        return self.update(ADD).result().created_ids
+
+    def update(self, request):
+        return self.tasks.Update.future(request, metadata=self.metadata, timeout=PATIENCE_S, wait_for_ready=True)
+
+    def wait(self):
+        return self.tasks.Query.future(WAIT, metadata=self.metadata, timeout=PATIENCE_S)
+
+    def status(self, service=""):
+        return self.health.Check(HealthCheckRequest(service=service), timeout=PATIENCE_S).status
+
+
+@pytest.fixture
+def port():
+    """Each of these tests needs its own, as several run at the same time."""
+    return str(free_port())
+
+
+@contextmanager
+def client_of(port, token="", credentials=None):
+    address, own = f"127.0.0.1:{port}", [("grpc.use_local_subchannel_pool", 1)]
+    channel = grpc.secure_channel(address, credentials, own) if credentials else grpc.insecure_channel(address, own)
+    with channel:
+        yield Client(channel, token)
+
+
+@pytest.fixture
+def server(store, command, port):
+    with store.up("--grpc-port", port, command=command) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server, store, port):
+    with client_of(port, store.token) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def lasting_port():
+    return str(free_port())
+
+
+@pytest.fixture(scope="module")
+def lasting_server(lasting_store, lasting_port):
+    with lasting_store.up("--grpc-port", lasting_port) as server:
+        yield server
+
+
+def test_its_clients_see_what_others_see(lasting_server, lasting_store, lasting_port):
+    token = lasting_store.token
+    shown = json.loads((lasting_store.folder / "server.json").read_bytes())
+    assert shown["grpc"] == f"127.0.0.1:{lasting_port}"
+    assert shown["grpc"] in lasting_server.said
+    with client_of(lasting_port, token) as client:
+        [task_id] = client.add()
+    assert lasting_server.ask("GET", f"/task/{task_id}", token).json()["group"] == "mail"
+    with client_of(lasting_port) as stranger, pytest.raises(grpc.RpcError) as refused:
+        stranger.add()
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_it_tells_how_it_is_and_what_it_has_to_whoever_asks(lasting_server, lasting_port):
+    with client_of(lasting_port) as client:
+        assert (client.status(), client.status(SERVICE)) == (SERVING, SERVING)
+        with pytest.raises(grpc.RpcError) as refused:
+            client.status("mail")
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        asked = [ServerReflectionRequest(list_services=""), ServerReflectionRequest(file_containing_symbol=SERVICE)]
+        listed, described = client.reflection.ServerReflectionInfo(iter(asked), timeout=PATIENCE_S)
+        assert SERVICE in [service.name for service in listed.list_services_response.service]
+        [first, *_] = described.file_descriptor_response.file_descriptor_proto
+        assert b"QueryRequest" in first
+
+
+def test_nobody_who_waits_or_watches_holds_up_its_end(server, client):
+    requests: queue.Queue[ServerReflectionRequest | None] = queue.Queue()
+    requests.put(ServerReflectionRequest(list_services=""))
+    tool = client.reflection.ServerReflectionInfo(iter(requests.get, None), timeout=PATIENCE_S)
+    next(tool)
+    health = client.health.Watch(HealthCheckRequest(service=SERVICE), timeout=PATIENCE_S)
+    assert next(health).status == SERVING
+    waiting = [client.wait() for _ in range(3)]
+    assert client.status() == SERVING  # Sent after them on the same connection.
+    told_s = time.monotonic()
+    server.tell(signal.SIGTERM)
+    assert [call.code() for call in waiting] == [grpc.StatusCode.UNAVAILABLE] * 3
+    assert [answer.status for answer in health] == [NOT_SERVING]
+    assert list(tool) == []
+    assert server.process.wait(END_SECONDS) == 0
+    assert time.monotonic() - told_s < 5
+    assert server.complaints == ""
+    requests.put(None)
+
+
+def test_it_answers_what_it_was_asked_before_it_ends(server, client, store):
+    with store.nobody_can_write():
+        asked = client.update(ADD)
+        assert client.status() == SERVING
+        server.tell(signal.SIGTERM)
+        wait_for(lambda: is_refused(client), "the end of new calls")
+    assert len(asked.result().created_ids) == 1
+    assert server.process.wait(END_SECONDS) == 0
+    assert server.complaints == ""
+
+
+def test_it_ends_at_once_when_it_is_told_twice(server, client, store):
+    with store.nobody_can_write():
+        asked = client.update(ADD)
+        assert client.status() == SERVING
+        told_s = time.monotonic()
+        server.tell(signal.SIGINT)
+        wait_for(lambda: is_refused(client), "the end of new calls")
+        server.tell(signal.SIGINT)
+        assert server.process.wait(END_SECONDS) == 1
+        assert time.monotonic() - told_s < 5
+        assert asked.code() is grpc.StatusCode.UNAVAILABLE
+    assert "Traceback" not in server.complaints
+
+
+def is_refused(client):
+    try:
+        client.status()
+    except grpc.RpcError as refusal:
+        return refusal.code() is grpc.StatusCode.UNAVAILABLE
+    return False
+
+
+def test_a_second_server_does_not_get_its_port(lasting_server, lasting_port, sqlite_store):
+    told = sqlite_store.manage("up", "--port", "0", "--grpc-port", lasting_port)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == (
+        f"taskstore: can't listen on port {lasting_port} of 127.0.0.1 (Address already in use): "
+        "stop what uses it, or choose another one with --grpc-port (0: no gRPC)\n"
+    )
+
+
+@pytest.mark.once
+def test_nobody_gets_a_port_that_is_held_for_processes_of_ours(port):
+    address = resolve("127.0.0.1", int(port), "--grpc-port")
+    with address.share(), ExitStack() as ours:
+        for taking in (address.bind, address.share):
+            with pytest.raises(CannotRun, match="choose another one with --grpc-port"):
+                taking()
+        for _ in range(2):
+            listener = ours.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.bind(address.name)
+            listener.listen()
+        with pytest.raises(CannotRun):
+            address.share()
+    with address.share():
+        pass
+
+
+def test_each_process_of_a_server_listens(store, port):
+    if not store.database_url:
+        pytest.skip("SQLite has one server process")
+    with store.up("--grpc-port", port, command="serve --workers 2") as server:
+        assert listeners(port) == 2
+        with ExitStack() as stack:
+            clients = [stack.enter_context(client_of(port, store.token)) for _ in range(8)]
+            added = [client.add()[0] for client in clients]
+        assert len(server.ask("GET", "/group/mail", store.token).json()) == len({*added}) == 8
+
+
+def listeners(port):
+    """How many sockets listen there, as the system sees it (proc(5))."""
+    # gRPC takes addresses of both kinds for those of IPv6.
+    lines = (line.split() for file in ("tcp", "tcp6") for line in Path("/proc/net", file).read_text().splitlines())
+    return sum(1 for line in lines if line[1].endswith(f":{int(port):04X}") and line[3] == "0A")
+
+
+@pytest.mark.once
+def test_it_needs_no_token_when_it_is_told_so_and_takes_no_message_beyond_its_limit(sqlite_store, port):
+    limit = {"TASKSTORE_GRPC_MAX_MESSAGE_BYTES": "1000"}
+    with sqlite_store.up("--no-auth", "--grpc-port", port, **limit), client_of(port) as client:
+        assert len(client.add()) == 1
+        with pytest.raises(grpc.RpcError) as refused:
+            client.update(UpdateRequest(created=[Task(group="mail", error="x" * 1_000)])).result()
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for this machine that nobody else has signed, and its key: two files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("certificate")
+    (folder / "certificate.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
+    return folder / "certificate.pem", folder / "key.pem"
+
+
+@pytest.mark.once
+def test_with_a_certificate_it_speaks_nothing_but_tls(sqlite_store, port, certificate):
+    names = dict(zip(("TASKSTORE_GRPC_CERTIFICATE", "TASKSTORE_GRPC_KEY"), map(str, certificate), strict=True))
+    credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
+    with sqlite_store.up("--grpc-port", port, **names):
+        with client_of(port, sqlite_store.token, credentials) as client:
+            assert len(client.add()) == 1
+        with client_of(port) as stranger, pytest.raises(grpc.RpcError) as refused:
+            stranger.status()
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - just that.
+def test_other_machines_come_by_tls_alone(settings, host, certificate):
+    with pytest.raises(CannotRun, match=r"set TASKSTORE_GRPC_CERTIFICATE .* or leave gRPC out with --grpc-port 0"):
+        refuse_plaintext(resolve(host, 1))
+    settings.TASKSTORE_GRPC_CERTIFICATE, settings.TASKSTORE_GRPC_KEY = certificate
+    refuse_plaintext(resolve(host, 1))
+    check_certificate()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("wrong", ["nowhere.pem", "empty.pem", None])
+def test_a_certificate_that_cannot_be_used_is_told(settings, tmp_path, certificate, wrong):
+    (tmp_path / "empty.pem").touch()
+    settings.TASKSTORE_GRPC_CERTIFICATE = certificate[0]
+    settings.TASKSTORE_GRPC_KEY = wrong and tmp_path / wrong
+    with pytest.raises(CannotRun, match=r"TASKSTORE_GRPC_CERTIFICATE.*TASKSTORE_GRPC_KEY"):
+        check_certificate()
+
+
+def test_a_store_begins_with_one_task_in_the_group_that_is_named(empty_place):
+    store = empty_place
+    for found in ([1], []):
+        with store.up("--bootstrap-group", "start") as server:
+            tasks = server.ask("GET", "/group/start", store.token).json()
+            assert [task["id"] for task in tasks] == found
+            asked = {"clientid": 1, "deletes": found, "adds": [{"group": "mail"}]}
+            assert server.ask("POST", "/update", store.token, json=asked).json()["error"] is None
+            assert server.end() == 0
+
+
+def test_no_task_is_put_into_a_store_that_has_had_one(store):
+    with store.up() as server:
+        update = partial(server.ask, "POST", "/update", store.token)
+        [task] = update(json={"clientid": 1, "adds": [{"group": "mail"}]}).json()["tasks"]
+        assert update(json={"clientid": 1, "deletes": [task["id"]]}).json()["error"] is None
+        assert server.end() == 0
+    with store.up(TASKSTORE_BOOTSTRAP_GROUP="start") as server:
+        assert server.ask("GET", "/groups", store.token).json() == []
+
+
+@pytest.mark.once
+def test_a_group_that_cannot_be_is_told(sqlite_store):
+    told = sqlite_store.manage("up", "--port", "0", "--grpc-port", "0", "--bootstrap-group", "x" * 256)
+    assert told.returncode == 2
+    assert "at most 255 characters" in told.stderr
