@@ -19,7 +19,8 @@ LONG = timedelta(seconds=60)
 @pytest.fixture
 def address(serving: Serving, writer: Writer) -> str:
     """Where the store of the test listens."""
-    return serving.address
+    address: str = serving.address
+    return address
 
 
 @pytest.fixture
