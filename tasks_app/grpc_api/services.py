@@ -54,10 +54,12 @@ class Reflection(reflection.aio.ReflectionServicer):
         super().__init__([MASSTASKER, health.SERVICE_NAME, reflection.SERVICE_NAME])
         self._ending = ending
 
-    async def ServerReflectionInfo(  # noqa: N802
+    async def ServerReflectionInfo(  # type: ignore[override]  # noqa: N802
         self, requests: AsyncIterable[ServerReflectionRequest], context: Any
     ) -> AsyncIterator[ServerReflectionResponse]:
-        async for answer in super().ServerReflectionInfo(_until(self._ending, requests), context):
+        # Its types call it a coroutine.
+        answers: Any = super().ServerReflectionInfo(_until(self._ending, requests), context)
+        async for answer in answers:
             yield answer
 
 

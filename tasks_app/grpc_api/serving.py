@@ -73,15 +73,12 @@ def _options(port: GrpcPort) -> list[tuple[str, Any]]:
 
 def _listen(server: grpc.aio.Server, address: str) -> None:
     """With TLS where there is a certificate. Without one the caller sees to it that nobody else can listen."""
+    certificate, key = settings.TASKSTORE_GRPC_CERTIFICATE, settings.TASKSTORE_GRPC_KEY
     try:
-        if settings.TASKSTORE_GRPC_CERTIFICATE:
-            server.add_secure_port(address, _credentials())
+        if certificate and key:
+            pair = key.read_bytes(), certificate.read_bytes()
+            server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
         else:
             server.add_insecure_port(address)
     except RuntimeError:  # The reason is not told.
         raise PortTaken(address) from None
-
-
-def _credentials() -> grpc.ServerCredentials:
-    pair = settings.TASKSTORE_GRPC_KEY.read_bytes(), settings.TASKSTORE_GRPC_CERTIFICATE.read_bytes()
-    return grpc.ssl_server_credentials([pair])

@@ -43,9 +43,15 @@ class Grpc(Manager):
     def __init__(self, channel: grpc.Channel, *patterns: str) -> None:
         super().__init__(None, *patterns)
         self.channel = channel
-        self.stub = MassTaskerStub(channel)
+        self.stub: Any = MassTaskerStub(channel)
         # In the place of what is not there, in a group that may be named.
-        text = {"group": (*patterns, "mail")[0], "data": b"", "data_type": "", "error": "", "labels": {}}
+        text: dict[str, Any] = {
+            "group": (*patterns, "mail")[0],
+            "data": b"",
+            "data_type": "",
+            "error": "",
+            "labels": {},
+        }
         self.nothing = Seen(**dict.fromkeys(Seen.__dataclass_fields__, 0) | text)
         _, secret = tokens.create("the suite", Scope.WORK, patterns)
         self.metadata = [("authorization", f"Bearer {secret}")]
@@ -58,7 +64,7 @@ class Grpc(Manager):
         other.owners, other.enders = self.owners, self.enders
         return other
 
-    def commit(
+    def commit(  # type: ignore[override]
         self,
         *,
         owner: int,
@@ -87,7 +93,7 @@ class Grpc(Manager):
         self.enders.update(dict.fromkeys([*changed, *deletes], owner))
         return self.made(ids, owner)
 
-    def claim(
+    def claim(  # type: ignore[override]
         self,
         group: str,
         *,
@@ -156,7 +162,8 @@ class Grpc(Manager):
             assert [task for task in expected.values() if task.group == group and shown[task.id] != task] == []
 
     def debug(self, group: str) -> Sequence[pb.Task]:
-        return self.stub.Debug(pb.DebugRequest(group=group), metadata=self.metadata).tasks
+        tasks: Sequence[pb.Task] = self.stub.Debug(pb.DebugRequest(group=group), metadata=self.metadata).tasks
+        return tasks
 
 
 def can_say(is_so: bool, what: str) -> None:
@@ -192,7 +199,7 @@ def fields_of(item: Any) -> dict[str, Any]:
     return said
 
 
-def not_before(timespec_ms: int) -> dict[str, Timestamp]:
+def not_before(timespec_ms: int) -> dict[str, Any]:
     """A delay is counted from the store's clock, which is the client's here."""
     if not timespec_ms:
         return {}

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -43,9 +44,9 @@ class Client:
 
     def __init__(self, channel: grpc.Channel, token: str = "") -> None:
         self.metadata = [("authorization", f"Bearer {token}")] if token else []
-        self.tasks = MassTaskerStub(channel)
-        self.health = health_pb2_grpc.HealthStub(channel)
-        self.reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        self.tasks: Any = MassTaskerStub(channel)
+        self.health: Any = health_pb2_grpc.HealthStub(channel)
+        self.reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
 
     def add(self):
         return self.update(ADD).result().created_ids
