@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 
 import grpc
 import pytest
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 
 from tasks_app import tokens
 from tasks_app.grpc_api.authentication import Authentication
@@ -43,6 +45,8 @@ class Serving:
     async def _start(self) -> str:
         self._server = grpc.aio.server(interceptors=[Authentication()], options=OPTIONS)
         add_MassTaskerServicer_to_server(Servicer(), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), self._server)
+        reflection.enable_server_reflection([reflection.SERVICE_NAME], self._server)
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         return f"127.0.0.1:{port}"

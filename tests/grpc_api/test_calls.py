@@ -3,10 +3,16 @@
 import logging
 from typing import Any
 
+import grpc
 import pytest
 from django.db import OperationalError
 from django.utils import timezone
 from grpc import StatusCode
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from tasks_app import tokens
 from tasks_app.errors import CommitUnknown, StoreBusy, StoreUnavailable
@@ -136,6 +142,26 @@ def test_a_status_with_much_to_say_still_fits_into_a_header(client):
     wrong = [message("Task", group="mail", labels={"x" * 300: "\0" * 300}, error="\0") for _ in range(1_000)]
     assert outcome(refused(client.update, created=wrong))[0] is StatusCode.INVALID_ARGUMENT
     assert outcome(refused(client.update, deleted=range(1, 5_000)))[0] is StatusCode.NOT_FOUND
+
+
+def test_the_health_service_is_open(serving):
+    with grpc.insecure_channel(serving.address) as channel:
+        answer = HealthStub(channel).Check(HealthCheckRequest())
+    assert answer.status == HealthCheckResponse.SERVING
+
+
+@pytest.mark.parametrize(("is_loopback", "has_token"), [(True, False), (False, True), (False, False)])
+def test_reflection_needs_a_token_from_elsewhere(serving, connect, monkeypatch, is_loopback, has_token):
+    monkeypatch.setattr(authentication, "_is_loopback", lambda address: is_loopback)
+    metadata = connect(Scope.READ)._metadata if has_token else []
+    with grpc.insecure_channel(serving.address) as channel:
+        asked = ServerReflectionStub(channel).ServerReflectionInfo(
+            iter([ServerReflectionRequest(list_services="")]), metadata=metadata
+        )
+        if is_loopback or has_token:
+            assert [service.name for service in next(asked).list_services_response.service] == [reflection.SERVICE_NAME]
+        else:
+            assert outcome(refused(next, asked))[0] is StatusCode.UNAUTHENTICATED
 
 
 @pytest.mark.parametrize(
