@@ -134,6 +134,7 @@ PACKAGES = {
     "tally": set(),
     "meters": set(),
     "client": {"httpx"},
+    "masstasker": {"google", "grpc", "grpc_status"},
 }
 
 MODULES = sorted(STORE.rglob("*.py"))

@@ -163,7 +163,7 @@ def empty(server: Server, token: str) -> None:
     """Delete every task, each in the name of its owner."""
     for group in server.ask("GET", "/groups", token).json():
         for task in server.ask("GET", "/group", token, params={"name": group, "owned": "yes"}).json():
-            asked = {"clientid": task["ownerid"] or 1, "deletes": [task["id"]]}
+            asked = {"clientid": task["ownerid"], "deletes": [task["id"]]}
             assert server.ask("POST", "/update", token, json=asked).json()["error"] is None
 
 
@@ -182,3 +182,10 @@ def accepts(server: Server) -> bool:
             return True
     except ConnectionRefusedError:
         return False
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

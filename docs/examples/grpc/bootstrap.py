@@ -1,0 +1,28 @@
+"""Bootstrap task: of workers that start together one makes the tasks, whichever, and all do them.
+
+`up --bootstrap-group bootstrap` puts that task into a new store.
+"""
+
+import sys
+from datetime import timedelta
+
+from tasks_app.masstasker.client import connect, create, delete, new_task
+
+LEASE = timedelta(seconds=30)
+IDLE = timedelta(seconds=0.3)
+
+
+def find_work() -> list[bytes]:
+    """In earnest this would list files, or read a database."""
+    return [f"mail {number}".encode() for number in range(20)]
+
+
+with connect(*sys.argv[1:]) as store:
+    if bootstrap := store.query("bootstrap", own_for=LEASE):
+        found = find_work()
+        # Both or neither: a worker that dies before leaves the bootstrap task for another one.
+        store.do(delete(bootstrap), create(*(new_task("mail", data) for data in found)))
+        print(f"made {len(found)}", flush=True)
+    while task := store.query("mail", own_for=LEASE, wait=IDLE):
+        store.delete(task)
+        print("did 1", flush=True)

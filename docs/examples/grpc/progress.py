@@ -1,0 +1,23 @@
+"""Progress and forecast: how many tasks are left, how fast they go, and when the last one will.
+
+For a dashboard the metric `masstasker_num_tasks` tells the same.
+"""
+
+import sys
+import time
+
+from tasks_app.masstasker.client import connect
+
+GROUP = "mail"
+LOOK_EVERY_S = 0.2
+
+with connect(*sys.argv[1:]) as store:
+    began, first = time.monotonic(), store.debug(GROUP, limit=1).num_tasks
+    print(f"{first} left", flush=True)
+    left = first
+    while left:
+        time.sleep(LOOK_EVERY_S)
+        left = store.debug(GROUP, limit=1).num_tasks
+        rate = (first - left) / (time.monotonic() - began)
+        forecast = f", done in {left / rate:.1f} s" if rate > 0 else ""
+        print(f"{left} left, {rate:.1f} a second{forecast}", flush=True)
