@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from ..masstasker import masstasker_pb2_grpc
 from .authentication import Authentication
+from .options import OPTIONS
 from .port import GrpcPort, PortTaken
 from .servicer import Servicer
 from .services import Health, Reflection
@@ -60,6 +61,7 @@ class GrpcServer:
 
 def _options(port: GrpcPort) -> list[tuple[str, Any]]:
     return [
+        *OPTIONS,
         # Else a second server would get the same port, and every other call.
         ("grpc.so_reuseport", int(port.is_shared)),
         ("grpc.max_receive_message_length", settings.TASKSTORE_GRPC_MAX_MESSAGE_BYTES),
