@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from ipaddress import ip_address
 from typing import Any, TypeAlias
@@ -50,6 +50,9 @@ def must_reach(token: Token, action: Action, groups: Iterable[str] = ()) -> None
 class Authentication(ServerInterceptor):
     """Lets nobody in without a valid token, too often, or with bytes that are no message; ends calls with a status."""
 
+    def __init__(self) -> None:
+        self._guarded: dict[str, Handler] = {}  # By method: they are asked for with each call.
+
     async def intercept_service(
         self,
         continuation: Callable[[HandlerCallDetails], Awaitable[Handler | None]],
@@ -59,18 +62,17 @@ class Authentication(ServerInterceptor):
         method: str = handler_call_details.method
         if handler is None or method.startswith(OPEN):
             return handler
-        metadata = {str(key): value for key, value in handler_call_details.invocation_metadata or ()}
-        if handler.unary_unary is None:
-            return _guarded_stream(handler, method, metadata)
-        return _guarded(handler, method, metadata)
+        if method not in self._guarded:
+            self._guarded[method] = (_guarded if handler.unary_unary else _guarded_stream)(handler, method)
+        return self._guarded[method]
 
 
-def _guarded(handler: Handler, method: str, metadata: Mapping[str, Any]) -> Handler:
+def _guarded(handler: Handler, method: str) -> Handler:
     behaviour: Any = handler.unary_unary  # Typed as that of a server with threads.
 
     async def answer(body: bytes, context: Context) -> Any:
         try:
-            _caller.set(await caller_of(metadata, context.peer()))
+            _caller.set(await caller_of(context))
             request = _decoded(handler.request_deserializer, body)
             return await behaviour(request, context)
         except AbortError:
@@ -82,14 +84,14 @@ def _guarded(handler: Handler, method: str, metadata: Mapping[str, Any]) -> Hand
     return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
 
 
-def _guarded_stream(handler: Handler, method: str, metadata: Mapping[str, Any]) -> Handler:
+def _guarded_stream(handler: Handler, method: str) -> Handler:
     behaviour: Any = handler.stream_stream
 
     async def answer(requests: Any, context: Context) -> AsyncIterator[Any]:
         if not (method.startswith(REFLECTION) and _is_loopback(_address(context.peer()))):
             try:
-                await caller_of(metadata, context.peer())
-            except CallRefused as error:
+                await caller_of(context)
+            except Exception as error:
                 await statuses.end(context, method, error)
         async for response in behaviour(requests, context):
             yield response
@@ -112,36 +114,42 @@ def _decoded(read: Any, body: bytes) -> Any:
     return request
 
 
-async def caller_of(metadata: Mapping[str, Any], peer: str) -> Token:
+async def caller_of(context: Context) -> Token:
     """Who calls. Raises CallRefused when that is nobody who may, or when they call too often."""
-    token = tokens.ANYBODY if settings.TASKSTORE_NO_AUTH else await _token_of(metadata, peer)
+    token = tokens.ANYBODY if settings.TASKSTORE_NO_AUTH else await _token_of(context)
     if BY_ADDRESS.rate:
-        _slow_down(BY_ADDRESS.take(_network(metadata, peer)))
+        _slow_down(BY_ADDRESS.take(_network(context)))
     if BY_TOKEN.rate:
         _slow_down(BY_TOKEN.take(token.pk))
     return token
 
 
-def _secret(metadata: Mapping[str, Any]) -> str:
-    scheme, _, secret = str(metadata.get("authorization", "")).partition(" ")
+async def _token_of(context: Context) -> Token:
+    secret = _secret(context)
+    if tokens.is_known(secret):
+        token = tokens.recently_valid(secret)
+    else:
+        _slow_down(WRONG_TOKENS.wait_s(_network(context)))
+        token = await beside_the_loop(tokens.recently_valid, secret)
+    if token is None:
+        WRONG_TOKENS.take(_network(context))
+        text = "there is no such token, or it has expired or been revoked"
+        raise CallRefused(StatusCode.UNAUTHENTICATED, text)
+    return token
+
+
+def _secret(context: Context) -> str:
+    scheme, _, secret = _said(context, "authorization").partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
         text = "send a token as metadata: authorization: Bearer <token>"
         raise CallRefused(StatusCode.UNAUTHENTICATED, text)
     return secret.strip()
 
 
-async def _token_of(metadata: Mapping[str, Any], peer: str) -> Token:
-    secret = _secret(metadata)
-    if tokens.is_known(secret):
-        token = tokens.recently_valid(secret)
-    else:
-        _slow_down(WRONG_TOKENS.wait_s(_network(metadata, peer)))
-        token = await beside_the_loop(tokens.recently_valid, secret)
-    if token is None:
-        WRONG_TOKENS.take(_network(metadata, peer))
-        text = "there is no such token, or it has expired or been revoked"
-        raise CallRefused(StatusCode.UNAUTHENTICATED, text)
-    return token
+def _said(context: Context, name: str) -> str:
+    """What the call's metadata say under this name."""
+    values = [value for key, value in context.invocation_metadata() or () if key == name]
+    return str(values[-1]) if values else ""
 
 
 def _slow_down(wait_s: int) -> None:
@@ -150,9 +158,9 @@ def _slow_down(wait_s: int) -> None:
         raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text, retry_after_s=wait_s)
 
 
-def _network(metadata: Mapping[str, Any], peer: str) -> str:
+def _network(context: Context) -> str:
     """Where the call comes from, as REST's limits see it."""
-    return network(beyond_proxies(_address(peer), str(metadata.get("x-forwarded-for", ""))))
+    return network(beyond_proxies(_address(context.peer()), _said(context, "x-forwarded-for")))
 
 
 def _address(peer: str) -> str:

@@ -146,7 +146,8 @@ def test_a_status_with_much_to_say_still_fits_into_a_header(client):
 
 def test_the_health_service_is_open(serving):
     with grpc.insecure_channel(serving.address) as channel:
-        answer = HealthStub(channel).Check(HealthCheckRequest())
+        stub: Any = HealthStub(channel)
+        answer = stub.Check(HealthCheckRequest())
     assert answer.status == HealthCheckResponse.SERVING
 
 
@@ -155,9 +156,8 @@ def test_reflection_needs_a_token_from_elsewhere(serving, connect, monkeypatch, 
     monkeypatch.setattr(authentication, "_is_loopback", lambda address: is_loopback)
     metadata = connect(Scope.READ)._metadata if has_token else []
     with grpc.insecure_channel(serving.address) as channel:
-        asked = ServerReflectionStub(channel).ServerReflectionInfo(
-            iter([ServerReflectionRequest(list_services="")]), metadata=metadata
-        )
+        stub: Any = ServerReflectionStub(channel)
+        asked = stub.ServerReflectionInfo(iter([ServerReflectionRequest(list_services="")]), metadata=metadata)
         if is_loopback or has_token:
             assert [service.name for service in next(asked).list_services_response.service] == [reflection.SERVICE_NAME]
         else:
