@@ -13,11 +13,11 @@ from .writer import Companion, Writer
 def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
     """What starts the writer, who goes on with bulk operations, and gRPC, on the loop that runs then.
 
-    All of it stops with the writer. Raises PortTaken, then, when another program has the port of gRPC.
+    All of it stops with the writer.
     """
     companions: list[Callable[[], Companion]] = []
     if grpc:
-        # Only where it is wanted: to import it takes a fifth of a second and 20 MB.
+        # Only where it is wanted: it takes 12 MB.
         from .grpc_api.serving import GrpcServer
 
         companions.append(partial(GrpcServer, grpc))
@@ -25,7 +25,7 @@ def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
 
 
 def _start(companions: Sequence[Callable[[], Companion]]) -> Writer:
-    # All before the writer: where the port is taken, nothing is left at work.
+    # All before the writer: where one can't begin, nothing is left at work.
     made = [make() for make in companions]
     writer = Writer.start()
     for companion in made:

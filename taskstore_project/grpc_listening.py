@@ -17,7 +17,7 @@ OPTION = "--grpc-port (0: no gRPC)"
 
 
 @contextmanager
-def held_grpc_port(host: str, port: int, *, is_shared: bool) -> Iterator[GrpcPort | None]:
+def held_grpc_port(host: str, port: int) -> Iterator[GrpcPort | None]:
     """The port, which nobody else gets meanwhile; None where it is 0.
 
     Raises CannotRun when it is in use, or when strangers would read along.
@@ -28,8 +28,8 @@ def held_grpc_port(host: str, port: int, *, is_shared: bool) -> Iterator[GrpcPor
     address = resolve(host, port, OPTION)
     refuse_plaintext(address)
     check_certificate()
-    with address.share() if is_shared else address.bind():
-        yield GrpcPort(address=address.authority, is_shared=is_shared)
+    with address.share():
+        yield GrpcPort(address=address.authority)
 
 
 def refuse_plaintext(address: Address) -> None:

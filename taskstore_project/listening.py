@@ -49,7 +49,7 @@ class Address:
             raise self._cannot_listen(problem) from None
 
     def share(self) -> socket.socket:
-        """Take the port for processes of ours, each of which binds it once more, with SO_REUSEPORT.
+        """Take the port for listeners of ours that bind it once more by themselves, with SO_REUSEPORT.
 
         Nobody is let in here. Raises CannotRun when the port is in use, also by a server that shares it likewise.
         """

@@ -39,8 +39,6 @@ CUT_OFF = 1  # The exit code when an answer took longer than the server could wa
 class ServerCommand(ProjectCommand, ABC):
     """Gets everything ready, serves until it is told to end, and ends in good order."""
 
-    has_workers = False  # Processes of its own, which listen on one port together.
-
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
         parser.add_argument("--port", type=port_number, default=8048, help="default: 8048; 0: any free one")
@@ -68,7 +66,7 @@ class ServerCommand(ProjectCommand, ABC):
         os.umask(0o077)
         address = resolve(host, port)
         refuse_strangers(address, no_auth=no_auth)
-        held = held_grpc_port(host, grpc_port, is_shared=self.has_workers)
+        held = held_grpc_port(host, grpc_port)
         with folder_lock(settings.TASKSTORE_DATA) as lock, address.bind() as bound, held as grpc:
             url = local_url(bound)
             allow(url, no_auth=no_auth)

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcPort:
+    """Held by who started this process, for as many listeners as there are: nobody else gets it."""
+
     address: str  # `127.0.0.1:50053`.
-    is_shared: bool = False  # Each process of the server listens on it.
-
-
-class PortTaken(Exception):
-    """Another program listens there: stop it, or choose another port."""

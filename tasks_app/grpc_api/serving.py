@@ -13,10 +13,12 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc
 from ..masstasker import masstasker_pb2_grpc
 from .authentication import Authentication
 from .options import OPTIONS
-from .port import GrpcPort, PortTaken
+from .port import GrpcPort
 from .servicer import Servicer
 from .services import Health, Reflection
 
+# On one port. Each takes in one call at a time: with one alone the writer would have no batches, only single calls.
+LISTENERS = 4
 GRACE_S = 3_600.0  # As long as it takes: how long the server waits at its end it decides for all ways in alike.
 PROBE_MS = 60_000  # A silent client is asked so often whether it is there: one that waits for a task may have gone.
 SILENCE_MS = 20_000  # Without an answer to that it has.
@@ -24,20 +26,13 @@ PROBED_MS = 10_000  # A client may ask us as often; more would cost it the conne
 
 
 class GrpcServer:
-    """Serves from its making until it is told to end, on the loop that runs now.
-
-    Raises PortTaken when another program was faster.
-    """
+    """Serves from its making until it is told to end, on the loop that runs now."""
 
     def __init__(self, port: GrpcPort) -> None:
         self._ending = asyncio.Event()
-        self._server = grpc.aio.server(interceptors=[Authentication()], options=_options(port))
-        masstasker_pb2_grpc.add_MassTaskerServicer_to_server(Servicer(), self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(Health(self._ending), self._server)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(Reflection(self._ending), self._server)
-        _listen(self._server, port.address)
-        # Calls that come before it has started wait for it.
-        self._started = asyncio.ensure_future(self._server.start())
+        self._servers = [_server(self._ending, port.address) for _ in range(LISTENERS)]
+        # Calls that come before they have started wait for it.
+        self._started = asyncio.gather(*(server.start() for server in self._servers))
         self._ended: asyncio.Task[None] | None = None
 
     @property
@@ -56,14 +51,22 @@ class GrpcServer:
 
     async def _end(self) -> None:
         await self._started
-        await self._server.stop(GRACE_S)
+        await asyncio.gather(*(server.stop(GRACE_S) for server in self._servers))
 
 
-def _options(port: GrpcPort) -> list[tuple[str, Any]]:
+def _server(ending: asyncio.Event, address: str) -> grpc.aio.Server:
+    server = grpc.aio.server(interceptors=[Authentication()], options=_options())
+    masstasker_pb2_grpc.add_MassTaskerServicer_to_server(Servicer(), server)
+    health_pb2_grpc.add_HealthServicer_to_server(Health(ending), server)
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(Reflection(ending), server)
+    _listen(server, address)
+    return server
+
+
+def _options() -> list[tuple[str, Any]]:
     return [
         *OPTIONS,
-        # Else a second server would get the same port, and every other call.
-        ("grpc.so_reuseport", int(port.is_shared)),
+        ("grpc.so_reuseport", 1),
         ("grpc.max_receive_message_length", settings.TASKSTORE_GRPC_MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", -1),  # What was taken in goes out too.
         ("grpc.keepalive_time_ms", PROBE_MS),
@@ -76,11 +79,8 @@ def _options(port: GrpcPort) -> list[tuple[str, Any]]:
 def _listen(server: grpc.aio.Server, address: str) -> None:
     """With TLS where there is a certificate. Without one the caller sees to it that nobody else can listen."""
     certificate, key = settings.TASKSTORE_GRPC_CERTIFICATE, settings.TASKSTORE_GRPC_KEY
-    try:
-        if certificate and key:
-            pair = key.read_bytes(), certificate.read_bytes()
-            server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
-        else:
-            server.add_insecure_port(address)
-    except RuntimeError:  # The reason is not told.
-        raise PortTaken(address) from None
+    if certificate and key:
+        pair = key.read_bytes(), certificate.read_bytes()
+        server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+    else:
+        server.add_insecure_port(address)

@@ -23,6 +23,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
+from tasks_app.grpc_api.serving import LISTENERS
 from tasks_app.masstasker.masstasker_pb2 import QueryRequest, Task, UpdateRequest
 from tasks_app.masstasker.masstasker_pb2_grpc import MassTaskerStub
 from taskstore_project.commands import CannotRun
@@ -187,7 +188,7 @@ def test_a_second_server_does_not_get_its_port(lasting_server, lasting_port, sql
 
 
 @pytest.mark.once
-def test_nobody_gets_a_port_that_is_held_for_processes_of_ours(port):
+def test_nobody_gets_a_port_that_is_held_for_listeners_of_ours(port):
     address = resolve("127.0.0.1", int(port), "--grpc-port")
     with address.share(), ExitStack() as ours:
         for taking in (address.bind, address.share):
@@ -208,7 +209,7 @@ def test_each_process_of_a_server_listens(store, port):
     if not store.database_url:
         pytest.skip("SQLite has one server process")
     with store.up("--grpc-port", port, command="serve --workers 2") as server:
-        assert listeners(port) == 2
+        assert listeners(port) == 2 * LISTENERS
         with ExitStack() as stack:
             clients = [stack.enter_context(client_of(port, store.token)) for _ in range(8)]
             added = [client.add()[0] for client in clients]

@@ -22,7 +22,6 @@ MOST_WORKERS = 256
 
 class Command(ServerCommand):
     help = "Run the server in several processes, on PostgreSQL: for heavy traffic."
-    has_workers = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from tasks_app.grpc_api.port import GrpcPort, PortTaken
+from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.serving import work
-from taskstore_project.commands import CannotRun
 from taskstore_project.server import Server
 from taskstore_project.starting import ServerCommand, say_ready, spare_the_collector
 
@@ -23,8 +22,5 @@ class Command(ServerCommand):
 
         server = Server(application, bound, partial(say_ready, url, grpc), work(grpc))
         spare_the_collector()
-        try:
-            server.run()
-        except PortTaken as taken:
-            raise CannotRun(f"another program took {taken} meanwhile: stop it, or choose another --grpc-port") from None
+        server.run()
         return not server.has_cut_off
