@@ -66,7 +66,7 @@ def _server(ending: asyncio.Event, address: str) -> grpc.aio.Server:
 def _options() -> list[tuple[str, Any]]:
     return [
         *OPTIONS,
-        ("grpc.so_reuseport", 1),
+        ("grpc.so_reuseport", 1),  # All listeners of this server share the port, and nobody else: it is held.
         ("grpc.max_receive_message_length", settings.TASKSTORE_GRPC_MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", -1),  # What was taken in goes out too.
         ("grpc.keepalive_time_ms", PROBE_MS),

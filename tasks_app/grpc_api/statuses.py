@@ -17,7 +17,8 @@ from grpc import StatusCode
 from grpc.aio import ServicerContext
 from grpc_status import rpc_status
 
-from ..errors import CommitRefused, CommitUnknown, InvalidInput, StoreBusy, StoreUnavailable
+from ..errors import CommitRefused, CommitUnknown, InvalidInput, LimitExceeded, StoreBusy, StoreUnavailable
+from ..meters import meters
 from ..operations import Refusal
 from .reading import IDS, path_on_the_wire
 
@@ -26,6 +27,13 @@ RETRY_AFTER_S = 1
 # A status travels in a header, of which clients take 8 kB.
 MOST_NAMED = 10
 LONGEST_TEXT = 200
+
+# What the verbs refuse they count themselves.
+REASONS = {
+    StatusCode.UNAUTHENTICATED: "unauthenticated",
+    StatusCode.PERMISSION_DENIED: "forbidden",
+    StatusCode.INVALID_ARGUMENT: "invalid",
+}
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +48,7 @@ class CallRefused(Exception):
 
 async def end(context: ServicerContext[Any, Any], method: str, error: Exception) -> NoReturn:
     """End the call with the status of what was raised. What nobody expected goes to the log, under a number."""
+    _count(error)
     status = status_of(error)
     if status is None:
         number = secrets.token_hex(8)
@@ -47,6 +56,16 @@ async def end(context: ServicerContext[Any, Any], method: str, error: Exception)
         text = f"Something went wrong in the server. Its log has it under request number {number}."
         status = _status(StatusCode.INTERNAL, text)
     await context.abort_with_status(rpc_status.to_status(status))
+
+
+def _count(error: Exception) -> None:
+    match error:
+        case CallRefused(code=StatusCode.RESOURCE_EXHAUSTED):
+            meters.add("throttled" if error.retry_after_s else "limit")
+        case CallRefused() if error.code in REASONS:
+            meters.add(REASONS[error.code])
+        case InvalidInput():
+            meters.add("limit" if isinstance(error, LimitExceeded) else "invalid")
 
 
 def status_of(error: Exception) -> Status | None:

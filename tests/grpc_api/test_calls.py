@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from tasks_app import tokens
 from tasks_app.errors import CommitUnknown, StoreBusy, StoreUnavailable
 from tasks_app.grpc_api import authentication, debugging
+from tasks_app.meters import meters
 from tasks_app.models import Scope, Token
 from tasks_app.writer import Writer
 
@@ -97,6 +98,22 @@ def test_who_guesses_tokens_is_slowed_down(serving, writer, settings):
     codes = [outcome(refused(client.debug))[0] for _ in range(3)]
     client.close()
     assert codes == [*[StatusCode.UNAUTHENTICATED] * 2, StatusCode.RESOURCE_EXHAUSTED]
+
+
+def test_what_gets_no_further_is_counted_by_its_reason(serving, connect, settings):
+    def counts():
+        return {reason: meters.sum_of(reason) for reason in ("unauthenticated", "forbidden", "invalid", "limit")}
+
+    before = counts()
+    stranger, reader = Client(serving.address, "ts_nonsense"), connect(Scope.READ)
+    worker = connect(Scope.WORK)
+    refused(stranger.debug)
+    stranger.close()
+    refused(reader.call, "Update", asking("Update"))
+    refused(worker.call, "Update", b"\xff")
+    settings.TASKSTORE_MAX_DATA_BYTES = 1
+    refused(worker.call, "Update", message("UpdateRequest", created=[{"group": "mail", "data": {"value": b"long"}}]))
+    assert {reason: number - before[reason] for reason, number in counts().items()} == dict.fromkeys(before, 1)
 
 
 @pytest.mark.parametrize("method", METHODS)
