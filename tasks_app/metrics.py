@@ -35,7 +35,7 @@ WORK = {
     "commits": ("taskstore_commits", "Commits that were done, claims not among them."),
     "claimed": ("taskstore_tasks_claimed", "Tasks that were claimed."),
     "taken_over": ("taskstore_leases_expired", "Tasks that were claimed after a lease of them had run out."),
-    "done": ("taskstore_tasks_done", "Tasks that who had claimed them was done with: deleted, changed or moved."),
+    "done": ("taskstore_tasks_done", "Claimed tasks that their workers were done with: deleted, changed or moved."),
     "entered": ("taskstore_tasks_entered", "Tasks that were added to a group or moved into it."),
     "left": ("taskstore_tasks_left", "Tasks that were deleted from a group or moved out of it."),
     "failures": ("taskstore_failures", "Tasks that got an error."),
