@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 
@@ -27,6 +28,7 @@ class Metrics(View):
     needs = Action.SEE
     authentication_classes = (MachineOrToken,)
 
+    @extend_schema(auth=[{"token": []}, {}])  # Told by hand, as it is one of two ways in.
     @endpoint("metrics", answer=TEXT, kinds=KINDS, failures=REFUSALS)
     def get(self, request: Request) -> HttpResponse:
         if not self.token().group_scope.is_everything:
