@@ -159,7 +159,7 @@ def test_it_keeps_the_list_when_the_filter_gets_no_answer(person):
     person.page.route("**/console/?filter=*", lambda route: route.fulfill(status=503, body="<p>busy</p>"))
     with person.page.expect_response("**/console/?filter=*"):
         person.page.get_by_label("Filter groups by name").press_sequentially("x")
-    person.page.wait_for_function("document.querySelector('.htmx-request') === null")
+    person.page.wait_for_function("() => document.querySelector('.htmx-request') === null")
     expect(person.page.locator("tbody tr")).to_have_count(1)
 
 

@@ -18,7 +18,7 @@ from .client import Client, message, querying, ref
 from .test_query import at
 from .test_update import BOB
 
-WAIT_S = 120
+WAIT_S = 300
 
 
 def test_sixteen_threads_get_each_of_five_hundred_tasks_once(client, connect):

@@ -347,7 +347,7 @@ def test_a_change_flashes_only_for_those_who_do_not_mind(page, place):
     place.add("mail")
     page.wait_for_function(flashes)
     page.emulate_media(reduced_motion="reduce")
-    page.wait_for_function("document.getAnimations().length === 0")
+    page.wait_for_function("() => document.getAnimations().length === 0")
     place.add("mail")
     expect(count(page, "mail", "ready")).to_have_text("3")
     assert page.evaluate("document.getAnimations().length") == 0
