@@ -91,13 +91,13 @@ def data_of(rest: Rest, group: str) -> list[str]:
 
 
 def test_a_lease_is_renewed_for_as_long_as_the_work_takes(examples, rest):
-    add(rest, "mail", "12")
+    add(rest, "mail", "35")
     [before] = rest.tasks("mail")
     with examples.started("lease") as worker:
         wait_for(lambda: rest.tasks("mail")[0]["id"] > before["id"] + 3, "the renewals")
         assert rest.claim("mail", 1) == []
         assert said_by(worker) == ["sent"]
-    assert (rest.groups(), data_of(rest, "sent")) == (["sent"], ["12"])
+    assert (rest.groups(), data_of(rest, "sent")) == (["sent"], ["35"])
 
 
 def test_a_task_of_a_killed_worker_is_another_ones_soon(examples, rest):

@@ -8,7 +8,7 @@ import time
 
 from store import Refused, Store
 
-LEASE_MS = 1_000
+LEASE_MS = 2_000
 IDLE_MS = 300
 
 
