@@ -8,11 +8,13 @@ from enum import StrEnum
 
 from django.db.models import Max, QuerySet, Sum
 
+from . import schedules
 from .clients import Seen
 from .counts import Stats
 from .heartbeats import LOST_MS
 from .holdings import holdings
 from .models import BulkOperation, PausedGroup, Rate, Task
+from .validation import LATEST_MS
 
 MINUTE_MS = 60_000
 STILL_MINUTES = 10  # Without a claim, while tasks are ready for that long.
@@ -27,6 +29,7 @@ class Kind(StrEnum):
     STALLED = "stalled"
     LOST = "lost"
     FAILING = "failing"
+    BROKEN = "broken"
     PAUSED = "paused"
     RUNNING = "running"  # No trouble: something is being done to many tasks.
 
@@ -36,7 +39,7 @@ class Notice:
     """One thing to look at."""
 
     kind: Kind
-    name: str  # Of the group, or of the worker; running: what is being done, in words.
+    name: str  # Of the group, the worker, or the schedule; running: what is being done, in words.
     tasks: int  # Stalled, paused: that are ready; lost: that it holds; failing: that failed within ten minutes;
     # running: to which it was done so far.
     at_ms: int | None = None  # Last claimed, last heard, paused; None: never, or of no matter.
@@ -50,8 +53,9 @@ def notices(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> list[Notice]
     `stats`: those of all groups; `clients`: all that were heard within a day.
     """
     now_ms = Task.objects.now_ms()
+    of_groups = [*_stalled(stats, clients, now_ms), *_failing(now_ms), *_paused(stats, now_ms)]
     return sorted(
-        [*_stalled(stats, clients, now_ms), *_lost(clients), *_failing(now_ms), *_paused(stats, now_ms), *_running()],
+        [*of_groups, *_lost(clients), *_broken(), *_running()],
         key=lambda notice: (list(Kind).index(notice.kind), -notice.tasks, notice.name),
     )
 
@@ -109,6 +113,13 @@ def _paused(stats: Mapping[str, Stats], now_ms: int) -> Iterator[Notice]:
             numbers = stats.get(paused.group)
             ready = numbers.counts.ready if numbers else 0
             yield Notice(kind=Kind.PAUSED, name=paused.group, tasks=ready, at_ms=paused.at_ms)
+
+
+def _broken() -> Iterator[Notice]:
+    """Schedules that were due and made no sense: nothing comes of them until somebody sees to it."""
+    set_aside = Task.objects.get_queryset().in_group(schedules.GROUP).failed().filter(available_at_ms=LATEST_MS)
+    for task in set_aside.defer("data")[:MOST_GROUPS]:
+        yield Notice(kind=Kind.BROKEN, name=task.labels.get(schedules.NAME_LABEL) or f"task {task.id}", tasks=0)
 
 
 def _running() -> Iterator[Notice]:

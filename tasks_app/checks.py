@@ -19,7 +19,7 @@ DURABILITIES = ("strict", "opportunistic")
 @register(Tags.compatibility)
 def check_store(**_: Any) -> list[CheckMessage]:
     """Whether the database and its settings keep what the store promises."""
-    return [*_database(), *_durability(), *_history(), *_descriptors()]
+    return [*_database(), *_durability(), *_history(), *_retention(), *_descriptors()]
 
 
 @register(Tags.security)
@@ -65,6 +65,17 @@ def _history() -> Iterator[CheckMessage]:
             f"TASKSTORE_HISTORY is {retention.kept()!r}.",
             hint=f"Let it be one of: {', '.join(retention.KEPT)}.",
             id="tasks_app.E005",
+        )
+
+
+def _retention() -> Iterator[CheckMessage]:
+    try:
+        retention.rules()
+    except ValueError as problem:
+        yield Error(
+            f"TASKSTORE_RETENTION: {problem}.",
+            hint=f'Write it as the default is written: "{retention.GROUPS}".',
+            id="tasks_app.E011",
         )
 
 

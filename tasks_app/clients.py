@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +18,7 @@ MOST_LISTED = 10_000
 MINUTE_MS = 60_000
 DONE_MINUTES = 10
 
+STOPPED = "stopped"  # In the info: true is the last word of a client.
 HEARD = ("name", "host", "pid", "groups", "version", "info", "seen_at_ms")
 
 
@@ -32,12 +34,16 @@ class Seen:
 def hear(client: Client) -> Seen:
     """Keep what a client says of itself, in place of what it said before.
 
-    Clients that have been silent for more than a day are forgotten on this occasion.
+    Clients that have been silent for more than a day are forgotten on this occasion, and so is one that says that it
+    stops: it would be called lost otherwise.
     """
     client.seen_at_ms = Task.objects.now_ms()
     Client.objects.filter(seen_at_ms__lt=client.seen_at_ms - KEPT_MS).delete()
-    # One statement: two heartbeats of a client that come together are no conflict.
-    Client.objects.bulk_create([client], update_conflicts=True, unique_fields=["id"], update_fields=HEARD)
+    if json.loads(client.info).get(STOPPED) is True:
+        Client.objects.filter(pk=client.pk).delete()
+    else:
+        # One statement: two heartbeats of a client that come together are no conflict.
+        Client.objects.bulk_create([client], update_conflicts=True, unique_fields=["id"], update_fields=HEARD)
     return Seen(client=client, groups=client.groups, age_ms=0)
 
 

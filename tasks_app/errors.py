@@ -4,6 +4,7 @@ TaskStoreError
   InvalidInput         the caller's values make no sense: correct them
     LimitExceeded      more than the store takes: ask for less
   CommitRefused        something that the commit names is gone or leased: drop the work, claim again
+  JobUnfinished        only what is finished can be deleted or requeued: wait until it is
   KeyReused            the idempotency key came before with another request: use a new key
   Immutable            a task row was about to be changed in place: use the verb that is named
   StoreBusy            somebody else's transaction holds the rows for too long: try again later
@@ -55,6 +56,15 @@ class CommitRefused(TaskStoreError):
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
         super().__init__(_sentence(refusal))
+
+
+class JobUnfinished(TaskStoreError):
+    """The job is not finished, so that it can be neither deleted nor requeued. Nothing was changed.
+
+    The message says how far it is. The caller waits until it is finished.
+    """
+
+    code = "unfinished"
 
 
 class KeyReused(TaskStoreError):

@@ -84,7 +84,7 @@ def epitaph_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> str | None:
     """What became of an id that is no longer there, in a sentence; None when it is not known."""
     ended = EndedTask.objects.filter(id=task_id).first()
     if ended is None:
-        return _fate_of(task_id, scope)
+        return fate_of(task_id, scope)
     if not scope.allows(ended.group):
         return None
     if ended.successor is not None:
@@ -99,7 +99,7 @@ def _return_of(ended: EndedTask, scope: GroupScope) -> str:
     return f", and came back as {later[0]}" if later else ""
 
 
-def _fate_of(origin: int, scope: GroupScope) -> str | None:
+def fate_of(origin: int, scope: GroupScope) -> str | None:
     """What became of a chain whose first step is not known."""
     chain = chain_of(origin, scope)
     if chain is None:

@@ -15,8 +15,10 @@ from django.conf import settings
 from django.db import connections
 
 from . import history_days, levels, retention
-from .database import MINUTE_MS, Dialect, Statement, Steps, T
+from .database import MINUTE_MS, Dialect, Statement, Steps, T, look_and_decide
 from .ending import ended
+from .errors import StoreBusy, StoreUnavailable
+from .operations import NOBODY, Commit, Ending, Operator
 from .totals import HAPPENED, add_to_rates, fold, when_elected
 from .writer_connection import WriterConnection
 
@@ -26,6 +28,7 @@ FOLD_EVERY_S = 0.5
 CHORES_EVERY_S = 30.0
 LEVEL_EVERY_S = 60.0
 STEP = 5_000  # Rows that are deleted at once: short enough that commits do not wait for it.
+STEP_OF_TASKS = 1_000  # Each leaves a row in the trail.
 
 DAY_MS = 24 * 60 * MINUTE_MS
 DAY_MINUTES = 24 * 60
@@ -76,13 +79,20 @@ class Housekeeper:
         """What the work returns; `otherwise` when it fails."""
         try:
             result = await work
-        except Exception:  # Whatever it is: the counts would stand still for good.
-            if not self._is_failing:
-                log.warning("housekeeping does not work; trying again", exc_info=True)
-            self._is_failing = True
+        except (StoreBusy, StoreUnavailable) as problem:  # Which says all that there is to say.
+            self._tell(problem)
+            return otherwise
+        except Exception as problem:  # Whatever it is: the counts would stand still for good.
+            self._tell(problem, exc_info=True)
             return otherwise
         self._is_failing = False
         return result
+
+    def _tell(self, problem: Exception, *, exc_info: bool = False) -> None:
+        """Once, until it works again."""
+        if not self._is_failing:
+            log.warning("housekeeping does not work, trying again: %s", problem, exc_info=exc_info)
+        self._is_failing = True
 
 
 def keep_level(using: str) -> float:
@@ -105,6 +115,7 @@ def chores(dialect: Dialect) -> list[Chore]:
         forget_audit,
         forget_undo,
         forget_operations,
+        OldTasks().delete,
         *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
     ]
 
@@ -195,6 +206,67 @@ def forget_audit(dialect: Dialect) -> Steps[bool]:
     """The one way in which entries go. The guard refuses what is younger, whoever asks (guards.py)."""
     before_s = max((yield from _days_ago_ms(retention.audit_days(), dialect)), 0) // 1_000
     return (yield from _forget("tasks_app_auditentry", "id", f"at < {dialect.time_of} ORDER BY at", [before_s]))
+
+
+# ---- Tasks that have lain in a group for as long as the setting keeps them there
+
+RETENTION = "retention"  # Who deletes them, in the trail.
+
+
+class OldTasks:
+    """A walk over the groups of which something is said, a commit at a time."""
+
+    def __init__(self) -> None:
+        self._left: list[tuple[str, retention.Rule]] | None = None  # None: not begun.
+
+    def delete(self, dialect: Dialect) -> Steps[bool]:
+        """Whether there is more. Groups in which nothing is old take no step of their own."""
+        if self._left is None:
+            self._left = yield from _ruled_groups()
+        while self._left:
+            ids = yield from _old_tasks(*self._left[-1], dialect)
+            if ids:
+                yield from _delete(ids, self._left[-1][1], dialect)
+            if len(ids) < STEP_OF_TASKS:
+                self._left.pop()
+            if ids:
+                break
+        return bool(self._left)
+
+
+def _ruled_groups() -> Steps[list[tuple[str, retention.Rule]]]:
+    if not retention.rules():
+        return []
+    [rows] = yield [Statement('SELECT "group" FROM tasks_app_grouptotal')]
+    found = ((group, retention.rule_of(group)) for (group,) in rows)
+    return [(group, rule) for group, rule in found if rule is not None and rule.kept_ms is not None]
+
+
+def _old_tasks(group: str, rule: retention.Rule, dialect: Dialect) -> Steps[list[int]]:
+    """Those that have been available there for too long, but for what somebody has leased; the oldest first."""
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    before_ms = int(now_ms) - (rule.kept_ms or 0)
+    [rows] = yield [
+        Statement(
+            """
+            SELECT id
+            FROM tasks_app_task
+            WHERE "group" = %s AND available_at_ms < %s AND leased_since_ms = 0 AND made_at_ms < %s
+            ORDER BY available_at_ms, id
+            LIMIT %s
+            """,
+            [group, before_ms, before_ms, STEP_OF_TASKS],
+        )
+    ]
+    return [task_id for (task_id,) in rows]
+
+
+def _delete(ids: Sequence[int], rule: retention.Rule, dialect: Dialect) -> Steps[None]:
+    """By a commit like any other, with its trail. One that somebody is at is refused, and comes again next time."""
+    operator = Operator(name=RETENTION, ending=Ending.DELETED, reason=f"{rule.pattern} is kept for {rule.kept}")
+    plan = yield from look_and_decide([Commit(owner=NOBODY, deletes=tuple(ids), operator=operator)], dialect)
+    if plan.written:
+        yield from dialect.write(plan.written)
 
 
 # ---- Bulk operations

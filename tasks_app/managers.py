@@ -23,6 +23,7 @@ from . import database, totals
 from .errors import Immutable, TaskStoreError
 from .labels import BEARS_SOME, bears
 from .meters import meters
+from .neighbours import tell_once_committed
 from .operations import (
     EVERY_GROUP,
     Change,
@@ -226,9 +227,12 @@ class TaskManager(models.Manager["Task"]):
         [answer] = database.run([operation], using=self.writing_alias)
         totals.now_and_then_fold(self.writing_alias)
         records = database.granted(answer)
-        if writer is not None:  # It does not see what others commit, and claims may wait for these tasks.
+        # Claims may wait for these tasks, and no writer sees what others commit.
+        if writer is not None:
             for group in {record.group for record in records}:
                 transaction.on_commit(partial(writer.look_into, group), using=self.writing_alias)
+        elif supplied := {record.group for record in records if not record.leased}:
+            tell_once_committed(supplied, self.writing_alias)
         return records
 
     def find(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:

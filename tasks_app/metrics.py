@@ -43,7 +43,7 @@ WORK = {
 # What comes and goes: by the name in `meters`.
 LEVELS = {
     "processes": "Processes that serve.",
-    "waiting_claims": "Claims that wait until there is something.",
+    "waiting_claims": "Claims that wait until there is something; in each process one for the schedules.",
     "queued_operations": "Commits and claims that wait for their transaction.",
     "websockets": "Pages of the console that show live numbers.",
 }

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
+from functools import partial
 
 import psycopg
+from django.db import connections, transaction
 
 from .ending import ended
 from .instance import INSTANCE
@@ -101,6 +105,38 @@ class Neighbours:
             self._has_others = bool((await cursor.fetchone() or [False])[0])
             self._others_known_until_s = time.monotonic() + OTHERS_KNOWN_S
         return self._has_others
+
+
+class _Untold(threading.local):
+    """What a thread has to tell when its transaction is committed, by database: many commits in it are one word."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, set[str]] = defaultdict(set)
+
+
+_untold = _Untold()
+
+
+def tell_once_committed(groups: Iterable[str], using: str) -> None:
+    """From a process without a writer: tell server processes, and workers, where there is something to claim."""
+    if connections[using].vendor == "postgresql":  # SQLite has nobody to tell.
+        _untold.groups[using].update(groups)
+        # Nobody's commit fails because others hear of it later.
+        transaction.on_commit(partial(_tell, using), using=using, robust=True)
+
+
+def _tell(using: str) -> None:
+    if groups := _untold.groups.pop(using, None):
+        with connections[using].cursor() as cursor:
+            cursor.execute(
+                """
+                SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)
+                WHERE EXISTS (
+                    SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s
+                )
+                """,
+                [CHANNEL, _payload(groups), LISTENER],
+            )
 
 
 def _payload(groups: Iterable[str]) -> str:

@@ -7,11 +7,12 @@ from functools import partial
 
 from .bulk.runner import Runner
 from .grpc_api.port import GrpcPort
+from .schedules import Scheduler
 from .writer import Companion, Writer
 
 
 def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
-    """What starts the writer, who goes on with bulk operations, and gRPC, on the loop that runs then.
+    """What starts the writer, bulk operations, schedules and gRPC, on the loop that runs then.
 
     All of it stops with the writer.
     """
@@ -21,7 +22,7 @@ def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
         from .grpc_api.serving import GrpcServer
 
         companions.append(partial(GrpcServer, grpc))
-    return partial(_start, [*companions, Runner])
+    return partial(_start, [*companions, Runner, Scheduler])
 
 
 def _start(companions: Sequence[Callable[[], Companion]]) -> Writer:

@@ -128,6 +128,10 @@ class Writer:
         """The same, for code that runs in a thread beside the loop."""
         return asyncio.run_coroutine_threadsafe(self.perform(operation), self._loop).result()
 
+    def look_around(self) -> None:
+        """Let all claims that wait in this process look whether there is something now. From any thread."""
+        self._loop.call_soon_threadsafe(self._waiting.look_into, None)
+
     def look_into(self, group: str) -> None:
         """Let claims that wait for the group look whether there is something now, in every process. From any thread."""
         self._loop.call_soon_threadsafe(self._waiting.look_into, [group])

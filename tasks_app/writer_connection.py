@@ -225,20 +225,20 @@ class SQLiteConnection(WriterConnection):
             plan = _drive(connection, look_and_decide(operations, self.dialect))
             ids = _drive(connection, self.dialect.write(plan.written)) if plan.written else ()
             # Claims that find nothing come all day long: they must not wait for the disk.
-            connection.execute("COMMIT" if plan.written else "ROLLBACK")
+            await self._execute(connection, "COMMIT" if plan.written else "ROLLBACK")
         return Answered(plan.outcomes_with(ids), plan.supply(), plan.written.work)
 
     async def _change(self, steps: Steps[T]) -> T:
         async with self._transaction() as connection:
             result = _drive(connection, steps)
-            connection.execute("COMMIT")
+            await self._execute(connection, "COMMIT")
         return result
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[sqlite3.Connection]:
         """One that is begun; whoever enters it commits. Taken back when that fails."""
         connection = self._connected()
-        await self._begin(connection)
+        await self._execute(connection, "BEGIN IMMEDIATE")
         try:
             yield connection
         except BaseException as error:
@@ -249,13 +249,16 @@ class SQLiteConnection(WriterConnection):
             raise
 
     async def _read(self, steps: Steps[T]) -> T:
-        return _drive(self._connected(), steps)
+        try:
+            return _drive(self._connected(), steps)
+        except sqlite3.OperationalError as error:  # Without a write-ahead log each commit locks readers out, too.
+            raise StoreUnavailable("the database can't be read: try again later") from error
 
-    async def _begin(self, connection: sqlite3.Connection) -> None:
-        """Others write too: sessions, the audit. They are short."""
+    async def _execute(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Again while others lock the file. They are short: sessions, the audit, and without WAL readers, too."""
         for _ in range(int(PATIENCE_S / 0.01)):
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(statement)
                 return
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error):

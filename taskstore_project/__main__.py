@@ -2,18 +2,34 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import NoReturn
 
+from taskstore_project import client_commands
+
 USERS_MISTAKE = 2
+REMEDY = 'pip install "taskstore[server]"'
 
 
 def main() -> None:
-    """Run the management command that the command line names.
+    """Run the command that the command line names: one that asks a server, or else a management command of Django's.
 
     `--data DIR` works with every command, Django's own too. A malformed setting is one line
     on standard error and exit code 2.
     """
     arguments = take_data_folder(sys.argv)
+    if (asked := client_commands.asked_for(arguments[1:])) is not None:
+        client_commands.run(asked)
+    if client_commands.is_for_help(arguments[1:]):
+        print(client_commands.summary(), end="\n\n", flush=True)
+        if not find_spec("django"):
+            print(f"Nothing else is installed here; up, serve, token and others: {REMEDY}")
+            return
+    manage(arguments)
+
+
+def manage(arguments: list[str]) -> None:
+    """Run a management command; these come with the server."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "taskstore_project.settings")
     try:
         from django.conf import settings
@@ -21,7 +37,7 @@ def main() -> None:
         from django.core.management import execute_from_command_line
         from environs.exceptions import EnvError
     except ModuleNotFoundError as missing:
-        stop(f'the server is not installed here ({missing}): pip install "taskstore[server]"')
+        stop(f"the server is not installed here ({missing}): {REMEDY}")
     try:
         settings.INSTALLED_APPS  # noqa: B018 - reads the settings now, where a mistake in them can be told.
     except (EnvError, ImproperlyConfigured) as mistake:

@@ -23,7 +23,10 @@ OLDEST = (3, 11)
 NEWEST = (3, 14)  # The packages have no builds for later ones yet.
 
 # An interpreter that can import all of these runs the server as it is: the user manages it.
-SERVER_MODULES = ("django", "rest_framework", "channels", "daphne", "psycopg", "msgspec", "csp", "axes", "environs")
+SERVER_MODULES = (
+    *("django", "rest_framework", "channels", "daphne", "psycopg", "msgspec", "csp", "axes", "environs"),
+    *("grpc", "prometheus_client", "cronsim"),
+)
 
 # What is in requirements/, and who needs it.
 SETS = {

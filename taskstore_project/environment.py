@@ -11,6 +11,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env, validate
 
+from tasks_app.retention import GROUPS, rules_in
+
 env = Env()
 
 POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
@@ -39,6 +41,16 @@ def choice(name: str, *choices: str) -> str:
 
 def number(name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
     return env.int(name, default, validate=validate.Range(min=least, max=most))
+
+
+def retention(name: str) -> str:
+    """For how long tasks lie in groups, as tasks_app.retention reads it; empty: for good."""
+    text = env.str(name, GROUPS)
+    try:
+        rules_in(text)
+    except ValueError as problem:
+        raise ImproperlyConfigured(f"{name}: {problem}") from None
+    return text
 
 
 def public_url(name: str) -> str:

@@ -37,6 +37,8 @@ TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)
 # Who changed what is kept for so long; the database itself deletes nothing that is younger.
 TASKSTORE_AUDIT_DAYS = environment.number("TASKSTORE_AUDIT_DAYS", 400)
+# For how long tasks lie in some groups; then they are deleted.
+TASKSTORE_RETENTION = environment.retention("TASKSTORE_RETENTION")
 # The same request with the same key is answered as before for so long.
 TASKSTORE_KEY_SECONDS = environment.number("TASKSTORE_KEY_SECONDS", 3_600)
 # People are signed out so long after the last page that they asked for, and so long after the sign-in.
@@ -142,6 +144,9 @@ STATICFILES_DIRS = [BASE_DIR / "static"] if IS_CHECKOUT else []
 # Served from where they are: there is no collecting step that one could forget.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
+
+# Tasks of Django's framework are jobs, of any queue.
+TASKS = {"default": {"BACKEND": "tasks_app.task_framework.TaskStoreBackend", "QUEUES": []}}
 
 # One event loop serves everything, so messages need not leave the process.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

@@ -1,16 +1,20 @@
 """What every test has: the settings with a data folder of their own, servers, the browser, the selection by marks."""
 
+import asyncio
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import django
 import hypothesis
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.staticfiles.handlers import StaticFilesHandler
-from django.db import connection
+from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
@@ -116,6 +120,25 @@ def nobody_has_asked_yet() -> None:
     """All tests come from one address."""
     for allowance in request_limits.ALL:
         allowance.forget()
+
+
+@pytest.fixture
+def rollback_journal(transactional_db: None, tmp_path: Path) -> Iterator[None]:
+    """SQLite as a project has it that chooses nothing: while somebody commits, nobody can read.
+
+    A copy of the test database, as one that is open elsewhere keeps its write-ahead log.
+    """
+    chosen, file = connection.settings_dict, tmp_path / "without_wal.sqlite3"
+    with closing(sqlite3.connect(chosen["NAME"])) as database, closing(sqlite3.connect(file)) as copy:
+        database.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
+    asyncio.run(sync_to_async(connections.close_all)())  # Of the thread beside an event loop.
+    connection.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(chosen, "NAME", str(file))
+        patch.setitem(chosen["OPTIONS"], "init_command", "PRAGMA journal_mode = DELETE")
+        yield
+        connection.close()
 
 
 @pytest.fixture(scope="module")

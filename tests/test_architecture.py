@@ -15,14 +15,14 @@ STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
     "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "counts", "exporting", "failures",
-    "files", "heartbeats", "history", "holdings", "importing", "instance", "leases", "listing", "meters", "metrics",
-    "pauses", "people", "policy", "rates", "request_limits", "retention", "saved_searches", "search", "streaming",
-    "task_form", "tokens", "validation", "wire",
+    "files", "heartbeats", "history", "holdings", "importing", "instance", "job_queues", "job_record", "leases",
+    "listing", "meters", "metrics", "pauses", "people", "policy", "quantities", "rates", "request_limits", "retention",
+    "saved_searches", "schedules", "search", "streaming", "task_form", "tokens", "validation", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {
-    "audit_files", "audited", "bulk", "counts", "failures", "files", "heartbeats", "meters", "metrics", "pauses",
-    "rates", "retention", "search", "streaming", "validation",
+    "audit_files", "audited", "bulk", "counts", "failures", "files", "heartbeats", "job_queues", "job_record", "meters",
+    "metrics", "pauses", "rates", "retention", "schedules", "search", "streaming", "validation",
 }  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "grpc_api", "live", "rest_api"}
@@ -34,10 +34,24 @@ MAY_IMPORT = {
     "rules": {"operations", "errors"},
     "validation": {"operations", "errors"},
     # For machines that have no Django.
-    "client": {"operations", "errors"},
+    "client": {"job_record", "quantities", "operations", "errors"},
+    "job_record": {"operations"},
+    "quantities": set(),
+    "jobs": {"client", "job_record", "operations", "errors"},
     # The verbs, and below them the one place that knows the databases.
     "models": {"managers", "payloads", "labels", "operations", "errors"},
-    "managers": {"database", "writer", "meters", "totals", "labels", "models", "validation", "operations", "errors"},
+    "managers": {
+        "database",
+        "writer",
+        "neighbours",
+        "meters",
+        "totals",
+        "labels",
+        "models",
+        "validation",
+        "operations",
+        "errors",
+    },
     "database": {
         "rules",
         "kept_answers",
@@ -71,6 +85,7 @@ MAY_IMPORT = {
         "totals",
         "writer_connection",
         "ending",
+        "operations",
         "errors",
     },
     # Many operations in one transaction, and claims that wait.
@@ -87,7 +102,7 @@ MAY_IMPORT = {
         "errors",
     },
     # What a server process does beside its answers.
-    "serving": {"bulk", "grpc_api", "writer"},
+    "serving": {"bulk", "grpc_api", "schedules", "writer"},
     "neighbours": {"writer_connection", "instance", "ending", "operations"},
     "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "tally", "operations", "errors"},
     "postgresql_arrays": set(),
@@ -100,7 +115,12 @@ MAY_IMPORT = {
     "apps": {"checks", "guards", "policy"},
     "checks": {"models", "retention", "descriptors"},
     "migrations": {"guards", "labels", "models"},
-    "management": VERBS | {"client"},
+    "management": VERBS | {"client", "jobs", "local_store", "task_framework"},
+    # Jobs, on the verbs.
+    "job_queues": VERBS | {"time_limits"},
+    "schedules": VERBS | {"ending", "writer"},
+    "local_store": VERBS | {"client", "ending", "writer"},
+    "task_framework": VERBS | {"client", "jobs", "local_store"},
     "templatetags": VERBS | {"console"},
     # A way in knows the verbs, and no other way in.
     **dict.fromkeys(BESIDE_THE_VERBS - OF_THEIR_OWN | WAYS_IN, VERBS),
@@ -133,7 +153,10 @@ PACKAGES = {
     "payloads": set(),
     "tally": set(),
     "meters": set(),
-    "client": {"httpx"},
+    "client": {"click", "httpx", "rich"},
+    "job_record": set(),
+    "quantities": set(),
+    "jobs": set(),
     "masstasker": {"google", "grpc", "grpc_status"},
 }
 

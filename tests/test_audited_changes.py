@@ -3,6 +3,7 @@
 An address that changes something and has no row here fails.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,16 +15,18 @@ from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.test import Client
 
-from tasks_app import pauses, tokens
+from tasks_app import pauses, schedules, tokens
 from tasks_app.bulk import Selection, Verb
 from tasks_app.console.urls import urlpatterns as console_urls
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.operations import NewTask
+from tasks_app.schedules import DueTask, SchedulePlan
 
 from .admin.pages import fields_of
 from .console.store import change_all
 from .console.test_editing import form_of
-from .console.test_rights import CALLS
+from .console.test_rights import CALLS, SCHEDULE
+from .jobs_store.jobs import failed
 from .people import make_user, signed_in
 from .rest_api.api import ANN, Api
 from .rest_api.test_tokens import GUARDED
@@ -57,6 +60,9 @@ def world(settings) -> World:
     [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", error="no such recipient")])
     Task.objects.commit(owner=ANN, adds=[NewTask(group="again", error="no such recipient")])
     pauses.pause("paused", by="bob")
+    for name in ("digest", "paused"):
+        schedules.put(name, SchedulePlan(cron="@daily", task=DueTask(group="mail")), by="bob")
+    schedules.pause("paused", by="bob")
     token, _ = tokens.create("backup", Scope.WORK)
     return World(
         ada=signed_in(ada),
@@ -131,8 +137,14 @@ def on_list(model: str, action: str, chosen: Callable[[World], Any], **fields: A
     )
 
 
+def of_schedule(page: str, name: str = "digest", **fields: Any) -> Callable[[World], Any]:
+    return lambda world: world.ada.post(f"/console/schedules/{name}/{page}", fields)
+
+
 ALL = {"name": "mail", "all": "1", "expected": "1"}
 LINE = '{"group": "mail"}'
+WEEKLY = {"cron": "@weekly", "task": {"group": "mail"}}
+PARAMETERS = {"args": "[]", "kwargs": "{}"}
 PASSWORDS = {"old_password": OLD, "new_password1": NEW, "new_password2": NEW}
 BOB = {"username": "carl", "password1": NEW, "password2": NEW, "usable_password": "true"}
 
@@ -150,6 +162,17 @@ CONSOLE = {
     "cancel": ("cancel", lambda world: world.ada.post(f"/console/operations/{unfinished().pk}/cancel")),
     "undo": ("undo", undo),
     "import": ("import", imported),
+    "requeue_job": (
+        "requeue",
+        lambda world: world.ada.post(f"/console/jobs/{failed()}/requeue", PARAMETERS | {"confirmed": "1"}),
+    ),
+    "delete_job": ("delete", lambda world: world.ada.post(f"/console/jobs/{failed()}/delete")),
+    "add_schedule": ("put schedule", console("add_schedule", name="weekly", **SCHEDULE)),
+    "edit_schedule": ("put schedule", of_schedule("edit", **SCHEDULE | {"cron": "@weekly"})),
+    "pause_schedule": ("pause schedule", of_schedule("pause")),
+    "resume_schedule": ("resume schedule", of_schedule("resume", "paused")),
+    "run_schedule": ("run schedule", of_schedule("run")),
+    "delete_schedule": ("delete schedule", of_schedule("delete")),
     "add_token": ("create token", console("add_token", name="cron", scope="work")),
     "revoke_token": ("revoke token", console("revoke_token")),
     "add_person": ("add user", console("add_person", name="carl", role="viewer")),
@@ -163,6 +186,25 @@ REST = {
     "/groups/mail/pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
     "/groups/mail/resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
     "/bulk": ("requeue", bulk_over_rest),
+    "/jobs/1/requeue": ("requeue", lambda world: world.operator.post(f"/jobs/{failed()}/requeue", {})),
+    "/jobs/1?delete": ("delete", lambda world: world.operator.http.delete(f"/jobs/{failed()}")),
+    "/schedules/digest?put": (
+        "put schedule",
+        lambda world: world.operator.http.put("/schedules/weekly", json.dumps(WEEKLY), "application/json"),
+    ),
+    "/schedules/digest?delete": (
+        "delete schedule",
+        lambda world: world.operator.http.delete("/schedules/digest"),
+    ),
+    "/schedules/digest/pause": (
+        "pause schedule",
+        lambda world: world.operator.post("/schedules/digest/pause", {}),
+    ),
+    "/schedules/digest/resume": (
+        "resume schedule",
+        lambda world: world.operator.post("/schedules/paused/resume", {}),
+    ),
+    "/schedules/digest/run": ("run schedule", lambda world: world.operator.post("/schedules/digest/run", {})),
     "/operations/1/cancel": (
         "cancel",
         lambda world: world.operator.post(f"/operations/{unfinished().pk}/cancel", {}),
@@ -200,7 +242,7 @@ ADMIN = {
 # Who is there, what a browser looks like, and what somebody keeps for themselves is nobody else's business.
 NO_CHANGES = {"login", "logout", "theme", "save_search", "rename_search", "delete_search"}
 # What workers do is in the history of each task; `/tasks` and the preview only read.
-OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview"}
+OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post"}
 # Pages of the admin that change nothing, or refuse to.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",

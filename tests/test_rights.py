@@ -10,6 +10,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLResolver, get_resolver
 
 from tasks_app import tokens
+from tasks_app.job_record import JobError
 from tasks_app.live.consumer import Word
 from tasks_app.live.routing import websocket_urlpatterns
 from tasks_app.models import Scope, Task
@@ -19,6 +20,7 @@ from .admin import test_rights as admin
 from .admin.pages import add, claim
 from .console import test_editing as editing
 from .console import test_rights as console
+from .jobs_store.jobs import failed
 from .live.loop import in_event_loop
 from .people import EVERYBODY, PAYLOADS, make_user, one_of_each_role, signed_in
 from .rest_api import test_tokens as api
@@ -56,6 +58,7 @@ def task(db) -> Task:
     add("mail", data=data, error="no such recipient")
     claim("mail")
     add("mail", data=data, data_type="type.googleapis.com/google.protobuf.StringValue")
+    failed(queue="mail", args=[CANARY], error=JobError(type="KeyError", traceback=CANARY))
     make_user("kim", "viewer")
     tokens.create("mailer", Scope.READ)
     return add("mail", data=data)

@@ -123,7 +123,7 @@ def why_not_undoable(operation: BulkOperation) -> str:
 
 def _not_undoable(operation: BulkOperation) -> list[Problem]:
     why = why_not_undoable(operation)
-    return [("operation", f"one that can be undone: {why}")] if why else []
+    return [("operation", f"can't be undone: {why}")] if why else []
 
 
 def _begin(operation: BulkOperation, key: ResendKey | None) -> BulkOperation:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
+from ..job_record import group_to_wait_in
 from ..models import BulkOperation, Task
 from ..operations import Change, Ending, State
 from ..validation import LATEST_MS, MOST_PRIORITY, Limits, Problem, group_name, refuse, text
@@ -87,7 +88,9 @@ class Doing:
 def _requeued(doing: Doing, task: Task, state: State, before: int) -> Change | Skip:
     if state is State.READY and not task.is_failed and not doing.is_for_later:
         return Skip(READY_ALREADY)
-    return Change(id=task.id, timespec_ms=doing.turn_of(before), keep_data=True, release=True)
+    # A job that has failed lies where no worker looks.
+    group = group_to_wait_in(task.group)
+    return Change(id=task.id, group=group, timespec_ms=doing.turn_of(before), keep_data=True, release=True)
 
 
 def _moved(doing: Doing, task: Task, state: State, before: int) -> Change | Skip:

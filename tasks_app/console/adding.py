@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -18,7 +17,7 @@ from ..models import Task
 from ..operations import NewTask
 from ..policy import Action
 from ..validation import GROUP_LENGTH, MOST_PRIORITY, group_name
-from . import reading
+from .form_texts import labels_in, number_in
 from .pages import page, user_of
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -48,19 +47,15 @@ class TaskForm(forms.Form):
         return text.replace("\r\n", "\n").encode()
 
     def clean_delay(self) -> int:
-        return _number("delay", self.cleaned_data["delay"])
+        return number_in("delay", self.cleaned_data["delay"])
 
     def clean_priority(self) -> int:
         text: str = self.cleaned_data["priority"].strip()
-        size = _number("priority", text.removeprefix("-"), most=MOST_PRIORITY)
+        size = number_in("priority", text.removeprefix("-"), most=MOST_PRIORITY)
         return -size if text.startswith("-") else size
 
     def clean_labels(self) -> Mapping[str, str]:
-        lines = [line for line in self.cleaned_data["labels"].splitlines() if line.strip()]
-        pairs = [line.partition("=") for line in lines]
-        if any(not name.strip() or not equals for name, equals, _ in pairs):
-            raise forms.ValidationError("One label a line, as name=value.")
-        return {name.strip(): value.strip() for name, _, value in pairs}
+        return labels_in(self.cleaned_data["labels"])
 
     def task(self) -> NewTask:
         """The task of a form that is valid."""
@@ -118,10 +113,3 @@ FIELDS = {"group": "group", "data": "text", "labels": "labels", "priority": "pri
 
 def _form(request: HttpRequest, form: TaskForm, status: int = 200) -> HttpResponse:
     return render(request, "console/add.html", {"form": form}, status=status)
-
-
-def _number(field: str, text: str, **limits: Any) -> int:
-    try:
-        return reading.whole_number(field, text.strip(), **limits)
-    except InvalidInput as wrong:
-        raise forms.ValidationError(wrong.fields[field]) from None

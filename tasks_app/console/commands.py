@@ -22,19 +22,30 @@ def command_to_fail(request: HttpRequest) -> str:
     return _update(request, {"group": "mail", "data": "hello", "error": "no such recipient"})
 
 
+def command_to_enqueue(request: HttpRequest) -> str:
+    """Enqueues a job, for a worker that knows the function."""
+    return _asked(request, "/jobs", {"function": "mail.send", "args": ["ann"]})
+
+
 def command_to_be_heard(request: HttpRequest) -> str:
     """Says that a worker lives."""
     return _asked(request, "/clients/1", {"name": "try", "groups": ["mail"]}, "-X PUT ")
+
+
+def command_to_schedule(request: HttpRequest) -> str:
+    """Makes a schedule that adds a task each night."""
+    plan = {"cron": "0 3 * * *", "zone": "Europe/Berlin", "task": {"group": "mail", "data": "hello"}}
+    return _asked(request, "/schedules/nightly", plan, "-X PUT ", scope="operate")
 
 
 def _update(request: HttpRequest, task: Mapping[str, str]) -> str:
     return _asked(request, "/update", {"clientid": 1, "adds": [task]})
 
 
-def _asked(request: HttpRequest, path: str, body: Mapping[str, Any], method: str = "") -> str:
+def _asked(request: HttpRequest, path: str, body: Mapping[str, Any], method: str = "", *, scope: str = "work") -> str:
     text = json.dumps(body, ensure_ascii=False)
     return (
-        "TOKEN=$(python3 manage.py token create try --scope work)\n"
+        f"TOKEN=$(python3 manage.py token create try --scope {scope})\n"
         f"curl {method}{request.build_absolute_uri(path)} \\\n"
         '  -H "Authorization: Bearer $TOKEN" \\\n'
         f"  -d {shlex.quote(text)}"

@@ -115,10 +115,11 @@ def differences_of(task: Task, change: Change) -> Iterator[Difference]:
     }
     for name, (before, after) in pairs.items():
         if before != after:
-            yield Difference(name=name, lines=_lines(before, after))
+            yield Difference(name=name, lines=lines_of_difference(before, after))
 
 
-def _lines(before: str, after: str) -> list[str]:
+def lines_of_difference(before: str, after: str) -> list[str]:
+    """The lines of a Difference."""
     # Not splitlines, to which a line's end at the very end is no difference.
     old, new = (text.split("\n") if text else [] for text in (before, after))
     _, _, *lines = difflib.unified_diff(old, new, n=CONTEXT, lineterm="")

@@ -10,7 +10,7 @@ from ..counts import Stats, sum_of
 from .name_tree import Folder, Node, prefix_above, tree_of
 from .reading import Arrangement, Order, View
 
-ROWS = 30  # On one page: more than that nobody reads, and browsers get slow.
+ROWS = 25  # On one page: more than that nobody reads, and browsers get slow.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from ..clients import KEPT_MS
 from ..heartbeats import LATE_MS, LOST_MS
 from ..housekeeping import DAY_MINUTES, RATES_KEPT_MINUTES, WORK_KEPT_MINUTES
 from ..policy import Action
+from ..quantities import duration, size
 from . import words
 from .pages import page
 
@@ -24,15 +25,15 @@ OWN_SETTINGS = "taskstore_project.settings"
 
 
 def seconds(value: int) -> str:
-    return words.duration(value * 1_000)
+    return duration(value * 1_000)
 
 
 def minutes(value: int) -> str:
-    return words.duration(value * 60_000)
+    return duration(value * 60_000)
 
 
 def hours(value: int) -> str:
-    return words.duration(value * 3_600_000)
+    return duration(value * 3_600_000)
 
 
 def days(value: int) -> str:
@@ -45,6 +46,10 @@ def per_second(value: int) -> str:
 
 def per_minute(value: int) -> str:
     return f"{words.number(value)} a minute" if value else "no limit"
+
+
+def words_or(empty: str) -> Callable[[str], str]:
+    return lambda value: value or empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +76,9 @@ class Limit:
 
 LIMITS: dict[str, Sequence[Limit]] = {
     "What the store takes": (
-        Limit(name="TASKSTORE_MAX_DATA_BYTES", says="the largest data of a task", show=words.size),
-        Limit(name="TASKSTORE_MAX_REQUEST_BYTES", says="the largest request", show=words.size),
-        Limit(name="TASKSTORE_GRPC_MAX_MESSAGE_BYTES", says="the largest message through gRPC", show=words.size),
+        Limit(name="TASKSTORE_MAX_DATA_BYTES", says="the largest data of a task", show=size),
+        Limit(name="TASKSTORE_MAX_REQUEST_BYTES", says="the largest request", show=size),
+        Limit(name="TASKSTORE_GRPC_MAX_MESSAGE_BYTES", says="the largest message through gRPC", show=size),
         Limit(name="TASKSTORE_MAX_CHANGES", says="adds, updates, deletes and depends of a commit", show=words.number),
         Limit(name="TASKSTORE_MAX_LABELS", says="labels of a task", show=words.number),
     ),
@@ -83,6 +88,7 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_HISTORY_DAYS", says="for how long that is kept", show=days),
         Limit(name="TASKSTORE_HISTORY_ROWS", says="how many rows of it at most, on SQLite", show=words.number),
         Limit(name="TASKSTORE_AUDIT_DAYS", says="for how long it is kept who changed what", show=days),
+        Limit(name="TASKSTORE_RETENTION", says="for how long tasks lie in some groups", show=words_or("for good")),
         Limit(name="TASKSTORE_KEY_SECONDS", says="a request can be sent again with its Idempotency-Key", show=seconds),
     ),
     "Who gets in, and how often": (
@@ -101,10 +107,10 @@ LIMITS: dict[str, Sequence[Limit]] = {
 
 # What nobody has to choose, and how long it is kept.
 FIXED = {
-    "What happened in each group, by the minute to the hour": words.duration(RATES_KEPT_MINUTES * MINUTE_MS),
-    "How many tasks were in each state": words.duration(DAY_MINUTES * MINUTE_MS),
-    "How much each worker did": words.duration(WORK_KEPT_MINUTES * MINUTE_MS),
-    "A worker that has been silent": words.duration(KEPT_MS),
+    "What happened in each group, by the minute to the hour": duration(RATES_KEPT_MINUTES * MINUTE_MS),
+    "How many tasks were in each state": duration(DAY_MINUTES * MINUTE_MS),
+    "How much each worker did": duration(WORK_KEPT_MINUTES * MINUTE_MS),
+    "A worker that has been silent": duration(KEPT_MS),
 }
 
 
@@ -112,5 +118,5 @@ FIXED = {
 @page(Action.ADMINISTER)
 def limits(request: HttpRequest) -> HttpResponse:
     shown = {title: [limit for limit in group if limit.is_in_force()] for title, group in LIMITS.items()}
-    context = {"limits": shown, "fixed": FIXED, "late": words.duration(LATE_MS), "lost": words.duration(LOST_MS)}
+    context = {"limits": shown, "fixed": FIXED, "late": duration(LATE_MS), "lost": duration(LOST_MS)}
     return render(request, "console/limits.html", context)

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.cache import never_cache
 
-from ..errors import CommitUnknown, InvalidInput, StoreBusy, StoreUnavailable
+from ..errors import CommitUnknown, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable
 from ..people import must_choose_password
 from ..policy import Action, may
 
@@ -44,7 +44,9 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
                 if not may(user, action):
                     raise PermissionDenied
                 return view(request, *args, **kwargs)
-            except (PermissionDenied, InvalidInput, StoreBusy, StoreUnavailable, OperationalError) as error:
+            except (
+                PermissionDenied, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, OperationalError,
+            ) as error:  # fmt: skip
                 return problem(request, error)
 
         return guarded
@@ -89,6 +91,8 @@ def _told(error: Exception) -> tuple[int, str, str]:
             return 403, "You may not do this", "Your role does not allow it. An administrator can give you another."
         case InvalidInput():
             return 400, "This makes no sense to the store", "Nothing was changed."
+        case JobUnfinished():
+            return 409, "The job is not finished", f"{error} Nothing was changed."
         case CommitUnknown():
             return 503, "It is not known whether this happened", "Look at the tasks before you try it again."
         case StoreBusy():

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from .. import retention
 from ..history import Chain, chain_of
+from ..job_record import queue_of
 from ..models import Task
 from ..operations import State
 from ..policy import Action, may
@@ -32,6 +33,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
         "console/task.html",
         {
             "asked_id": task_id,
+            "job_id": chain.origin if chain.living and queue_of(chain.group) else None,
             "chain": chain,
             "last": chain.living or chain.ended[-1],
             "state": state,

@@ -9,7 +9,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 POSTGRESQL = [
     "CREATE SEQUENCE tasks_app_ids",
     "CREATE SEQUENCE tasks_app_commits",
-    # Emptied by PostgreSQL after a crash, a failover or a restore; see database.py.
+    # Emptied by PostgreSQL after a crash, a failover or a restore; see database/postgresql.py.
     "CREATE UNLOGGED TABLE tasks_app_log_intact (is_intact boolean NOT NULL)",
     "INSERT INTO tasks_app_log_intact VALUES (true)",
     # Dead rows at the head of a group are what kills queues: clean up by their number, not by their share.

@@ -167,9 +167,13 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
     pid: ProcessId | UnsetType = UNSET
     groups: Annotated[tuple[str, ...], Meta(description="The names of the groups that it claims from.")] = ()
     version: ClientText = ""
-    info: Annotated[dict[str, Any], Meta(description="Whatever else is of interest: an object.")] = field(
-        default_factory=dict
-    )
+    info: Annotated[
+        dict[str, Any],
+        Meta(
+            description="Whatever else is of interest: an object. With `stopped`: true in it the client has said its "
+            "last word, and is listed no more."
+        ),
+    ] = field(default_factory=dict)
 
     def problems(self) -> Iterator[Problem]:
         for name in ("name", "host", "version"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from django.utils.cache import patch_cache_control
 from rest_framework.authentication import BaseAuthentication
@@ -37,7 +37,7 @@ class OnlyJSON(BaseContentNegotiation):
 class View(APIView):
     """A view answers with a Response of a value of `answers`; what goes wrong is raised."""
 
-    needs: ClassVar[Action]  # What the token must allow.
+    needs: Action  # What the token must allow.
 
     authentication_classes: Sequence[type[BaseAuthentication]] = (TokenAuthentication,)
     permission_classes: Sequence[type[BasePermission]] = (MayDo,)

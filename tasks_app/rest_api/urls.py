@@ -9,9 +9,11 @@ from . import (
     exporting,
     health,
     importing,
+    jobs,
     measuring,
     operations,
     pausing,
+    schedules,
     schema,
     searching,
     views,
@@ -55,6 +57,16 @@ urlpatterns = [
     path("claim", views.ClaimTasks.as_view(), name="claim"),
     path("clients", clients.Clients.as_view(), name="clients"),
     path("clients/<str:clientid>", clients.Heartbeat.as_view(), name="heartbeat"),
+    # Functions that are run
+    path("jobs", jobs.Jobs.as_view(), name="jobs"),
+    path("jobs/<str:id>", jobs.OneJob.as_view(), name="job"),
+    path("jobs/<str:id>/requeue", jobs.Requeue.as_view(), name="requeue_job"),
+    # What comes due
+    path("schedules", schedules.Schedules.as_view(), name="schedules"),
+    path("schedules/<str:name>", schedules.OneSchedule.as_view(), name="schedule"),
+    path("schedules/<str:name>/pause", schedules.Pause.as_view(), name="pause_schedule"),
+    path("schedules/<str:name>/resume", schedules.Resume.as_view(), name="resume_schedule"),
+    path("schedules/<str:name>/run", schedules.RunNow.as_view(), name="run_schedule"),
     # What people did
     path("audit", audit.Audit.as_view(), name="audit"),
     # Many tasks at once

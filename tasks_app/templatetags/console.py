@@ -17,6 +17,7 @@ from ..listing import Row
 from ..models import SavedSearch
 from ..operations import State
 from ..policy import Action
+from ..quantities import duration, size
 from ..saved_searches import saved_by
 from ..search.grammar import label_term, tokens_of
 
@@ -25,14 +26,16 @@ register = template.Library()
 register.filter("number", words.number)
 register.filter("thousands", words.thousands)
 register.filter("rate", words.rate)
-register.filter("size", words.size)
-register.filter("duration", words.duration)
+register.filter("size", size)
+register.filter("duration", duration)
 register.filter("drain", group_rows.drained)
 
 FEW_LABELS = 3
 SCREENS = (
     ("console:overview", "Overview", "o", Action.SEE),
     ("console:failed", "Failed", "f", Action.SEE),
+    ("console:jobs", "Jobs", "j", Action.SEE),
+    ("console:schedules", "Schedules", "c", Action.SEE),
     ("console:workers", "Workers", "w", Action.SEE),
     ("console:operations", "Operations", "b", Action.SEE),
     ("console:audit", "Audit", "a", Action.OPERATE),
@@ -63,7 +66,7 @@ def ms(at: datetime) -> int:
 @register.filter
 def span(time: timedelta) -> str:
     """A length of time, in its two largest units."""
-    return words.duration(round(time.total_seconds() * 1_000))
+    return duration(round(time.total_seconds() * 1_000))
 
 
 @register.simple_tag(takes_context=True)

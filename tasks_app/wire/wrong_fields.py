@@ -141,7 +141,7 @@ def _scalar_of(type_: inspect.Type) -> Scalar:
         case inspect.IntType(ge=int(least), le=int(most)):
             is_any = (least, most) == (INT64_MIN, INT64_MAX)
             right = "an integer of 64 bits" if is_any else f"an integer from {least} to {most}"
-            return Scalar(right, lambda value: type(value) is int and least <= value <= most, 1)
+            return Scalar(right, lambda value: type(value) is int and least <= value <= most, max(least, 1))
         case inspect.EnumType():
             choices = [choice.value for choice in type_.cls]
             return Scalar(f"one of {', '.join(choices)}", lambda value: value in choices, choices[0])

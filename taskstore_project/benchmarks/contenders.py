@@ -31,6 +31,7 @@ RESULTS = Ledger(
     claimed="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'SUCCESSFUL'",
 )
 QUEUE = Ledger(left="LLEN rq:queue:bench")
+NO_LEDGER = Ledger(left="")  # Of those whose results are counted by themselves.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Contender:
     title: str
     client: str  # As in clients/__main__.py.
     database: Database
-    ledger: Ledger
+    ledger: Ledger = NO_LEDGER
     server: tuple[str, ...] = ()  # The command of this store's server in front of the database.
     servers: int = 1  # So many of these; tasks come in by the last and are claimed from the first.
     has_grpc: bool = False  # These servers speak it too.
@@ -165,4 +166,43 @@ RQ = Contender(
     database=Database.VALKEY,
     ledger=QUEUE,
     most_clients=32,
+)
+
+# Those whose own workers run jobs: as many processes as jobs at a time.
+JOBS_FORKED = Contender(
+    name="jobs-forked",
+    kind="workers",
+    title="this store's worker (`work`) with a process for each job, over HTTP from uvicorn, PostgreSQL",
+    client="jobs-forked",
+    database=Database.POSTGRESQL,
+    server=SERVE,
+)
+JOBS_REUSED = Contender(
+    name="jobs-reused",
+    kind="workers",
+    title="the same with processes that run many jobs (`--jobs-per-process 1000`)",
+    client="jobs-reused",
+    database=Database.POSTGRESQL,
+    server=SERVE,
+)
+PROCRASTINATE_WORKER = Contender(
+    name="procrastinate-worker",
+    kind="peers",
+    title="Procrastinate's worker, a process for each job at a time, PostgreSQL",
+    client="procrastinate-worker",
+    database=Database.POSTGRESQL,
+)
+DJANGO_TASKS_WORKER = Contender(
+    name="django-tasks-db-worker",
+    kind="peers",
+    title="django-tasks-db's `db_worker`, a process for each job at a time, PostgreSQL",
+    client="django-tasks-db-worker",
+    database=Database.POSTGRESQL,
+)
+RQ_WORKER = Contender(
+    name="rq-worker",
+    kind="peers",
+    title="RQ's worker, which forks for each job, Valkey as it comes: what was answered is not on the disk yet",
+    client="rq-worker",
+    database=Database.VALKEY,
 )

@@ -140,6 +140,20 @@ GOALS = (
         value=found("waiters", "uvicorn, 1 client", "all_woken_s"),
         at_most=2,
     ),
+    *(
+        Goal(
+            text=f"jobs a second, {how}, against {peer}, 4 at a time",
+            value=ratio("jobs", f"{ours}, 4 clients", f"{peer}-worker, 4 clients"),
+            at_least=3,
+        )
+        for ours, how in (("jobs-forked", "a process for each"), ("jobs-reused", "processes that are reused"))
+        for peer in ("django-tasks-db", "procrastinate")
+    ),
+    Goal(
+        text="from enqueuing a job to its function in an idle worker, longest, ms",
+        value=found("jobs", "jobs-forked, 4 clients", "p100_ms"),
+        at_most=200,
+    ),
     Goal(
         text="what an open overview asks for, the slowest request, p95, ms",
         value=most(*(of_page(page) for page in ("overview", "attention strip", "chart, 1 h", "chart, 30 d"))),

@@ -20,6 +20,8 @@ class Pace:
     changes: int  # to be seen on an open one,
     watched_s: float  # and how long it stays open.
     purged: int  # Tasks, by a person, at once.
+    jobs: int  # For workers,
+    job_wakeups: int  # and how often one comes to idle ones.
     is_short: bool = False  # Not everything with everybody.
 
     def __str__(self) -> str:
@@ -40,6 +42,8 @@ FULL = Pace(
     changes=50,
     watched_s=600,
     purged=100_000,
+    jobs=1_000,
+    job_wakeups=20,
 )
 QUICK = Pace(
     lead_s=0.3,
@@ -55,5 +59,7 @@ QUICK = Pace(
     changes=10,
     watched_s=20,
     purged=10_000,
+    jobs=200,
+    job_wakeups=3,
     is_short=True,
 )

@@ -14,12 +14,17 @@ from .contenders import (
     DAPHNE,
     DAPHNE_SQLITE,
     DJANGO_TASKS,
+    DJANGO_TASKS_WORKER,
     GRPC_DAPHNE,
     GRPC_UVICORN,
+    JOBS_FORKED,
+    JOBS_REUSED,
     PGBENCH,
     PROCRASTINATE,
+    PROCRASTINATE_WORKER,
     PSYCOPG,
     RQ,
+    RQ_WORKER,
     TWO_DAPHNES,
     UVICORN,
     WRITER,
@@ -27,13 +32,15 @@ from .contenders import (
 )
 from .figures import Figures
 from .load import Load, Verb
-from .measuring import Entry, endurance, tasks_handed_out, waiters, wakeups
+from .measuring import Entry, endurance, jobs, tasks_handed_out, waiters, wakeups
 from .pace import Pace
 from .places import Place
 
 CONSOLES = (UVICORN, DAPHNE_SQLITE)
 OURS = (WRITER, UVICORN, DAPHNE, WRITER_SQLITE, DAPHNE_SQLITE)
 ALL = (PSYCOPG, PGBENCH, *OURS, GRPC_UVICORN, GRPC_DAPHNE, PROCRASTINATE, DJANGO_TASKS, RQ)
+JOB_WORKERS = (JOBS_FORKED, JOBS_REUSED, DJANGO_TASKS_WORKER, PROCRASTINATE_WORKER, RQ_WORKER)
+AT_ONCE = 4  # Jobs.
 BUSY = 32  # Clients, where the number of clients is not the question.
 
 
@@ -65,6 +72,7 @@ class Scene:
 
 
 CONSOLE = "console"  # The stage on which people look.
+JOBS = "jobs"
 COSTS = (
     Column(title="client, cores", figure="client_cores", digits=2),
     Column(title="server", figure="server_cores", digits=2),
@@ -174,6 +182,17 @@ def scenes(pace: Pace) -> list[Scene]:
             ),
             is_quick=True,
             rounds=1,
+        ),
+        Scene(
+            name=JOBS,
+            title=f"Jobs that do nothing, {AT_ONCE} at a time, by each one's own workers",
+            measure=jobs,
+            entries=[Entry(contender=contender, load=Load(clients=AT_ONCE)) for contender in JOB_WORKERS],
+            columns=(
+                Column(title="jobs a second", figure="per_second", has_spread=True, digits=1),
+                Column(title="an idle worker starts one after p50, ms", figure="p50_ms", digits=1),
+                Column(title="longest", figure="p100_ms", digits=1),
+            ),
         ),
         *console_scenes(Load(clients=1, present=pace.many)),
     ]

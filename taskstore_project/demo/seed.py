@@ -14,13 +14,16 @@ from dataclasses import dataclass, field
 
 from django.db.models import Sum
 
-from tasks_app import clients, pauses, totals
+from tasks_app import clients, pauses, schedules, totals
 from tasks_app.counts import COUNTED, group_counts
 from tasks_app.heartbeats import LOST_MS
 from tasks_app.models import Client, Level, Rate, Task, WorkDone
 from tasks_app.operations import Change, NewTask, Order
+from tasks_app.schedules import CatchUp, DueJob, DueTask, SchedulePlan
 from tasks_app.tally import bucket_of
 from tasks_app.validation import MOST_CLAIMED
+
+from .jobs import sow_jobs
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 AT_ONCE = 5_000  # Tasks of a commit.
@@ -78,6 +81,8 @@ class Seed:
         self._remember(sizes)
         for name in list(sizes)[7:9]:
             pauses.pause(name, by="demo", reason="maintenance of what it needs")
+        sow_jobs(self.chance, range(FIRST_OWNER, FIRST_OWNER + self.workers))
+        self._schedule(list(sizes))
         totals.fold_here()
         # That a million tasks came within a minute would be all that the charts show.
         Rate.objects.filter(minute__gte=self._now_ms // MINUTE_MS).delete()
@@ -123,6 +128,18 @@ class Seed:
         return self.chance.choice(ERRORS).format(
             **numbers, n=self.chance.randrange(10**6), hex=f"{self.chance.getrandbits(48):012x}"
         )
+
+    def _schedule(self, groups: Sequence[str]) -> None:
+        task = DueTask(group=groups[-1], data='{"of": "yesterday"}', labels={"tier": "gold"})
+        job = DueJob(function="reports.build", kwargs={"of": "yesterday"}, queue="reports")
+        plans = {
+            "daily-report": SchedulePlan(cron="30 3 * * MON-FRI", zone="Europe/Berlin", job=job),
+            "hourly-sync": SchedulePlan(cron="@hourly", catch_up=CatchUp.LATEST, task=task),
+            "clean-up": SchedulePlan(cron="0 4 * * SUN", task=task),
+        }
+        for name, plan in plans.items():
+            schedules.put(name, plan, by="demo")
+        schedules.pause("clean-up", by="demo", reason="until the disks are larger")
 
     # ---- What workers do
 

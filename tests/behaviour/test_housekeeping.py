@@ -74,6 +74,33 @@ def test_the_history_of_a_task_that_lived_long_stays_its_time(clock, small_steps
     assert config.id < ended[0]
 
 
+def test_what_has_lain_in_a_group_for_its_time_is_deleted_and_what_is_leased_or_young_is_not(
+    clock, settings, monkeypatch
+):
+    monkeypatch.setattr(housekeeping, "STEP_OF_TASKS", 2)
+    settings.TASKSTORE_RETENTION = "jobs/keep/*=forever jobs/*/succeeded=7d"
+    old = add("jobs/mail/succeeded", 5)
+    others = [*add("jobs/keep/succeeded"), *add("jobs/mail/failed"), *add("jobs/mail")]
+    [held] = Task.objects.claim("jobs/mail/succeeded", owner=ANN, duration_ms=30 * DAY_MS)
+    totals.fold_here()
+    clock.advance(7 * DAY_MS)
+    young = add("jobs/mail/succeeded")
+    keep_house()
+    assert Task.objects.count() == 9
+    clock.advance(1)
+    steps = keep_house()
+    left = set(Task.objects.values_list("id", flat=True))
+    assert left == {held.id, *others, *young}
+    assert steps >= len(chores(dialect_of("default"))) + 1
+    [gone] = EndedTask.objects.filter(id=next(iter({*old} - {held.origin})))
+    assert (gone.ending, gone.operator) == ("deleted", "retention")
+    assert gone.reason == "jobs/*/succeeded is kept for 7d"
+
+
+def add(group: str, count: int = 1) -> list[int]:
+    return [task.id for task in Task.objects.commit(owner=ANN, adds=[NewTask(group=group)] * count)]
+
+
 @only_sqlite
 def test_history_is_no_longer_than_its_most_rows(settings, small_steps):
     settings.TASKSTORE_HISTORY_ROWS = 3
@@ -248,7 +275,7 @@ def test_it_goes_on_when_the_database_is_back_and_complains_once(monkeypatch, ca
 
     with caplog.at_level(logging.WARNING):
         assert asyncio.run(work()).left == -1
-    assert [record.message for record in caplog.records] == ["housekeeping does not work; trying again"]
+    assert [record.message for record in caplog.records] == ["housekeeping does not work, trying again: away"]
 
 
 @only_postgresql

@@ -1,11 +1,13 @@
 """The whole store against the plain model: sequences of operations on the real database, and faults that must show."""
 
+from functools import partial
+
 import pytest
 from django.db import IntegrityError
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app import database
-from tasks_app.database import Undecided
+from tasks_app.database import Undecided, postgresql, sqlite
 from tasks_app.errors import KeyReused, StoreBusy
 from tasks_app.models import EndedTask, Task
 from tasks_app.operations import Claim, Ending, NewTask, Refusal, TaskRecord
@@ -138,8 +140,10 @@ def refuse_nothing_that_is_owned(monkeypatch):
 
 
 def mix_up_the_data(monkeypatch):
-    row = database._row
-    monkeypatch.setattr(database, "_row", lambda task: row(task._replace(data=task.data[::-1] + b"?")))
+    for module in (postgresql, sqlite):
+        row_of = module.row_of
+        mixed = partial(lambda row_of, task: row_of(task._replace(data=task.data[::-1] + b"?")), row_of)
+        monkeypatch.setattr(module, "row_of", mixed)
 
 
 FAULTS = {

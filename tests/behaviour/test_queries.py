@@ -120,7 +120,7 @@ def test_a_query_passes_over_what_another_transaction_holds(perform):
 
 @only_postgresql
 def test_a_query_does_not_say_nothing_while_all_is_locked(perform, monkeypatch):
-    monkeypatch.setattr("tasks_app.database.PATIENCE_S", 0.2)
+    monkeypatch.setattr("tasks_app.database.Dialect.patience_s", 0.2)
     monkeypatch.setattr("tasks_app.writer.PATIENCE_S", 0.2)
     [task] = add({})
     with Rival("Ann") as ann, ann.transaction() as hers:

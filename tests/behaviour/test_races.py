@@ -297,7 +297,7 @@ def try_to(what):
 
 
 def test_who_waits_too_long_is_told_to_try_again(ann, bob, task, monkeypatch):
-    monkeypatch.setattr(database, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(database.Dialect, "patience_s", 0.1)
     bob.do(impatient)
     with ann.transaction():
         [held] = ann.do(lambda: Task.objects.claim("mail", owner=ANN))
@@ -317,7 +317,7 @@ def impatient():
 
 @only_sqlite
 def test_who_waits_too_long_for_a_turn_is_told_to_try_again(bob, task, monkeypatch):
-    monkeypatch.setattr(database, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(database.Dialect, "patience_s", 0.1)
     with database.SQLite("default", waits=True).turn():
         bob.do(lambda: try_to(lambda: commit(BOB, deletes=[task.id])))
     assert bob.do(lambda: commit(BOB, deletes=[task.id])) == []

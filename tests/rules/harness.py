@@ -16,7 +16,7 @@ class Disagreement(AssertionError):
 
 
 class TableInMemory:
-    """What database.py does around the rules, without a database."""
+    """What database/ does around the rules, without a database."""
 
     def __init__(self) -> None:
         self.tasks: dict[int, TaskRecord] = {}

@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import sqlite3
 import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,8 +18,8 @@ from tasks_app.models import PausedGroup, Task
 from tasks_app.operations import Change, Claim, Commit, NewTask, Order
 from tasks_app.postgresql_pipeline import _numbered
 from tasks_app.writer import Bounds
-from tasks_app.writer_connection import PostgreSQLConnection
-from tests.behaviour.databases import only_postgresql
+from tasks_app.writer_connection import PostgreSQLConnection, SQLiteConnection
+from tests.behaviour.databases import only_postgresql, only_sqlite
 from tests.behaviour.people import ANN, BOB
 
 
@@ -301,3 +303,22 @@ def test_a_pause_holds_also_in_a_busy_group(play, monkeypatch):
         assert await writer.perform(Claim(groups=("mail",), owner=BOB)) == []
 
     play(scenario)
+
+
+@only_sqlite
+def test_a_reader_without_a_write_ahead_log_holds_a_commit_up_and_no_more(rollback_journal):
+    async def scenario():
+        alone = SQLiteConnection("default")  # Beside a writer others would write, too.
+        with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM tasks_app_task").fetchone()
+            adds = asyncio.ensure_future(alone.run([adding(b"1")]))
+            while not alone._connected().in_transaction:  # noqa: ASYNC110 - It is SQLite's.
+                await asyncio.sleep(0.001)
+            reader.execute("COMMIT")
+            [outcome] = (await adds).outcomes
+            await alone.close()
+        assert isinstance(outcome, list)
+        assert [task.data for task in outcome] == [b"1"]
+
+    asyncio.run(asyncio.wait_for(scenario(), timeout=30))

@@ -1,16 +1,20 @@
 """Claims that wait until there is something."""
 
 import asyncio
+import sqlite3
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import connection
 
 from tasks_app import database, waiting_claims
 from tasks_app.errors import CommitRefused
 from tasks_app.models import PausedGroup
 from tasks_app.operations import Change, Claim, Commit, NewTask, Query
+from tests.behaviour.databases import only_sqlite
 from tests.behaviour.people import ANN, BOB
 
 LONG_MS = 30_000
@@ -101,6 +105,31 @@ def test_a_task_that_is_given_back_wakes_it(play):
 def test_a_commit_beside_the_writer_wakes_it(play):
     async def scenario(writer):
         waits = await parked(writer, claiming())
+        await sync_to_async(database.run)([adding()])
+        assert len(await asyncio.wait_for(waits, timeout=5)) == 1
+
+    play(scenario)
+
+
+@only_sqlite
+def test_it_is_woken_after_a_look_that_a_lock_kept_out(play, rollback_journal, monkeypatch):
+    async def scenario(writer):
+        waits, kept_out = await parked(writer, claiming()), asyncio.Event()
+        look = writer._connection.supply_of
+
+        async def seen_to_fail(*asked):
+            try:
+                return await look(*asked)
+            except Exception:
+                kept_out.set()
+                raise
+
+        monkeypatch.setattr(writer._connection, "supply_of", seen_to_fail)
+        with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            writer.look_around()
+            await kept_out.wait()
+            other.execute("COMMIT")
         await sync_to_async(database.run)([adding()])
         assert len(await asyncio.wait_for(waits, timeout=5)) == 1
 

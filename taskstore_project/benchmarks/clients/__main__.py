@@ -3,7 +3,8 @@
 The first line says which client it is and where it works: {"client": "writer", "where": {...}}. Then
 {"do": "prepare"}, {"do": "add", "tasks": 1000}, each also with {"load": {...}}, and
 {"do": "work", "lead_s": 0.5, "seconds": 5, "parts": 1}, which answers with two lines: the window, before it
-begins, and what was done in it. {"problem": "..."} is the answer when an order could not be carried out.
+begins, and what was done in it. Those that run jobs by workers of their own take {"do": "jobs", "number": 100,
+"wakeups": 3} instead. {"problem": "..."} is the answer when an order could not be carried out.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import json
 import sys
 from dataclasses import asdict
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from .. import CannotMeasure
 from ..load import Load
-from .client import Client
+from .client import Client, Party
 from .crew import Crew, alone
 from .sample import summary
 
@@ -30,6 +31,11 @@ CLIENTS = {
     "procrastinate": "procrastinate_jobs:ProcrastinateClient",
     "django-tasks-db": "django_tasks:DjangoTasksClient",
     "rq": "rq_jobs:RQClient",
+    "jobs-forked": "store_worker:StoreWorkerClient",
+    "jobs-reused": "store_worker:ReusingStoreWorkerClient",
+    "procrastinate-worker": "procrastinate_worker:ProcrastinateWorkerClient",
+    "django-tasks-db-worker": "django_tasks_worker:DjangoTasksWorkerClient",
+    "rq-worker": "rq_worker:RQWorkerClient",
 }
 
 
@@ -45,15 +51,15 @@ def main() -> None:
             answer({"problem": str(problem)})
 
 
-def client_class(name: str) -> type[Client]:
+def client_class(name: str) -> type[Party]:
     module, _, class_name = CLIENTS[name].partition(":")
-    found: type[Client] = getattr(import_module(f"{__package__}.{module}"), class_name)
+    found: type[Party] = getattr(import_module(f"{__package__}.{module}"), class_name)
     return found
 
 
-def obey(client: Client, *, do: str, **order: Any) -> None:
+def obey(client: Party, *, do: str, **order: Any) -> None:
     if do == "work":
-        with Crew(client) as crew:
+        with Crew(cast(Client, client)) as crew:
             crew.wait_until_connected()
             window = crew.start(**order)
             answer(asdict(window))

@@ -16,21 +16,25 @@ T = TypeVar("T")
 WaitForStart = Callable[[], Window]
 
 
-class Client(ABC):
-    """Each method is called in a process of its own, which has nothing open yet."""
+class Party(ABC):
+    """Who takes part. Each method is called in a process of its own, which has nothing open yet."""
 
     def __init__(self, load: Load, where: dict[str, Any]) -> None:
         self.load = load
         self.where = where  # What the place says of itself: addresses, tokens, ...
 
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make what has to be there before any task is added."""
+
+
+class Client(Party):
+    """One that claims and deletes tasks itself."""
+
     @property
     def processes(self) -> int:
         """How many of them share the clients of the load."""
         return 1
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Make what has to be there before any task is added."""
 
     @abstractmethod
     def add(self, tasks: int) -> None:

@@ -54,9 +54,7 @@ class DjangoTasksClient(ProcessClient):
         call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
 
     def add(self, tasks: int) -> None:
-        for start in range(0, tasks, CHUNK):
-            # The rows of `nothing.enqueue(...)`, which writes them one by one.
-            DBTaskResult.objects.bulk_create(self._row() for _ in range(min(CHUNK, tasks - start)))
+        add_rows(tasks)
 
     def open(self) -> None:
         self.worker = Worker(
@@ -82,11 +80,22 @@ class DjangoTasksClient(ProcessClient):
     def finish(self, task: Any) -> None:
         self.worker.run_task(task)
 
-    def _row(self) -> DBTaskResult:
-        return DBTaskResult(
-            args_kwargs={"args": [DATA.decode()], "kwargs": {}},
-            task_path=nothing.module_path,
-            queue_name=QUEUE,
-            backend_name=BACKEND,
-            run_after=get_date_max(),
-        )
+
+def add_rows(number: int) -> None:
+    """Those of `nothing.enqueue(...)`, which writes them one by one."""
+    for start in range(0, number, CHUNK):
+        DBTaskResult.objects.bulk_create(_row() for _ in range(min(CHUNK, number - start)))
+
+
+def succeeded() -> int:
+    return int(DBTaskResult.objects.filter(status="SUCCESSFUL").count())
+
+
+def _row() -> DBTaskResult:
+    return DBTaskResult(
+        args_kwargs={"args": [DATA.decode()], "kwargs": {}},
+        task_path=nothing.module_path,
+        queue_name=QUEUE,
+        backend_name=BACKEND,
+        run_after=get_date_max(),
+    )

@@ -1,0 +1,64 @@
+"""A worker says every few seconds that it lives, and at its end that it stops."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from .store import Store
+
+logger = logging.getLogger(__name__)
+
+BEAT_S = 10.0  # The pages call a worker late after 30 s: one beat may fail.
+
+
+class Heartbeat:
+    """A thread that tells the store who works here. `info` is asked each time for what else is of interest."""
+
+    def __init__(
+        self, store: Store, name: str, groups: Iterable[str], info: Callable[[], Mapping[str, Any]] = dict
+    ) -> None:
+        self._store, self._name, self._groups, self._info = store, name, tuple(groups), info
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._beat_until_stopped, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """The first beat is made in the background, too: a worker need not wait for it."""
+        self._thread.start()
+
+    def stop(self, patience_s: float = 2) -> None:
+        """Say that it stops. A store that is away is not waited for longer than that."""
+        self._stopping.set()
+        self._thread.join(patience_s)
+
+    def _beat_until_stopped(self) -> None:
+        self._beat()
+        while not self._stopping.wait(BEAT_S):
+            self._beat()
+        self._beat(stopped=True)
+
+    def _beat(self, **more: Any) -> None:
+        try:
+            self._store.heartbeat(
+                name=self._name,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                groups=self._groups,
+                version=own_version(),
+                info={**self._info(), **more},
+            )
+        except Exception as problem:  # Nothing depends on it, and the next one may come through.
+            logger.debug("the store has not heard that this worker lives: %s", problem)
+
+
+def own_version() -> str:
+    """Of the package; empty in a checkout that is not installed."""
+    try:
+        return version("taskstore")
+    except PackageNotFoundError:
+        return ""

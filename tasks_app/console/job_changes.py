@@ -1,0 +1,135 @@
+"""What a person does to a finished job: requeue it, perhaps with other parameters, or delete it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render, resolve_url
+from django.views.decorators.http import require_http_methods
+
+from .. import job_queues
+from ..job_queues import Job, why_no_json
+from ..job_record import NotAJob
+from ..policy import Action, may
+from . import reading
+from .editing import Difference, lines_of_difference
+from .pages import go_to, is_partial, page, user_of
+
+
+class RequeueForm(forms.Form):
+    """The parameters of a job as JSON, and why it is to be run again."""
+
+    args = forms.CharField(strip=False, widget=forms.Textarea({"rows": 5, "spellcheck": "false"}))
+    kwargs = forms.CharField(strip=False, widget=forms.Textarea({"rows": 5, "spellcheck": "false"}))
+    reason = forms.CharField(required=False, max_length=reading.LONGEST_REASON)
+
+    def __init__(self, asked: Any, job: Job, *, may_see_data: bool) -> None:
+        super().__init__(
+            asked, initial={"args": in_lines([*job.record.args]), "kwargs": in_lines({**job.record.kwargs})}
+        )
+        if not may_see_data:
+            del self.fields["args"], self.fields["kwargs"]
+
+    def clean_args(self) -> Any:
+        return _json_in(self.cleaned_data["args"], list, "a list of JSON: [1, 2]")
+
+    def clean_kwargs(self) -> Any:
+        return _json_in(self.cleaned_data["kwargs"], dict, 'an object of JSON: {"name": 1}')
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.OPERATE)
+def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
+    """Ask with which parameters, show what is different, and let it run again once that is confirmed."""
+    job = _named(job_id)
+    job_queues.refuse_unfinished(job, "requeued")
+    asked = request.POST if request.method == "POST" else None
+    may_see_data = may(user_of(request), Action.SEE_PAYLOADS, f"jobs/{job.queue}")
+    form = RequeueForm(asked, job, may_see_data=may_see_data)
+    context = {"job": job, "form": form, "shows_data": may_see_data}
+    if asked is None or "again" in asked or not form.is_valid():
+        return render(
+            request, "console/job_requeue.html", context, status=422 if asked and "again" not in asked else 200
+        )
+    if "confirmed" not in asked:
+        differences = list(_differences(job, form.cleaned_data))
+        return render(request, "console/job_review.html", context | {"differences": differences})
+    return _requeue(request, job, form.cleaned_data)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.OPERATE)
+def delete(request: HttpRequest, job_id: int) -> HttpResponse:
+    """Ask why; delete it."""
+    job = _named(job_id)
+    job_queues.refuse_unfinished(job, "deleted")
+    if request.method != "POST":
+        return render(
+            request, "console/_job_delete.html" if is_partial(request) else "console/job_delete.html", {"job": job}
+        )
+    reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
+    job_queues.delete(job, by=user_of(request).username, reason=reason)
+    messages.success(request, f"Deleted job {job_id}.")
+    return go_to(request, resolve_url("console:jobs"))
+
+
+def _requeue(request: HttpRequest, job: Job, given: Mapping[str, Any]) -> HttpResponse:
+    # What stays is not written anew: the audit tells whether somebody edited it.
+    changed = {name for name, _, _ in _changes(job, given)}
+    job_queues.requeue(
+        job,
+        args=given["args"] if "args" in changed else None,
+        kwargs=given["kwargs"] if "kwargs" in changed else None,
+        by=user_of(request).username,
+        reason=given["reason"],
+    )
+    messages.success(request, f"Requeued job {job.id}.")
+    return redirect("console:job", job.id)
+
+
+def _changes(job: Job, given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Parameters that are to be others: their name, and their lines before and after."""
+    old: Mapping[str, Sequence[Any] | Mapping[str, Any]] = {
+        "args": [*job.record.args],
+        "kwargs": {**job.record.kwargs},
+    }
+    for name, before in old.items():
+        if name in given and in_lines(given[name]) != in_lines(before):
+            yield name, in_lines(before), in_lines(given[name])
+
+
+def _differences(job: Job, given: Mapping[str, Any]) -> Iterator[Difference]:
+    for name, before, after in _changes(job, given):
+        yield Difference(name=name, lines=lines_of_difference(before, after))
+
+
+def in_lines(value: Any) -> str:
+    """The value as people edit it."""
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _json_in(text: str, kind: type[Any], right: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise forms.ValidationError(f"{right}; this is none: {problem}") from None
+    if type(value) is not kind:
+        raise forms.ValidationError(right)
+    if why := why_no_json(value):
+        raise forms.ValidationError(why)
+    return value
+
+
+def _named(job_id: int) -> Job:
+    try:
+        job = job_queues.find(job_id)
+    except NotAJob:
+        job = None
+    if job is None:
+        raise Http404
+    return job

@@ -1,0 +1,152 @@
+"""What a transaction sees, and what it is going to write: values, filled from what was decided."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from enum import Enum
+from itertools import islice
+
+from .. import kept_answers, retention
+from ..errors import KeyReused
+from ..operations import Claim, Commit, Effect, Operation, Refusal, Supply, TaskRecord
+from ..tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
+from .rows import MINUTE_MS, Row, kept_of, numbered, with_id
+
+
+class Undecided(Enum):
+    """What can't be said yet about an operation, because of other transactions. Nothing was changed."""
+
+    LOCKED = "a task that it names is locked"
+    CONTENDED = "there is something to claim, but all of it is locked or just being added"
+
+
+Decided = list[TaskRecord] | Refusal | KeyReused
+Outcome = Decided | Undecided
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a transaction found when it looked."""
+
+    now_ms: int
+    named: Mapping[int, TaskRecord]
+    candidates: dict[str, list[TaskRecord]]  # By group, locked, the best first.
+    commits: Sequence[int]  # A number for each operation, should it come to a commit.
+    kept: Mapping[str, tuple[str, Decided]]  # By key: the digest of the request, and its answer.
+    locked: set[int] = field(default_factory=set)  # Named tasks that are there, but locked by others.
+    exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
+    earliest: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, locked for queries, in their order.
+    first: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, one or none, for those that only read.
+
+
+@dataclass(slots=True)
+class Written:
+    """The rows that the effects of a batch come to, before they have ids."""
+
+    removed: list[int] = field(default_factory=list)
+    drafts: list[TaskRecord] = field(default_factory=list)
+    ended: list[Row] = field(default_factory=list)  # KEPT_COLUMNS, ENDING_COLUMNS; successor: a place in drafts.
+    payloads_gone: list[int] = field(default_factory=list)
+    kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
+    deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
+    items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS
+    work: Work = NOTHING
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.drafts or self.kept)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a transaction has decided and is about to write."""
+
+    outcomes: Sequence[Effect | Outcome]
+    written: Written
+    now_ms: int
+
+    def supply(self) -> Supply:
+        """What it adds that can be claimed, now or later."""
+        available, next_in_ms = Counter[str](), dict[str, int]()
+        for draft in self.written.drafts:
+            in_ms = draft.available_at_ms - self.now_ms
+            if in_ms <= 0:
+                available[draft.group] += 1
+            else:
+                next_in_ms[draft.group] = min(in_ms, next_in_ms.get(draft.group, in_ms))
+        return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.written.removed))
+
+    def outcomes_with(self, ids: Sequence[int]) -> list[Outcome]:
+        """What to answer, now that the drafts have ids."""
+        drafts = self.written.drafts
+        tasks = (with_id(draft, task_id) for draft, task_id in zip(drafts, ids, strict=True))
+        return [
+            list(islice(tasks, len(outcome.drafts))) if isinstance(outcome, Effect) else outcome
+            for outcome in self.outcomes
+        ]
+
+
+def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcome], seen: Seen) -> Written:
+    deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
+    written = Written(deltas=_delta_rows(deltas, seen.now_ms))
+    commits = 0
+    history = retention.kept()
+    for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
+        first = len(written.drafts)
+        if isinstance(outcome, Effect):
+            _add_rows(outcome, commit, seen.now_ms, written, history)
+            commits += isinstance(operation, Commit)
+            if outcome.operator and outcome.operator.bulk:
+                written.items += _items(outcome, outcome.operator.bulk, commit)
+        if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
+            text = kept_answers.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
+            written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
+    written.work = work_in(deltas.values(), commits)
+    return written
+
+
+def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:
+    return [
+        (group, now_ms // MINUTE_MS, *delta.numbers, *map(text_of, delta.counters)) for group, delta in deltas.items()
+    ]
+
+
+def _is_worth_keeping(operation: Operation, outcome: Effect | Outcome) -> bool:
+    if isinstance(operation, Claim) and isinstance(outcome, Effect):
+        return bool(outcome.drafts)  # Who found nothing asks again because it hopes for something.
+    return isinstance(outcome, Effect | Refusal)
+
+
+def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written, history: str) -> None:
+    operator, reason = (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
+    first = len(written.drafts)
+    written.drafts += [numbered(draft, commit) for draft in effect.drafts]
+    for task, ending, place in effect.removals:
+        written.removed.append(task.id)
+        if task.payload and (place is None or effect.drafts[place].payload != task.payload):
+            written.payloads_gone.append(task.payload)
+        if history == retention.OFF or (place is not None and history == retention.FINISHED):
+            continue
+        successor = None if place is None else first + place
+        written.ended.append((*kept_of(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
+
+
+def _items(effect: Effect, operation: int, commit: int) -> Iterator[Row]:
+    """What the effect of a commit of the bulk operation has done, and to what."""
+    replacing = {removal.successor for removal in effect.removals}
+    for task, _, successor in effect.removals:
+        yield _item(task, operation, commit, keeps_data=successor is None)
+    for place, draft in enumerate(effect.drafts):
+        if place not in replacing:  # It comes back: there was nothing that it replaces.
+            yield _item(draft, operation, commit, keeps_data=False)
+
+
+def _item(task: TaskRecord, operation: int, commit: int, *, keeps_data: bool) -> Row:
+    return (
+        *(operation, task.origin, task.id, "done", "", commit),
+        *(task.group, task.available_at_ms, task.leased_since_ms, task.error, json.dumps(dict(task.labels))),
+        *(task.priority, task.claims, task.created_at_ms),
+        *((task.data, task.data_type) if keeps_data else (b"", "")),
+    )

@@ -1,0 +1,137 @@
+"""One transaction of the store, from its first look to its last write, as steps that say which statements to send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import cast
+
+from django.db import transaction
+
+from ..errors import CommitRefused, KeyReused
+from ..meters import meters
+from ..operations import Claim, Effect, Operation, Query, Refusal, TaskRecord
+from ..rules import World, decide, is_held
+from .batch import Decided, Outcome, Plan, Seen, Undecided, written_by
+from .demand import changed_ids
+from .dialect import Dialect
+from .rows import Steps
+
+
+def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[list[Outcome]]:
+    """The steps of one transaction, from its first look to its last write, for operations in order."""
+    plan = yield from look_and_decide(operations, dialect)
+    ids = (yield from dialect.write(plan.written)) if plan.written else ()
+    transaction.on_commit(partial(meters.note_work, plan.written.work), using=dialect.using)
+    return plan.outcomes_with(ids)
+
+
+def look_and_decide(operations: Sequence[Operation], dialect: Dialect) -> Steps[Plan]:
+    """Lock and read what the operations need, and say what comes of each."""
+    seen = yield from dialect.look(operations)
+    outcomes: list[Effect | Outcome | None] = [_known(operation, seen) for operation in operations]
+    _put_off_repeated_keys(operations, outcomes)
+    open_places = [place for place, outcome in enumerate(outcomes) if outcome is None]
+    world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest)
+    answers = decide([operations[place] for place in open_places], world)
+    for place, answer in zip(open_places, answers, strict=True):
+        outcomes[place] = answer
+    known = cast("list[Effect | Outcome]", outcomes)
+    yield from _doubt_empty_claims(operations, known, seen, dialect)
+    return Plan(known, written_by(operations, known, seen), seen.now_ms)
+
+
+def _known(operation: Operation, seen: Seen) -> Outcome | None:
+    """What is known about an operation without deciding: it was answered before, or it can't be decided now."""
+    if operation.key and operation.key.key in seen.kept:
+        digest, answer = seen.kept[operation.key.key]
+        return answer if digest == operation.key.digest else KeyReused("this key came with another request before")
+    if seen.first and isinstance(operation, Query) and operation.only_reads:
+        return _read(operation, seen)
+    return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
+
+
+def _read(query: Query, seen: Seen) -> list[TaskRecord]:
+    """What it finds, as it was before the batch."""
+    tasks = [task for group in query.reachable for task in seen.first[group]]
+    return [task for task in tasks if task.available_at_ms <= (query.at_ms or seen.now_ms)]
+
+
+def _put_off_repeated_keys(operations: Sequence[Operation], outcomes: list[Effect | Outcome | None]) -> None:
+    """Of two operations with one key in a batch the second will find the first one's answer in the next."""
+    seen_keys: set[str] = set()
+    for place, operation in enumerate(operations):
+        if operation.key and outcomes[place] is None:
+            if operation.key.key in seen_keys:
+                outcomes[place] = Undecided.CONTENDED
+            seen_keys.add(operation.key.key)
+
+
+def _names_locked(operation: Operation, locked: set[int]) -> bool:
+    return bool(locked) and not locked.isdisjoint((*changed_ids([operation]), *operation.depends))
+
+
+def _doubt_empty_claims(
+    operations: Sequence[Operation],
+    outcomes: list[Effect | Outcome],
+    seen: Seen,
+    dialect: Dialect,
+) -> Steps[None]:
+    """A claim may say "nothing" only when there was nothing that skipped locks could hide."""
+    found_nothing = {
+        place: operation
+        for place, (operation, outcome) in enumerate(zip(operations, outcomes, strict=True))
+        if isinstance(operation, Claim) and _is_empty(outcome)
+    }
+    if not found_nothing:
+        return
+    drafts = [draft for outcome in outcomes if isinstance(outcome, Effect) for draft in outcome.drafts]
+    queries = {place: query for place, query in found_nothing.items() if isinstance(query, Query)}
+    if queries:
+        yield from _doubt_empty_queries(queries, drafts, outcomes, seen, dialect)
+    empty = {place: claim.reachable for place, claim in found_nothing.items() if place not in queries}
+    if not empty:
+        return
+    filling = {draft.group for draft in drafts if draft.available_at_ms <= seen.now_ms}
+    asked = {group for groups in empty.values() for group in groups}
+    filling |= yield from dialect.groups_with_more(asked - filling - seen.exhausted, seen)
+    for place, groups in empty.items():
+        if not filling.isdisjoint(groups):
+            outcomes[place] = Undecided.CONTENDED
+
+
+def _is_empty(outcome: Effect | Outcome) -> bool:
+    return not outcome.drafts if isinstance(outcome, Effect) else outcome == []
+
+
+def _doubt_empty_queries(
+    queries: Mapping[int, Query],
+    drafts: Iterable[TaskRecord],
+    outcomes: list[Effect | Outcome],
+    seen: Seen,
+    dialect: Dialect,
+) -> Steps[None]:
+    """The same for queries, each of which has a moment of its own."""
+    added = _earliest_by_group(draft for draft in drafts if not is_held(draft, seen.now_ms))
+    hidden = yield from dialect.earliest_besides([query for query in queries.values() if not query.only_reads], seen)
+    for place, query in queries.items():
+        known = [added] if query.only_reads else [added, hidden]
+        times_ms = [times[group] for times in known for group in query.reachable if group in times]
+        if times_ms and min(times_ms) <= (query.at_ms or seen.now_ms):
+            outcomes[place] = Undecided.CONTENDED
+
+
+def _earliest_by_group(tasks: Iterable[TaskRecord]) -> dict[str, int]:
+    earliest: dict[str, int] = {}
+    for task in tasks:
+        earliest[task.group] = min(task.available_at_ms, earliest.get(task.group, task.available_at_ms))
+    return earliest
+
+
+def granted(answer: Decided) -> list[TaskRecord]:
+    """The new tasks. Raises CommitRefused or KeyReused when that is the answer."""
+    if isinstance(answer, Refusal):
+        raise CommitRefused(answer)
+    if isinstance(answer, KeyReused):
+        raise answer
+    return answer

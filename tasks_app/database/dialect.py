@@ -1,0 +1,263 @@
+"""What the transaction needs from a database, and what both have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import connections
+
+from ..candidate_pools import CANDIDATES, NO_MARK_MS
+from ..operations import NOBODY, Operation, Query, Supply
+from ..payloads import whole_data
+from .batch import Seen, Written
+from .demand import Queried, queried_by
+from .rows import COLUMNS, Row, Statement, Steps, T, quoted
+
+PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
+ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given out.
+
+# A paused group has no priorities, so that claims find nothing in it. Looked at once a scan.
+IS_RUNNING = 'NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = %s)'
+
+# Tasks that queries may take though their time has not come by the store's clock; see rules.is_held.
+IS_NOT_HELD = f"leased_since_ms = 0 OR owner = {NOBODY}"
+
+
+class Again(Exception):
+    """An operation could not be decided, or its turn did not come: let go of the locks and try again."""
+
+
+def is_opportunistic() -> bool:
+    return getattr(settings, "TASKSTORE_DURABILITY", "strict") == "opportunistic"
+
+
+class Dialect(ABC):
+    """What the transaction needs from a database. `waits`: for rows that others have locked."""
+
+    patience_s: ClassVar[float] = PATIENCE_S
+    # In the order of COLUMNS, each task with its data.
+    selected: ClassVar[str] = ", ".join(
+        whole_data("tasks_app_task") if name == "data" else f'"{name}"' for name in COLUMNS
+    )
+    clock: ClassVar[str]  # An expression: the time in milliseconds.
+    time_of: ClassVar[str]  # An expression: what a DateTimeField holds, of one parameter: seconds since the Epoch.
+    newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
+    hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
+    is_key_named: ClassVar[str]
+    later_of: ClassVar[str]  # A function: the greater of two numbers.
+    names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
+    is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
+    has_history_days: ClassVar[bool] = False  # Whether the trail has a table for each day (history_days.py).
+
+    def __init__(self, using: str, *, waits: bool) -> None:
+        self.using = using
+        self.waits = waits
+
+    def drive(self, steps: Steps[T]) -> T:
+        """Run the steps on Django's connection."""
+        answers: Sequence[Sequence[Row]] | None = None
+        try:
+            while True:
+                statements = next(steps) if answers is None else steps.send(answers)
+                answers = [self.rows(*statement) for statement in statements]
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def send(self, statements: Iterable[Statement]) -> None:
+        for statement in statements:
+            self.rows(*statement)
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def rows_at_once(self, columns: Sequence[str], sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
+        return self.rows(sql, parameters)
+
+    def now_ms(self) -> int:
+        [(now_ms,)] = self.rows(f"SELECT {self.clock}")
+        return int(now_ms)
+
+    def tasks_of(self, ids: Iterable[int], ending: str = "") -> Statement:
+        sql = f"SELECT {self.selected} FROM tasks_app_task WHERE {self.is_listed} {ending}"
+        return Statement(sql, [self.list_of(ids)])
+
+    def kept_answers(self, keys: Iterable[str]) -> Statement:
+        sql = f"SELECT key, digest, answer, ids FROM tasks_app_keptanswer WHERE {self.is_key_named}"
+        return Statement(sql, [self.list_of_names(keys)])
+
+    @abstractmethod
+    def list_of_names(self, names: Iterable[str]) -> Any:
+        """The names as one parameter."""
+
+    @abstractmethod
+    def list_of(self, ids: Iterable[int]) -> Any:
+        """The ids as one parameter."""
+
+    @abstractmethod
+    def turn(self) -> AbstractContextManager[Any]:
+        """Wait for this thread's turn to write, where the database has none that is fair."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Any]:
+        """What surrounds a statement whose rows are read bit by bit."""
+
+    @abstractmethod
+    def preparation(self) -> Sequence[Statement]:
+        """What holds for a transaction of our own."""
+
+    @abstractmethod
+    def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
+        """Lock and read what the operations name, and tasks for the claims, as many as they ask for."""
+
+    def groups_with_more(self, groups: set[str], seen: Seen) -> Steps[set[str]]:
+        """Those of the groups that hold available tasks beside the candidates that were seen."""
+        if not groups:
+            return set()
+        taken = [task.id for group in groups for task in seen.candidates[group]]
+        [rows] = yield [
+            Statement(
+                f"""
+                SELECT name
+                FROM {self.names}
+                WHERE EXISTS (
+                    SELECT 1 FROM tasks_app_task
+                    WHERE "group" = name AND available_at_ms <= %s AND NOT {self.is_listed}
+                ) AND NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
+                """,
+                [self.list_of_names(groups), seen.now_ms, self.list_of(taken)],
+            )
+        ]
+        return {name for (name,) in rows}
+
+    def earliest(self, group: str, asked: Queried, from_ms: int = NO_MARK_MS, ending: str = "") -> Statement:
+        """The longest available tasks of the group, as many as queries take: up to the latest of their moments."""
+        # Time and id are compared together, because only `task_listing` has them in this order.
+        return Statement(
+            f"""
+            SELECT {self.selected}
+            FROM tasks_app_task
+            WHERE "group" = %s AND (available_at_ms, id) >= (%s, 0)
+                AND available_at_ms <= (SELECT {self.later_of}({self.clock}, %s))
+                AND (available_at_ms <= (SELECT {self.clock}) OR {IS_NOT_HELD}) AND {IS_RUNNING}
+            ORDER BY available_at_ms, id
+            LIMIT %s
+            {ending}
+            """,
+            [group, from_ms, asked.latest_ms, group, asked.tasks],
+        )
+
+    def first_of(self, group: str) -> Statement:
+        """The task of the group that is available first, or will be; also in a paused one."""
+        sql = f'SELECT {self.selected} FROM tasks_app_task WHERE "group" = %s ORDER BY available_at_ms, id LIMIT 1'
+        return Statement(sql, [group])
+
+    def earliest_besides(self, queries: Iterable[Query], seen: Seen) -> Steps[dict[str, int]]:
+        """When the first task becomes available that queries may take and that was not seen, by group."""
+        asked = queried_by(queries)
+        if not asked:
+            return {}
+        found = yield [
+            Statement(
+                f"""
+                SELECT available_at_ms
+                FROM tasks_app_task
+                WHERE "group" = %s AND (available_at_ms, id) >= (%s, 0) AND available_at_ms <= %s
+                    AND (available_at_ms <= %s OR {IS_NOT_HELD}) AND {IS_RUNNING} AND NOT {self.is_listed}
+                ORDER BY available_at_ms, id
+                LIMIT 1
+                """,
+                [
+                    *(group, NO_MARK_MS, max(seen.now_ms, latest.latest_ms), seen.now_ms, group),
+                    self.list_of(task.id for task in seen.earliest[group]),
+                ],
+            )
+            for group, latest in asked.items()
+        ]
+        return {group: rows[0][0] for group, rows in zip(asked, found, strict=True) if rows}
+
+    def supply_of(self, groups: Sequence[str], depends: Iterable[int]) -> Steps[Supply]:
+        """What there is to claim in these groups, and which of these ids are not there."""
+        rows, gone = yield [
+            Statement(
+                f"""
+                SELECT name, (
+                    SELECT count(*)
+                    FROM (
+                        SELECT 1 FROM tasks_app_task
+                        WHERE "group" = name AND available_at_ms <= clock.now_ms
+                        LIMIT {CANDIDATES}
+                    ) AS available
+                ), (
+                    SELECT min(available_at_ms) - clock.now_ms FROM tasks_app_task
+                    WHERE "group" = name AND available_at_ms > clock.now_ms
+                )
+                FROM (SELECT {self.clock} AS now_ms) AS clock, {self.names}
+                WHERE NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
+                """,
+                [self.list_of_names(groups)],
+            ),
+            Statement(
+                f"""
+                SELECT name
+                FROM {self.names}
+                WHERE NOT EXISTS (SELECT 1 FROM tasks_app_task WHERE id = CAST(name AS bigint))
+                """,
+                [self.list_of_names(map(str, depends))],
+            ),
+        ]
+        return Supply(
+            available={name: count for name, count, _ in rows if count},
+            next_in_ms={name: in_ms for name, _, in_ms in rows if in_ms is not None},
+            gone=frozenset(int(name) for (name,) in gone),
+        )
+
+    @abstractmethod
+    def write(self, written: Written) -> Steps[Sequence[int]]:
+        """Delete, insert, and keep the trail. Returns the ids of the drafts: rising, never used before."""
+
+    @abstractmethod
+    def election(self) -> Statement:
+        """One row with one value: whether this transaction is the one that keeps house now."""
+
+    @abstractmethod
+    def take(self, table: str, selected: str, grouped_by: str) -> Steps[Sequence[Row]]:
+        """Delete all rows of a table. Returns what is selected of them, a row for each group of them."""
+
+    def replace(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
+        """Insert the rows, in place of those that have the same values in the first `key` columns."""
+        return self.insert(table, columns, rows, on_conflict(columns, key, "{name} = excluded.{name}"))
+
+    def add(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
+        """Insert the rows; where there is one with the same values in the first `key` columns, add the others to it."""
+        return self.insert(
+            table, columns, rows, on_conflict(columns, key, f"{{name}} = {table}.{{name}} + excluded.{{name}}")
+        )
+
+    @abstractmethod
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
+        """Insert the rows, no two of which are in conflict. The ending says what to do about those that are there."""
+
+    @abstractmethod
+    def joined(self, column: str) -> str:
+        """An aggregate: the texts of the column, with spaces between them."""
+
+    @abstractmethod
+    def is_contention(self, error: Exception) -> bool:
+        """Whether the transaction lost a race that it may win when it is tried again."""
+
+    @abstractmethod
+    def is_disconnected(self, error: Exception) -> bool:
+        """Whether it is unknown what the database did last."""
+
+
+def on_conflict(columns: Sequence[str], key: int, change: str) -> str:
+    names = quoted(columns)
+    changed = ", ".join(change.format(name=name) for name in names[key:])
+    return f"ON CONFLICT ({', '.join(names[:key])}) DO UPDATE SET {changed}"

@@ -1,0 +1,84 @@
+"""How a task, and what the trail keeps of it, is a row; and how statements are said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
+
+from ..operations import TaskRecord
+from ..payloads import OWN_ID, PAYLOAD_BYTES
+from ..tally import COUNTERS, NUMBERS
+
+COLUMNS = TaskRecord._fields
+# What the trail keeps of a task that ended; then how it ended.
+KEPT_COLUMNS = tuple(name for name in COLUMNS if name not in ("data", "data_type", "labels", "payload"))
+# An answer to keep; then the places of its tasks among the drafts.
+KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
+ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
+# By how much a batch changes the numbers of a group; the minute is of its time.
+DELTA_COLUMNS = ("group", "minute", *NUMBERS, *COUNTERS)
+# What a bulk operation keeps of a task, for its undo.
+ITEM_COLUMNS = (
+    *("operation", "origin", "task", "outcome", "why", "commit"),
+    *("group", "available_at_ms", "leased_since_ms", "error", "labels", "priority", "claims", "created_at_ms"),
+    *("data", "data_type"),
+)
+MINUTE_MS = 60_000
+ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
+ENDED_COLUMNS = (*KEPT_COLUMNS, *ENDING_COLUMNS)
+
+DATA = COLUMNS.index("data")
+LABELS = COLUMNS.index("labels")
+ORIGIN = COLUMNS.index("origin")
+MADE_BY_COMMIT, PAYLOAD = COLUMNS.index("made_by_commit"), COLUMNS.index("payload")  # The last two.
+
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class Statement(NamedTuple):
+    """SQL with %s where the parameters go."""
+
+    sql: str
+    parameters: Sequence[Any] = ()
+
+
+# Says which statements to send together, and is told the rows that each gave.
+Steps = Generator[Sequence[Statement], Sequence[Sequence[Row]], T]
+
+
+# Not `_replace` or `_make`, which take three times as long; three records are made for each claim.
+_made: Callable[[Row], TaskRecord] = partial(tuple.__new__, TaskRecord)
+
+# What of a task's row the trail keeps.
+kept_of = itemgetter(*map(COLUMNS.index, KEPT_COLUMNS))
+
+
+def numbered(draft: TaskRecord, commit: int) -> TaskRecord:
+    payload = draft.payload if len(draft.data) < PAYLOAD_BYTES else draft.payload or OWN_ID
+    return _made((*draft[:MADE_BY_COMMIT], commit, payload))
+
+
+def with_id(draft: TaskRecord, task_id: int) -> TaskRecord:
+    payload = task_id if draft.payload == OWN_ID else draft.payload
+    return _made((task_id, *draft[1:ORIGIN], draft.origin or task_id, *draft[ORIGIN + 1 : PAYLOAD], payload))
+
+
+def row_of(task: TaskRecord) -> Row:
+    """The values in the order of COLUMNS, as the database takes them."""
+    labels = json.dumps(dict(task.labels)) if task.labels else "{}"
+    data = b"" if task.payload > 0 else task.data
+    return (*task[:DATA], data, *task[DATA + 1 : LABELS], labels, *task[LABELS + 1 :])
+
+
+def record_of(row: Row) -> TaskRecord:
+    labels = json.loads(row[LABELS]) if row[LABELS] != "{}" else {}
+    return _made((*row[:LABELS], labels, *row[LABELS + 1 :]))
+
+
+def quoted(names: Iterable[str]) -> list[str]:
+    return [f'"{name}"' for name in names]

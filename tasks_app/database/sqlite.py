@@ -1,0 +1,219 @@
+"""SQLite: one writer at a time, statement by statement."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ClassVar
+
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from ..candidate_pools import CANDIDATES
+from ..operations import Operation, TaskRecord
+from ..payloads import OWN_ID
+from .batch import Seen, Written
+from .demand import Demand, best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, queried_by
+from .dialect import ID_JUMP, IS_RUNNING, Again, Dialect
+from .rows import (
+    COLUMNS,
+    DELTA_COLUMNS,
+    ENDED_COLUMNS,
+    ITEM_COLUMNS,
+    KEPT_ANSWER_COLUMNS,
+    Row,
+    Statement,
+    Steps,
+    quoted,
+    record_of,
+    row_of,
+    with_id,
+)
+
+
+class SQLite(Dialect):
+    """One writer at a time: no row locks, because BEGIN IMMEDIATE has locked the whole database."""
+
+    hurry = ("PRAGMA busy_timeout = 1000",)
+    clock = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+    time_of = "datetime(%s, 'unixepoch')"
+    newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
+    is_listed = "id IN (SELECT value FROM json_each(%s))"
+    is_key_named = "key IN (SELECT value FROM json_each(%s))"
+    later_of = "max"
+    names = "(SELECT value AS name FROM json_each(%s)) AS names"
+
+    _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
+
+    def list_of(self, ids: Iterable[int]) -> Any:
+        return json.dumps(list(ids))
+
+    def list_of_names(self, names: Iterable[str]) -> Any:
+        return json.dumps(list(names))
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        # SQLite's own wait sleeps and looks again, and lets some threads starve.
+        turn = self._turns[self.using]
+        if not turn.acquire(timeout=self.patience_s):
+            raise Again
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def rows_at_once(self, columns: Sequence[str], sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
+        # Differs because Python's lock is let go for each row here: beside an event loop that is busy
+        # five thousand rows took two seconds, as one text a tenth of one.
+        names = ", ".join(f'"{name}"' for name in columns)
+        [(text,)] = self.rows(f"SELECT json_group_array(json_array({names})) FROM ({sql})", parameters)
+        rows: list[Row] = json.loads(text)
+        return rows
+
+    def reading(self) -> AbstractContextManager[Any]:
+        # Differs because a transaction here is a writer's: it would keep all others waiting.
+        return nullcontext()
+
+    def preparation(self) -> Sequence[Statement]:
+        return ()  # Durability is a property of the connection here: PRAGMA synchronous, in the settings.
+
+    def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
+        named = changed_ids(operations) | depended_ids(operations)
+        [[(now_ms,)]] = yield [Statement(f"SELECT {self.clock}")]
+        commits = yield from self._next("commits", len(operations))
+        tasks: Sequence[Row] = ()
+        if named:
+            [tasks] = yield [self.tasks_of(named)]
+        kept: Sequence[Row] = ()
+        if keys := keys_of(operations):
+            [kept] = yield [self.kept_answers(keys)]
+        candidates = {}
+        for group, demand in demands_of(operations).items():
+            candidates[group] = yield from self._candidates(group, demand, now_ms)
+        seen = Seen(now_ms, {row[0]: record_of(row) for row in tasks}, candidates, commits, kept_by_key(kept))
+        for group, asked in queried_by(operations).items():
+            [earliest] = yield [self.earliest(group, asked)]
+            seen.earliest[group] = [*map(record_of, earliest)]
+            if asked.is_read:
+                [first] = yield [self.first_of(group)]
+                seen.first[group] = [*map(record_of, first)]
+        return seen
+
+    def _candidates(self, group: str, demand: Demand, now_ms: int) -> Steps[list[TaskRecord]]:
+        chosen: list[int] = []
+        # Level by level, because there is nearly always one level only.
+        [[(priority,)]] = yield [
+            Statement(f'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}', [group, group])
+        ]
+        while priority is not None and len(chosen) < demand.limit:
+            [rows] = yield [
+                Statement(
+                    """
+                    SELECT id
+                    FROM tasks_app_task
+                    WHERE "group" = %s AND priority = %s AND available_at_ms <= %s
+                    ORDER BY available_at_ms, id
+                    LIMIT %s
+                    """,
+                    [group, priority, now_ms, CANDIDATES],
+                )
+            ]
+            ids = [task_id for (task_id,) in rows]
+            missing = demand.limit - len(chosen)
+            chosen += ids[:missing] if demand.oldest else random.sample(ids, min(missing, len(ids)))
+            [[(priority,)]] = yield [
+                Statement(
+                    'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority < %s',
+                    [group, priority],
+                )
+            ]
+        [rows] = yield [self.tasks_of(chosen)]
+        return best_first(rows, demand)
+
+    def _next(self, name: str, count: int) -> Steps[range]:
+        # Not AUTOINCREMENT: its sequence starts again when Django rebuilds an empty table.
+        [[(last,)]] = yield [
+            Statement("UPDATE tasks_app_counters SET value = value + %s WHERE name = %s RETURNING value", [count, name])
+        ]
+        return range(last - count + 1, last + 1)
+
+    def write(self, written: Written) -> Steps[Sequence[int]]:
+        ids = yield from self._next("ids", len(written.drafts))
+        tasks = [row_of(with_id(draft, task_id)) for draft, task_id in zip(written.drafts, ids, strict=True)]
+        payloads = [
+            (task_id, draft.data) for draft, task_id in zip(written.drafts, ids, strict=True) if draft.payload == OWN_ID
+        ]
+        ended = [(*row[:-1], None if row[-1] is None else ids[row[-1]]) for row in written.ended]
+        kept = [(*row[:-2], ",".join(map(str, ids[row[-2] : row[-1]]))) for row in written.kept]
+        yield [
+            Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)]),
+            *self._let_go(written.payloads_gone),
+            *_insertions("tasks_app_payload", ("id", "data"), payloads),
+            *_insertions("tasks_app_task", COLUMNS, tasks),
+            *_insertions("tasks_app_endedtask", ENDED_COLUMNS, ended),
+            *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
+            *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
+            *_insertions("tasks_app_bulkitem", ITEM_COLUMNS, written.items),
+        ]
+        return ids
+
+    def _let_go(self, payloads: Sequence[int]) -> Iterator[Statement]:
+        if payloads:
+            yield Statement(f"DELETE FROM tasks_app_payload WHERE {self.is_listed}", [self.list_of(payloads)])
+
+    def election(self) -> Statement:
+        # Differs because one process only has the file open for serving.
+        return Statement("SELECT 1")
+
+    def take(self, table: str, selected: str, grouped_by: str) -> Steps[Sequence[Row]]:
+        # Differs because a DELETE can't be read from here; nobody else writes meanwhile.
+        [rows] = yield [Statement(f"SELECT {grouped_by}, {selected} FROM {table} GROUP BY {grouped_by}")]
+        if rows:
+            yield [Statement(f"DELETE FROM {table}")]
+        return rows
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
+        return list(_insertions(table, columns, rows, ending))
+
+    def joined(self, column: str) -> str:
+        return f"group_concat({column}, ' ')"
+
+    def is_contention(self, error: Exception) -> bool:
+        return "locked" in str(error)
+
+    def is_disconnected(self, error: Exception) -> bool:
+        return False  # It is in this process: a COMMIT that fails has not happened.
+
+
+def _insertions(table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Iterator[Statement]:
+    places = ", ".join(["%s"] * len(columns))
+    sql = f"INSERT INTO {table} ({', '.join(quoted(columns))}) VALUES "
+    # SQLite takes 32 766 parameters a statement.
+    most = 32_000 // len(columns)
+    for start in range(0, len(rows), most):
+        chunk = rows[start : start + most]
+        yield Statement(
+            f"{sql}{', '.join([f'({places})'] * len(chunk))} {ending}", [value for row in chunk for value in row]
+        )
+
+
+def jump_ids_of_sqlite(using: str = DEFAULT_DB_ALIAS) -> None:
+    """After an unclean end in opportunistic mode: the disk may have lost ids that a client has seen."""
+    _advance_for_certain(ID_JUMP, using)
+
+
+def flush_sqlite(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Bring to the disk what was committed in opportunistic mode. Outside of any transaction."""
+    # One commit that waits for the disk takes all before it along. It has to change something, else it writes nothing.
+    _advance_for_certain(1, using)
+
+
+def _advance_for_certain(by: int, using: str) -> None:
+    with connections[using].cursor() as cursor:
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("UPDATE tasks_app_counters SET value = value + %s", [by])
+    # The next connection has again what the settings say.
+    connections[using].close()

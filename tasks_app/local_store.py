@@ -1,0 +1,229 @@
+"""The store as a worker in a Django project sees it: `Task.objects` of its own process, and no server.
+
+Beside the worker a writer runs, on an event loop in a thread: what its threads commit shares transactions,
+claims wait without a connection, the house is kept, and what schedules are due for is added, where no server does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from django.db import InterfaceError, OperationalError, close_old_connections, connections
+
+from . import clients
+from .client import Task
+from .client.identity import of_this_process
+from .ending import ended
+from .errors import StoreUnavailable
+from .models import Client
+from .models import Task as StoredTask
+from .operations import Change, Claim, Commit, NewTask, Order
+from .schedules import Scheduler
+from .search import grammar
+from .search.finding import find
+from .writer import Writer
+
+LOOK_EVERY_S = 0.05  # At the file of SQLite, whether another process has written.
+
+
+class LocalStore:
+    """What a worker needs (client/store.py); to be entered before it is used. Threads may share it."""
+
+    def __init__(self) -> None:
+        self.id = of_this_process()
+        self._using = StoredTask.objects.writing_alias
+        self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=self._serve, name="writer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Claims that wait find nothing. Whatever else was asked is answered first."""
+        loop, stop = self._ready.result()
+        if self._thread.is_alive():
+            with suppress(RuntimeError):  # The loop has ended since.
+                loop.call_soon_threadsafe(stop.set)
+            self._thread.join()
+
+    def claim(
+        self,
+        groups: str | Iterable[str],
+        *,
+        duration_ms: int = 60_000,
+        limit: int = 1,
+        wait_ms: int = 0,
+        order: Order = Order.RANDOM,
+        depends: Iterable[int] = (),
+    ) -> list[Task]:
+        names = (groups,) if isinstance(groups, str) else tuple(groups)
+        claim = Claim(
+            groups=names,
+            owner=self.id,
+            duration_ms=duration_ms,
+            limit=limit,
+            wait_ms=wait_ms,
+            order=order,
+            depends=tuple(depends),
+        )
+        return list(map(_seen, StoredTask.objects.perform(claim)))
+
+    def commit(
+        self,
+        *,
+        adds: Iterable[NewTask] = (),
+        updates: Iterable[Change] = (),
+        deletes: Iterable[int] = (),
+        depends: Iterable[int] = (),
+        client_id: int | None = None,
+    ) -> list[Task]:
+        commit = Commit(
+            owner=self.id if client_id is None else client_id,
+            adds=tuple(adds),
+            updates=tuple(updates),
+            deletes=tuple(deletes),
+            depends=tuple(depends),
+        )
+        return list(map(_seen, StoredTask.objects.perform(commit)))
+
+    def tasks(self, ids: Iterable[int]) -> list[Task | None]:
+        with _fresh_connections():
+            return [_seen(task) if task else None for task in StoredTask.objects.find(ids)]
+
+    def heartbeat(
+        self,
+        *,
+        name: str = "",
+        host: str = "",
+        pid: int | None = None,
+        groups: Iterable[str] = (),
+        version: str = "",
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        said = Client(
+            id=self.id,
+            name=name,
+            host=host,
+            pid=pid,
+            groups=list(groups),
+            version=version,
+            info=json.dumps(dict(info or {})),
+        )
+        with _fresh_connections():
+            clients.hear(said)
+
+    def clients(self) -> list[Heard]:
+        with _fresh_connections():
+            return list(map(_heard, clients.seen()))
+
+    def search(self, query: str = "", *, limit: int = 50) -> Found:
+        """The tasks that meet every term of the query, as `GET /search` finds them."""
+        with _fresh_connections():
+            found = find(grammar.parse(query), limit=limit)
+            return Found(tasks=[_seen(task) for task in StoredTask.objects.find(found.ids) if task])
+
+    def _serve(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except BaseException as problem:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(problem)
+
+    async def _work(self) -> None:
+        scheduler, stop = Scheduler(), asyncio.Event()
+        writer = Writer.start(self._using)
+        writer.keep(scheduler)
+        watching = asyncio.create_task(self._watch(writer))
+        self._ready.set_result((asyncio.get_running_loop(), stop))
+        try:
+            await stop.wait()
+        finally:
+            await ended(watching)
+            await writer.stop()
+
+    async def _watch(self, writer: Writer) -> None:
+        """On SQLite nobody tells what other processes commit, but the file shows that they have."""
+        if connections[self._using].vendor != "sqlite":
+            return
+        # No wait for a lock: it would be the event loop's.
+        with closing(sqlite3.connect(connections[self._using].settings_dict["NAME"], timeout=0)) as file:
+            version = None
+            while True:
+                with suppress(sqlite3.OperationalError):  # Locked: what is being committed shows at the next look.
+                    newest = file.execute("PRAGMA data_version").fetchone()
+                    if newest != version:
+                        version = newest
+                        writer.look_around()
+                await asyncio.sleep(LOOK_EVERY_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """A client as it was last heard."""
+
+    client_id: int
+    name: str
+    host: str
+    pid: int | None
+    info: Mapping[str, Any]
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    tasks: Sequence[Task]
+
+
+def _heard(seen: clients.Seen) -> Heard:
+    said = seen.client
+    return Heard(
+        client_id=said.id,
+        name=said.name,
+        host=said.host,
+        pid=said.pid,
+        info=json.loads(said.info),
+        age_ms=seen.age_ms,
+    )
+
+
+def _seen(task: StoredTask) -> Task:
+    return Task(
+        id=task.id,
+        group=task.group,
+        data=bytes(task.data),
+        data_type=task.data_type,
+        error=task.error,
+        labels=task.labels,
+        priority=task.priority,
+        origin=task.origin,
+        claims=task.claims,
+        owner=task.owner,
+        available_at_ms=task.available_at_ms,
+        created_at_ms=task.created_at_ms,
+    )
+
+
+@contextmanager
+def _fresh_connections() -> Iterator[None]:
+    """As in a request: what the settings call old, or what broke, is not used. Raises StoreUnavailable."""
+    close_old_connections()
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
+    finally:
+        close_old_connections()

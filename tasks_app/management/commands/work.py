@@ -1,0 +1,88 @@
+"""The worker of a Django project: it runs what its tasks, those of Django's framework, have enqueued."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from tasks_app.job_record import DEFAULT_QUEUE, why_no_queue
+from tasks_app.jobs.nursery_link import NotPrepared
+from tasks_app.jobs.worker import JobWorker
+from tasks_app.task_framework.backend import of_alias
+from tasks_app.task_framework.framework import DEFAULT_TASK_BACKEND_ALIAS
+from tasks_app.task_framework.watched_store import WatchedStore
+
+RESOLVER = "tasks_app.task_framework.functions:Functions"
+
+
+class Command(BaseCommand):
+    help = "Run the tasks of Django's task framework, each in a process of its own, until SIGTERM or Ctrl-C."
+    requires_migrations_checks = True
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add = parser.add_argument
+        add(
+            "--queue",
+            action="append",
+            type=_queue,
+            metavar="NAME",
+            help="work for this queue; may be given more than once (default: the QUEUES of the backend)",
+        )
+        add("--processes", type=_count, metavar="N", help="how many tasks run at once (default: one a processor)")
+        add(
+            "--jobs-per-process",
+            type=_count,
+            default=1,
+            metavar="N",
+            help="after so many tasks a process is replaced (default: 1)",
+        )
+        add(
+            "--lease",
+            type=_count,
+            default=30,
+            metavar="SECONDS",
+            help="so long after this machine's death others get its tasks (default: 30)",
+        )
+        add("--spawn", action="store_true", help="each process is a fresh interpreter, not a copy")
+        add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="which entry of TASKS")
+        add("--name", default="", help="what this worker is called (default: its machine and process)")
+
+    def handle(self, **options: Any) -> None:
+        try:
+            backend = of_alias(options["backend"])
+        except ImproperlyConfigured as problem:
+            raise CommandError(str(problem)) from None
+        queues = options["queue"] or sorted(backend.queues) or [DEFAULT_QUEUE]
+        with WatchedStore(backend) as store:
+            worker = JobWorker(
+                store,
+                queues,
+                runner=[RESOLVER, backend.alias],
+                processes=options["processes"],
+                lease_ms=options["lease"] * 1_000,
+                jobs_per_process=options["jobs_per_process"],
+                start="spawn" if options["spawn"] else "fork",
+                name=options["name"],
+            )
+            if options["verbosity"]:
+                self.stdout.write(f"{worker.name} works for {', '.join(queues)}")
+                self.stdout.flush()
+            try:
+                worker.run()
+            except NotPrepared as problem:
+                raise CommandError(str(problem)) from None
+
+
+def _queue(text: str) -> str:
+    if right := why_no_queue(text):
+        raise argparse.ArgumentTypeError(f"{text!r} can't be a queue: it has to be {right}")
+    return text
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is no whole number above 0")

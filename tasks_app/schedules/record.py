@@ -1,0 +1,246 @@
+"""A schedule as its task carries it: when something is due, what is added then, and what was last.
+
+A schedule is a task of the group `schedules` with its name as the label `name`. Its data is a JSON object with the
+members of `ScheduleRecord`; it becomes available when it is due.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.json import Decoder
+
+from .. import job_queues
+from ..errors import InvalidInput
+from ..job_record import DEFAULT_QUEUE, JobOptions, JobRecord, OnLost, new_task, queue_group
+from ..operations import Commit, NewTask
+from ..validation import LATEST_MS, Problem, is_utf8
+from ..wire.reading import value_of
+from ..wire.scalars import Labels, Priority
+from ..wire.tasks import Asked, problems_of
+from . import timetable
+from .timetable import Timetable
+
+GROUP = "schedules"
+NAME_LABEL = "name"  # Of a schedule.
+SCHEDULE_LABEL, DUE_LABEL = "schedule", "due"  # Of what it adds.
+NAME_LENGTH = 100
+LONGEST_DATA = 64 * 2**10  # Bytes: up to MOST_CAUGHT_UP of them are added in one transaction.
+MOST_CAUGHT_UP = 1_000
+GRACE_MS = 60_000  # What is late by no more was not missed: servers are restarted, and take turns.
+
+Milliseconds = Annotated[int, Meta(ge=0, le=LATEST_MS, description="Since the Epoch.")]
+Duration = Annotated[int, Meta(ge=1, le=LATEST_MS // 2, description="Milliseconds.")]
+Bytes = Annotated[int, Meta(ge=2**20, le=2**50)]
+
+
+class NotASchedule(ValueError):
+    """The task can't be understood as a schedule, or is never due. The text says why."""
+
+
+class CatchUp(StrEnum):
+    """What becomes of the due times that passed while no server ran."""
+
+    SKIP = "skip"
+    LATEST = "latest"  # One for all of them.
+    ALL = "all"  # One for each, the newest MOST_CAUGHT_UP at most.
+
+
+class DueTask(Asked, frozen=True, kw_only=True):
+    """The task that is added when it is due."""
+
+    group: str
+    data: str = ""
+    labels: Labels = field(default_factory=dict)
+    priority: Priority = 0
+
+    def new_task(self) -> NewTask:
+        return NewTask(group=self.group, data=self.data.encode(), labels=self.labels, priority=self.priority)
+
+
+class ScheduledJobOptions(Asked, frozen=True, kw_only=True):
+    """How the job is run."""
+
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="How often at most it is tried.")] = 1
+    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="Before the second try.")] = 1_000
+    timeout_ms: Annotated[Duration | UnsetType, Meta(description="For one attempt; absent: none.")] = UNSET
+    memory_bytes: Annotated[Bytes | UnsetType, Meta(description="Of its process; absent: no limit.")] = UNSET
+    on_lost: OnLost = OnLost.RETRY
+    max_lost: Annotated[int, Meta(ge=1, le=1_000, description="How often its worker may die.")] = 3
+
+
+class DueJob(Asked, frozen=True, kw_only=True):
+    """The job that is enqueued when it is due."""
+
+    function: Annotated[str, Meta(description="The dotted path under which workers know it.")]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    queue: str = DEFAULT_QUEUE
+    priority: Priority = 0
+    options: ScheduledJobOptions = ScheduledJobOptions()
+
+    @property
+    def record(self) -> JobRecord:
+        options = {name: value for name, value in msgspec.structs.asdict(self.options).items() if value is not UNSET}
+        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=JobOptions(**options))
+
+    def new_task(self) -> NewTask:
+        return new_task(self.record, queue=self.queue, priority=self.priority)
+
+
+class SchedulePlan(Asked, frozen=True, kw_only=True):
+    """What is to be added, and when."""
+
+    cron: Annotated[str, Meta(description="Five fields of cron, six with seconds, @daily and the like, or every 30s.")]
+    zone: Annotated[str, Meta(description="The name of a time zone.")] = "UTC"
+    catch_up: CatchUp = CatchUp.SKIP
+    task: Annotated[DueTask | UnsetType, Meta(description="Either this or job.")] = UNSET
+    job: Annotated[DueJob | UnsetType, Meta(description="Either this or task.")] = UNSET
+
+    @property
+    def adds(self) -> DueTask | DueJob:
+        added = self.job if self.task is UNSET else self.task
+        assert added is not UNSET  # noqa: S101 - `problems` has seen to it.
+        return added
+
+    @property
+    def group(self) -> str:
+        """Where what it adds goes."""
+        return self.adds.group if isinstance(self.adds, DueTask) else queue_group(self.adds.queue)
+
+    @property
+    def timetable(self) -> Timetable:
+        return Timetable(cron=self.cron, zone=self.zone)
+
+    def problems(self) -> Iterator[Problem]:
+        yield from timetable.problems_of(self.cron, self.zone)
+        if (self.task is UNSET) == (self.job is UNSET):
+            yield "task", "either a task or a job that is added, and not both"
+        elif self.task is not UNSET:
+            yield from _wrong_task(self.task)
+        elif self.job is not UNSET:
+            yield from _wrong_job(self.job)
+
+    def due_task(self, name: str, due_ms: int) -> NewTask:
+        """What is added at a due time."""
+        asked = self.adds.new_task()
+        labels = {**asked.labels, SCHEDULE_LABEL: name, DUE_LABEL: iso(due_ms)}
+        return NewTask(group=asked.group, data=asked.data, labels=labels, priority=asked.priority)
+
+
+class LastRun(Asked, frozen=True, kw_only=True):
+    """What a schedule did last."""
+
+    due: Milliseconds
+    at: Milliseconds  # When it was added.
+    origin: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Of the last task that was added.")]
+
+
+class SchedulePause(Asked, frozen=True, kw_only=True):
+    """Who stopped it, when and why."""
+
+    by: str
+    at: Milliseconds
+    reason: str = ""
+
+
+class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
+    """What the task of a schedule holds as its data."""
+
+    due: Milliseconds = 0  # The next due time; 0: not known yet.
+    last: LastRun | UnsetType = UNSET
+    paused: SchedulePause | UnsetType = UNSET
+
+    @classmethod
+    def decode(cls, data: bytes) -> ScheduleRecord:
+        """Raises NotASchedule that names what is wrong."""
+        try:
+            return value_of(json.loads(data), cls)
+        except InvalidInput as wrong:
+            raise NotASchedule(f"this is no schedule: {wrong}") from None
+        except ValueError as wrong:  # JSON and UTF-8.
+            raise NotASchedule(f"this is no schedule: {wrong}") from None
+
+    def encode(self) -> bytes:
+        # Not msgspec's own writer, to which an integer beyond 64 bits among the arguments is none.
+        return json.dumps(msgspec.to_builtins(self), ensure_ascii=False, separators=(",", ":")).encode()
+
+    @property
+    def plan(self) -> SchedulePlan:
+        """What somebody asked for, without what came of it."""
+        return SchedulePlan(cron=self.cron, zone=self.zone, catch_up=self.catch_up, task=self.task, job=self.job)
+
+
+class Turn(NamedTuple):
+    """What a schedule has to do at a moment."""
+
+    due: list[int]  # The due times for which something is added, the oldest first.
+    next: int  # When it is due again.
+
+
+def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
+    """What has come due. Raises NotASchedule when nothing does any more."""
+    if record.due > now_ms or record.paused is not UNSET:  # Somebody made the task available by hand.
+        return Turn([], record.due)
+    next_ms = record.timetable.after(now_ms)
+    if next_ms is None:
+        raise NotASchedule("this comes due no more")
+    return Turn(_passed(record, now_ms) if record.due else [], next_ms)
+
+
+def _passed(record: ScheduleRecord, now_ms: int) -> list[int]:
+    times = record.timetable
+    second = times.after(record.due)
+    if second is not None and second <= now_ms:  # More than one: rarely.
+        most = MOST_CAUGHT_UP if record.catch_up is CatchUp.ALL else 1
+        due = times.passed(record.due, now_ms, most) or [record.due]
+    else:
+        due = [record.due]
+    was_missed = record.catch_up is CatchUp.SKIP and now_ms - due[-1] > GRACE_MS
+    return [] if was_missed else due
+
+
+def iso(at_ms: int) -> str:
+    """2026-11-22T03:00:00Z"""
+    return f"{datetime.fromtimestamp(at_ms // 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _wrong_task(asked: DueTask) -> Iterator[Problem]:
+    if not is_utf8(asked.data):
+        yield "task.data", "text that can be written as UTF-8: it holds a lone surrogate"
+        return
+    if len(asked.data.encode()) > LONGEST_DATA:
+        yield "task.data", f"at most {LONGEST_DATA} bytes"
+    for name in {SCHEDULE_LABEL, DUE_LABEL} & asked.labels.keys():
+        yield f"task.labels.{name}", "absent: the schedule gives what it adds this label"
+    if not asked.group:
+        yield "task.group", "the name of a group, not empty"
+    elif asked.group == GROUP:
+        yield "task.group", "a group other than that of the schedules"
+    yield from _wrong_for_the_store(asked, "task.")
+
+
+def _wrong_job(asked: DueJob) -> Iterator[Problem]:
+    wrong = list(job_queues.problems_of(asked.queue, asked.record))
+    yield from ((f"job.{name}", right) for name, right in wrong)
+    if wrong:  # What is no JSON would make no task to look at.
+        return
+    if len(json.dumps([asked.args, asked.kwargs])) > LONGEST_DATA:
+        yield "job.args", f"at most {LONGEST_DATA} bytes of arguments"
+    yield from _wrong_for_the_store(asked, "job.")
+
+
+def _wrong_for_the_store(asked: DueTask | DueJob, path: str) -> Iterator[Problem]:
+    """What the store would say of the values, before they are due."""
+    for name, right in problems_of(Commit(owner=0, adds=(asked.new_task(),)), below="adds[0]."):
+        yield f"{path}{name}", right
+
+
+# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
+Decoder(ScheduleRecord)

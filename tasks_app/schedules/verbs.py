@@ -1,0 +1,257 @@
+"""What people and programs do to schedules: make, list, stop, let go on, run at once, delete. Each leaves its trail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from django.db import connections, transaction
+from msgspec import UNSET
+
+from .. import audit
+from ..errors import InvalidInput
+from ..models import Task
+from ..operations import EVERY_GROUP, Change, Ending, GroupScope, NewTask, Operator
+from ..validation import LATEST_MS, refuse, text
+from .record import (
+    GROUP,
+    NAME_LABEL,
+    NAME_LENGTH,
+    LastRun,
+    NotASchedule,
+    SchedulePause,
+    SchedulePlan,
+    ScheduleRecord,
+)
+
+MOST = 1_000
+REASON_LENGTH = 1_000
+TRIES = 3  # To find the task of a schedule that a server has in hand, and replaces at this very moment.
+NAMES_LOCK = 0x7363_6865_6475_6C65  # "schedule", for PostgreSQL's advisory locks.
+
+
+class ScheduleState(StrEnum):
+    ON = "on"
+    PAUSED = "paused"
+    BROKEN = "broken"  # Its error says why.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule and the task that it is now. `record` is None when its data makes no sense."""
+
+    name: str
+    task: Task
+    record: ScheduleRecord | None
+    error: str  # Empty: nothing is wrong with it.
+
+    @classmethod
+    def of(cls, task: Task) -> Schedule:
+        name = task.labels.get(NAME_LABEL, "")
+        try:
+            record = ScheduleRecord.decode(bytes(task.data))
+            # An error that somebody gave it by hand is gone when it is due.
+            error = task.error if task.available_at_ms == LATEST_MS else ""
+        except NotASchedule as problem:
+            record, error = None, str(problem)
+        return cls(name=name, task=task, record=record, error=error)
+
+    @property
+    def state(self) -> ScheduleState:
+        if self.record is None or self.error:
+            return ScheduleState.BROKEN
+        return ScheduleState.ON if self.record.paused is UNSET else ScheduleState.PAUSED
+
+    @property
+    def next_ms(self) -> int | None:
+        """When it is due again; None: not before somebody does something about it."""
+        return self.record.due if self.record and self.state is ScheduleState.ON else None
+
+    def is_within(self, scope: GroupScope) -> bool:
+        """Whether what it adds goes where the scope allows. Of a broken one nobody knows where that is."""
+        return scope.allows(self.record.group) if self.record else scope.is_everything
+
+
+def schedules(scope: GroupScope = EVERY_GROUP) -> list[Schedule]:
+    """All of them, sorted by name."""
+    tasks = Task.objects.get_queryset().in_group(GROUP).order_by("id")[: 2 * MOST]
+    found = map(Schedule.of, tasks)
+    return sorted((each for each in found if each.is_within(scope)), key=lambda each: (each.name, each.task.origin))
+
+
+def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> Schedule | None:
+    """The schedule of this name; None when there is none that the scope allows to see."""
+    task = named(name)
+    found = Schedule.of(task) if task else None
+    return found if found and found.is_within(scope) else None
+
+
+@transaction.atomic
+def put(
+    name: str, plan: SchedulePlan, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP
+) -> tuple[Schedule, bool]:
+    """Make the schedule, or change the one of this name: it stays paused if it was.
+
+    Returns it, and whether it is new. Raises InvalidInput that names every wrong field, and `name` when there are
+    too many or one of this name adds to a group that the scope does not allow.
+    """
+    refuse([*_wrong_name(name), *text("reason", reason, REASON_LENGTH), *plan.problems()])
+    _lock_names()
+    task = named(name, is_locked=True)
+    before = Schedule.of(task) if task else None
+    if before is None:
+        return _added(name, plan, by, reason), True
+    if not before.is_within(scope):
+        raise InvalidInput({"name": ["another one: there is a schedule of this name already"]})
+    if before.record and before.record.plan == plan and not before.error:
+        return before, False
+    return _replaced(before, _changed(before.record, plan), "put schedule", by, reason), False
+
+
+@transaction.atomic
+def delete(name: str, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Schedule | None:
+    """Delete it, what it has added stays. Returns what it was; None: there is none."""
+    found = _in_hand(name, reason, scope)
+    if found is None:
+        return None
+    operator = Operator(name=by, ending=Ending.DELETED, reason=reason)
+    Task.objects.commit(owner=0, deletes=[found.task.id], operator=operator)
+    _record("delete schedule", found, by, reason)
+    return found
+
+
+@transaction.atomic
+def pause(name: str, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Schedule | None:
+    """Nothing comes due until somebody lets it go on. One that is paused stays as it is. None: there is none.
+
+    Raises InvalidInput about `name` when it is broken.
+    """
+    found = _in_hand(name, reason, scope)
+    if found is None or (record := _understood(found)).paused is not UNSET:
+        return found
+    paused = SchedulePause(by=by, at=Task.objects.now_ms(), reason=reason)
+    return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", by, reason)
+
+
+@transaction.atomic
+def resume(name: str, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Schedule | None:
+    """It is due again from now on: what would have come due meanwhile was not missed. None: there is none."""
+    found = _in_hand(name, reason, scope)
+    if found is None or (record := _understood(found)).paused is UNSET:
+        return found
+    going_on = msgspec.structs.replace(record, paused=UNSET, due=first_due_of(record))
+    return _replaced(found, going_on, "resume schedule", by, reason)
+
+
+@transaction.atomic
+def run_now(name: str, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Task | None:
+    """Add at once what it would add, also while it is paused; its due times stay. None: there is none."""
+    found = _in_hand(name, reason, scope)
+    if found is None:
+        return None
+    record, now_ms = _understood(found), Task.objects.now_ms()
+    [added] = Task.objects.commit(owner=0, adds=[record.due_task(name, now_ms)])
+    last = LastRun(due=now_ms, at=now_ms, origin=added.origin)
+    _replaced(found, msgspec.structs.replace(record, last=last), "run schedule", by, reason, ids=[added.id])
+    return added
+
+
+def named(name: str, *, is_locked: bool = False) -> Task | None:
+    """The task that the schedule of this name is now; the oldest, should somebody have added a second one by hand.
+
+    `is_locked`: nobody claims or changes it until the caller's transaction ends.
+    """
+    tasks = Task.objects.get_queryset().in_group(GROUP).bearing(NAME_LABEL, name).order_by("origin")
+    if not is_locked:
+        return tasks.first()
+    # Who waited for a lock on what is gone then sees its successor only with another look.
+    return next(filter(None, (tasks.select_for_update().first() for _ in range(TRIES))), None)
+
+
+def available_at_ms(record: ScheduleRecord) -> int:
+    """From when on servers take it in hand: never while it is paused."""
+    return max(record.due, 1) if record.paused is UNSET else LATEST_MS  # 0 would be now.
+
+
+def first_due_of(plan: SchedulePlan) -> int:
+    """The next due time from now. Raises InvalidInput about `cron` when there is none."""
+    due_ms = plan.timetable.after(Task.objects.now_ms())
+    if due_ms is None:
+        raise InvalidInput({"cron": ["an expression that comes due again"]})
+    return due_ms
+
+
+def _in_hand(name: str, reason: str, scope: GroupScope) -> Schedule | None:
+    """The schedule, locked against everybody else."""
+    refuse(text("reason", reason, REASON_LENGTH))
+    task = named(name, is_locked=True)
+    found = Schedule.of(task) if task else None
+    return found if found and found.is_within(scope) else None
+
+
+def _understood(found: Schedule) -> ScheduleRecord:
+    if found.record is None or found.error:
+        raise InvalidInput({"name": [f"a schedule that is not broken: {found.error}"]})
+    return found.record
+
+
+def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecord:
+    """The record of a plan that takes the place of another one."""
+    keeps_times = before and before.due and before.timetable == plan.timetable
+    return ScheduleRecord(
+        **{name: getattr(plan, name) for name in SchedulePlan.__struct_fields__},
+        due=before.due if before and keeps_times else first_due_of(plan),
+        last=before.last if before else UNSET,
+        paused=before.paused if before else UNSET,
+    )
+
+
+def _added(name: str, plan: SchedulePlan, by: str, reason: str) -> Schedule:
+    if Task.objects.get_queryset().in_group(GROUP).count() >= MOST:
+        raise InvalidInput({"name": [f"that of one of the {MOST} schedules that there are: there can be no more"]})
+    record = _changed(None, plan)
+    new = NewTask(group=GROUP, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
+    [task] = Task.objects.commit(owner=0, adds=[new])
+    made = Schedule.of(task)
+    _record("put schedule", made, by, reason)
+    return made
+
+
+def _replaced(found: Schedule, record: ScheduleRecord, action: str, by: str, reason: str, **details: Any) -> Schedule:
+    change = Change(id=found.task.id, data=record.encode(), timespec_ms=available_at_ms(record), release=True)
+    operator = Operator(name=by, reason=reason)
+    [task] = Task.objects.commit(owner=0, updates=[change], operator=operator)
+    made = Schedule.of(task)
+    _record(action, made, by, reason, details)
+    return made
+
+
+def _record(action: str, found: Schedule, by: str, reason: str, details: Mapping[str, Any] | None = None) -> None:
+    audit.record(
+        actor=by,
+        action=action,
+        group=found.record.group if found.record else "",
+        selection=f"schedule {found.name}",
+        reason=reason,
+        done=1,
+        details={"ids": [found.task.id]} | dict(details or {}),
+    )
+
+
+def _wrong_name(name: str) -> list[tuple[str, str]]:
+    is_right = name.strip() == name != "" and name.isprintable() and "/" not in name and len(name) <= NAME_LENGTH
+    if is_right and name not in (".", ".."):  # Which no address can hold.
+        return []
+    return [("name", f"a name of 1 to {NAME_LENGTH} printable characters without / and without space around it")]
+
+
+def _lock_names() -> None:
+    """Nobody else makes a schedule until the caller's transaction ends: each name is given once."""
+    connection = connections[Task.objects.writing_alias]
+    # SQLite has one writer at a time: who began to write has the lock already, or is told to begin again.
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [NAMES_LOCK])

@@ -1,0 +1,69 @@
+"""Every failure is a line that says what to do, and an exit code."""
+
+import pytest
+
+from tasks_app import tokens
+from tasks_app.models import Scope
+from tests.served import free_port
+
+from .conftest import run
+
+
+@pytest.mark.once
+def test_a_server_that_is_away_is_exit_code_3(monkeypatch):
+    monkeypatch.setattr("tasks_app.client.command_line.session.PATIENCE_S", 0)
+    url = f"http://127.0.0.1:{free_port()}"
+    told = run("groups", "--url", url)
+    assert (told.code, told.out) == (3, "")
+    assert f"({url}; --url or TASKSTORE_URL names another server)\n" in told.err
+    assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "needs", "arguments"),
+    [
+        (Scope.READ, "work", ("add", "mail", "x")),
+        (Scope.WORK, "operate", ("pause", "mail")),
+        (Scope.WORK, "operate", ("requeue", "group:mail", "--yes")),
+        (Scope.WORK, "operate", ("operations",)),
+    ],
+)
+def test_what_is_not_allowed_is_exit_code_4_and_names_the_scope(command, token_of, scope, needs, arguments):
+    told = command(*arguments, token=token_of(scope))
+    assert (told.code, told.out) == (4, "")
+    assert f"`token create NAME --scope {needs}`" in told.err
+
+
+def test_without_a_token_it_says_how_to_get_one(command):
+    told = command("groups", token="")
+    assert told.code == 4
+    assert "`token create NAME --scope read`" in told.err
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "arguments", [("groups", "--url", "nonsense"), ("stats", "--nonsense"), ("ls",), ("nonsense",)]
+)
+def test_what_makes_no_sense_is_exit_code_2(arguments):
+    told = run(*arguments)
+    assert (told.code, told.out) == (2, "")
+    assert "Traceback" not in told.err
+
+
+def test_a_token_for_other_groups_is_told_so(command):
+    secret = tokens.create("Ann", Scope.WORK, groups=["pay/*"])[1]
+    told = command("add", "mail", "x", token=secret)
+    assert told.code == 4
+    assert 'may not touch the group "mail"' in told.err
+    assert "`token create NAME --groups`" in told.err
+    assert "--scope" not in told.err
+
+
+def test_a_group_that_nobody_knows_is_named(command):
+    told = command("stats", "nowhere")
+    assert (told.code, told.err) == (1, "taskstore: no task is in nowhere: `groups` lists where there are some\n")
+
+
+def test_an_id_that_is_none_is_told_so(command):
+    told = command("show", "abc")
+    assert (told.code, told.err.splitlines()[-1]) == (2, "Error: Invalid value for 'ID': 'abc' is not a valid number.")

@@ -1,0 +1,92 @@
+"""Commands that do by hand what workers do."""
+
+import pytest
+
+
+def tasks_in(client, group):
+    return list(client.group(group, owned=True))
+
+
+def test_tasks_are_added_from_an_argument_a_file_and_standard_input(command, ann, tmp_path):
+    (tmp_path / "data").write_bytes(b"\x00\xff")
+    [added] = command("add", "mail", "hello", "--label", "tier=gold", "--priority", "3", "--json").records
+    told = command("add", "mail", "--file", str(tmp_path / "data"))
+    assert told.out == f"added task {added['id'] + 1} to mail\n"
+    assert command("add", "mail", "-", stdin="typed\n").code == 0
+    found = {task.data: task for task in tasks_in(ann, "mail")}
+    assert found.keys() == {b"hello", b"\x00\xff", b"typed\n"}
+    assert (found[b"hello"].labels, found[b"hello"].priority) == ({"tier": "gold"}, 3)
+
+
+def test_each_line_is_a_task(command, ann):
+    told = command("add", "mail", "--lines", "--at", "+1h", stdin="one\r\n\n" + "more\n" * 1_500)
+    assert told.out == "added 1 501 tasks to mail\n"
+    stats = ann.stats().groups[0]
+    assert (stats.ready, stats.scheduled) == (0, 1_501)
+    # Nobody's: the next command may take them away again.
+    first = next(task for task in tasks_in(ann, "mail") if task.data == b"one")
+    assert command("delete", str(first.id)).out == f"deleted task {first.id}\n"
+
+
+def test_what_is_claimed_belongs_to_its_client(command, ann):
+    ann.add("mail", "hello")
+    told = command("claim", "reports", "mail", "--for", "10min", "--client", "17")
+    assert "hello" in told.out
+    assert "--client 17" in told.err
+    [task] = tasks_in(ann, "mail")
+    assert (task.owner, task.claims) == (17, 1)
+    refused = command("delete", str(task.id))
+    assert (refused.code, refused.err) == (1, f"taskstore: leased to another client: {task.id}\n")
+    assert command("delete", str(task.id), "--client", "17").code == 0
+    nothing = command("claim", "mail", "--wait", "1ms")
+    assert (nothing.code, nothing.err) == (1, "taskstore: nothing is available in mail\n")
+
+
+def test_an_update_leaves_what_it_does_not_name(command, ann):
+    task = ann.add("mail", "data", labels={"tier": "gold"}, error="no", priority=7)
+
+    def updated(*arguments):
+        [before] = tasks_in(ann, "mail")
+        [record] = command("update", str(before.id), *arguments, "--json").records
+        return record["data"], record["error"], record["labels"], record["priority"]
+
+    assert updated("--priority", "8") == ("data", "no", {"tier": "gold"}, 8)
+    assert updated("--error", "") == ("data", "", {"tier": "gold"}, 8)
+    assert updated("new", "--label", "tier=tin") == ("new", "", {"tier": "tin"}, 8)
+    assert updated("--no-labels") == ("new", "", {}, 8)
+    updated("--at", "+1h", "--release")
+    assert updated("--priority", "1")[3] == 1
+    assert ann.stats().groups[0].scheduled == 1
+    gone = command("update", str(task.id), "x")
+    assert (gone.code, gone.out) == (1, "")
+    assert f"`history {task.id}` tells" in gone.err
+
+
+def test_a_lease_is_renewed_and_given_back(command, ann):
+    ann.add("mail")
+    [task] = ann.claim("mail", duration_ms=60_000)
+    [renewed] = command("update", str(task.id), "--at", "+1h", "--client", "1", "--json").records
+    assert renewed["timespec"] - task.available_at_ms > 3_000_000
+    [free] = command("update", str(renewed["id"]), "--release", "--client", "1", "--json").records
+    assert free["ownerid"] == 0
+    assert ann.stats().groups[0].ready == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("add", "mail", "x", "--lines"), "either DATA or --lines"),
+        (("add", "mail", "x", "--at", "soon"), "soon is no time: write it as"),
+        (("add", "mail", "x", "--label", "gold"), "gold has to be written as NAME=VALUE"),
+        (("claim", "mail", "--for", "a while"), "is no length of time"),
+        (("update", "1", "--label", "a=b", "--no-labels"), "either --label or --no-labels"),
+        (("delete", "0"), "0 is not in the range"),
+        (("add", "", "x"), "group"),
+    ],
+)
+def test_what_is_typed_wrongly_is_exit_code_2(command, ann, arguments, words):
+    ann.add("other")
+    told = command(*arguments)
+    assert told.code == 2
+    assert words in told.err
+    assert ann.groups() == ["other"]

@@ -1,0 +1,23 @@
+"""The client beside a server of ours."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tasks_app import tokens
+from tasks_app.client import Client
+from tasks_app.models import Scope
+from tests.served import Served
+
+
+@pytest.fixture
+def token(served: Served) -> str:
+    """Of somebody who may do what operators do."""
+    _, secret = tokens.create("ann", Scope.OPERATE)
+    return secret
+
+
+@pytest.fixture
+def store(served: Served, token: str) -> Iterator[Client]:
+    with Client(served.url, token=token) as store:
+        yield store

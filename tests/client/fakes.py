@@ -1,0 +1,50 @@
+"""A store that fails when it is told to: what a real one does only now and then."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tasks_app.client import Task
+from tasks_app.errors import CommitRefused
+from tasks_app.operations import Change, Refusal
+
+
+class FakeStore:
+    """Renews what it is asked to, unless it is away or the task is gone. It gives out no tasks."""
+
+    id = 1
+
+    def __init__(self) -> None:
+        self.problem: Exception | None = None  # Set: it is raised by every call.
+        self.gone: set[int] = set()
+        self.commits: list[list[int]] = []  # The ids that each was asked to renew.
+        self._ids = itertools.count(100)
+
+    def commit(self, *, updates: Iterable[Change] = (), **_: Any) -> list[Task]:
+        ids = [change.id for change in updates]
+        self.commits.append(ids)
+        self._fail_if_told()
+        if missing := tuple(self.gone.intersection(ids)):
+            raise CommitRefused(Refusal(changes=missing))
+        return [Task(id=next(self._ids), group="mail") for _ in ids]
+
+    def claim(self, *_: Any, **__: Any) -> list[Task]:
+        self._fail_if_told()
+        time.sleep(0.01)
+        return []
+
+    def heartbeat(self, **_: Any) -> None:
+        self._fail_if_told()
+
+    def tasks(self, ids: Iterable[int]) -> list[Task | None]:
+        return [None for _ in ids]
+
+    def clients(self) -> list[Any]:
+        return []
+
+    def _fail_if_told(self) -> None:
+        if self.problem:
+            raise self.problem

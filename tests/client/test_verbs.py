@@ -1,0 +1,251 @@
+"""Every verb of the API from Python."""
+
+import asyncio
+import inspect
+import time
+from dataclasses import replace
+
+import pytest
+from django.urls import resolve
+
+from tasks_app import tokens
+from tasks_app.client import (
+    AsyncClient,
+    Change,
+    Client,
+    CommitRefused,
+    InvalidInput,
+    NewTask,
+    NotAllowed,
+    NotFound,
+    UnexpectedAnswer,
+)
+from tasks_app.client.answers import Preview
+from tasks_app.client.calls import Call
+from tasks_app.client.verbs import Calls
+from tasks_app.models import Scope
+from tasks_app.operations import Ending
+from tasks_app.rest_api.urls import urlpatterns
+
+CALLS = {name: call for name, call in inspect.getmembers(Calls, inspect.isfunction) if not name.startswith("_")}
+PREVIEW = Preview(
+    asked={}, count=0, by_state={}, claimed=0, ready_already=0, group="", samples=(), bound=1, as_of=1, to_type=""
+)
+# What the calls that need more than nothing are made with.
+ASKED = {
+    "claim": ("mail",),
+    "pause": ("mail",),
+    "resume": ("mail",),
+    "group": ("mail",),
+    "task": (1,),
+    "tasks": ([1],),
+    "history": (1,),
+    "import_tasks": (b"",),
+    "bulk_preview": ("requeue",),
+    "bulk_start": (PREVIEW,),
+    "operation": (1,),
+    "operation_items": (1,),
+    "cancel_operation": (1,),
+    "undo_operation": (1,),
+}
+MADE_OF_COMMITS = {"add", "renew", "release", "move", "delete"}
+# The same in other words, and what is for people.
+OTHER_WAYS = {"group", "tasks_by_path", "schema_page"}
+# They have clients of their own.
+ELSEWHERE = ("jobs", "schedules")
+
+
+@pytest.mark.once
+def test_every_path_of_the_api_is_reached_by_a_call():
+    calls = [call(Calls(1), *ASKED.get(name, ())) for name, call in CALLS.items() if name not in MADE_OF_COMMITS]
+    reached = {resolve(call.path).url_name for call in calls}
+    there_are = {pattern.name for pattern in urlpatterns if not str(pattern.pattern).startswith(ELSEWHERE)}
+    assert reached == there_are - OTHER_WAYS
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_both_clients_have_every_call(kind):
+    for name in CALLS:
+        assert (
+            inspect.signature(getattr(kind, name)).parameters.keys() == inspect.signature(CALLS[name]).parameters.keys()
+        )
+
+
+def test_a_task_on_its_way(store):
+    added = store.add("mail", "héllo", labels={"tier": "gold"}, priority=3)
+    assert (added.text, added.labels, added.priority, added.owner) == ("héllo", {"tier": "gold"}, 3, store.id)
+    [claimed] = store.claim("mail", duration_ms=10_000)
+    assert (claimed.origin, claimed.claims) == (added.id, 1)
+    renewed = store.renew(claimed, 100_000)
+    assert renewed.available_at_ms > claimed.available_at_ms + 80_000
+    released = store.release(renewed, error="not yet")
+    assert (released.data, released.error, released.owner) == (added.data, "not yet", 0)
+    [again] = store.claim(["reports", "mail"])
+    moved = store.move(again, "mail/failed", error="no such address")
+    assert (moved.data, moved.labels, moved.priority, moved.origin) == (added.data, added.labels, 3, added.id)
+    assert store.groups() == ["mail/failed"]
+    store.delete(moved)
+    assert store.task(moved.id) is None
+    assert store.tasks([added.id, moved.id]) == [None, None]
+    found = store.history(added.id)
+    endings = ["claimed", "renewed", "given back", "claimed", "moved", "deleted"]
+    assert [step.ended.how for step in found.steps] == list(map(Ending, endings))
+    assert store.history(10**12) is None
+
+
+def test_a_commit_answers_adds_then_updates_and_refuses_whole(store):
+    old = store.add("mail", "1")
+    new, changed = store.commit(adds=[NewTask(group="sent")], updates=[Change(id=old.id, data=b"2")])
+    assert (new.group, changed.data) == ("sent", b"2")
+    with pytest.raises(CommitRefused) as refused:
+        store.commit(adds=[NewTask(group="sent")], deletes=[old.id], depends=[old.id])
+    assert (refused.value.refusal.deletes, refused.value.refusal.depends) == ((old.id,), (old.id,))
+    with pytest.raises(CommitRefused):
+        store.delete(new, old)
+    assert store.task(new.id) == new
+    [claimed] = store.claim("sent")
+    with pytest.raises(CommitRefused):
+        store.commit(deletes=[claimed.id], client_id=store.id + 1)
+
+
+def test_data_is_text_or_bytes_and_comes_back_as_bytes(store):
+    for data in (b"\xff\0\xfe", b"", "\0é😀".encode()):
+        assert store.task(store.add("mail", data).id).data == data
+    assert store.add("mail", '{"big": 9007199254740993}').json() == {"big": 2**53 + 1}
+    typed = store.add("mail", b"\xff", data_type="type.googleapis.com/x")
+    assert store.release(typed).data_type == "type.googleapis.com/x"
+    with pytest.raises(TypeError, match=r"json\.dumps"):
+        store.add("mail", {"no": "data"})
+
+
+def test_wrong_values_are_named(store):
+    with pytest.raises(InvalidInput) as named:
+        store.commit(adds=[NewTask(group="mail", priority=101), NewTask(group="x" * 256, labels={"a": "\ud800"})])
+    assert set(named.value.fields) == {"adds[0].priority", "adds[1].group", "adds[1].labels.a"}
+    with pytest.raises(InvalidInput, match="group"):
+        store.commit(updates=[Change(id=1, group="mail")])
+    with pytest.raises(InvalidInput, match="keep_error"):
+        store.commit(updates=[Change(id=1, keep_data=True)])
+
+
+def test_a_group_is_listed_as_it_comes_in(store):
+    store.commit(adds=[NewTask(group="../a b", data=b"x" * 100_000, labels={"n": str(n)}) for n in range(5)])
+    store.claim("../a b")
+    assert len(list(store.group("../a b", owned=True))) == 5
+    assert len(list(store.group("../a b"))) == 4
+    assert len(list(store.group("../a b", limit=2))) == 2
+    [third] = store.group("../a b", owned=True, labels={"n": "3"})
+    assert third.labels == {"n": "3"}
+    assert len(list(store.group("../a b", owned=True, labels={"n": None}))) == 5
+    assert list(store.group("nothing")) == []
+
+
+def test_what_was_exported_can_be_imported(store):
+    store.import_tasks([NewTask(group="mail", data=data, labels={"a": "b"}) for data in (b"\xff", b"1")])
+    file = b"".join(store.export_tasks("group:mail"))
+    imported = store.import_tasks(file, group="copy")
+    assert imported.imported == 2
+    copies = [task for task in store.tasks(imported.ids) if task]
+    assert {(task.group, task.data, task.labels["a"]) for task in copies} == {
+        ("copy", b"\xff", "b"),
+        ("copy", b"1", "b"),
+    }
+    assert b"".join(store.export_tasks("group:mail", format="csv")).count(b"\r\n") == 3
+    with pytest.raises(InvalidInput):
+        list(store.export_tasks(format="pdf"))
+
+
+def test_a_search_has_pages(store):
+    store.commit(adds=[NewTask(group="mail", data=str(n).encode()) for n in range(5)])
+    first = store.search("group:mail", limit=3)
+    second = store.search("group:mail", limit=3, after=first.after)
+    assert {task.text for task in (*first.tasks, *second.tasks)} == set("01234")
+    assert (first.complete, second.after) == (True, None)
+
+
+def test_the_numbers_of_groups_and_who_works_there(store):
+    store.add("mail")
+    store.claim("mail")
+    [numbers] = store.stats().groups
+    assert (numbers.group, numbers.claimed, numbers.ready, numbers.oldest_ready_ms) == ("mail", 1, 0, None)
+    heard = store.heartbeat("mailer", groups=["mail"], version="1", info={"done": 3})
+    assert heard.client_id == store.id
+    [seen] = store.clients()
+    assert (seen.name, seen.groups, seen.info, seen.pid) == ("mailer", ("mail",), {"done": 3}, heard.pid)
+    assert store.health().status == store.ready().status == "ok"
+    assert "taskstore_commits_total" in store.metrics()
+    assert "/claim" in store.schema()
+
+
+def test_a_group_is_paused_and_goes_on(store):
+    store.add("pay/mail")
+    assert store.pause("pay/mail", "the bank is away").reason == "the bank is away"
+    assert store.claim("pay/mail") == []
+    store.resume("pay/mail")
+    assert len(store.claim("pay/mail")) == 1
+    page = store.audit(group="pay/mail", limit=1)
+    assert [entry.action for entry in page.entries] == ["resume"]
+    assert store.audit(group="pay/mail", after=page.after).entries[0].action == "pause"
+
+
+def test_many_tasks_are_changed_and_changed_back(store):
+    store.commit(adds=[NewTask(group="mail", error="failed") for _ in range(3)])
+    preview = store.bulk_preview("purge", group="mail", state="failed")
+    assert (preview.count, preview.by_state["ready"], len(preview.samples)) == (3, 3, 3)
+    with pytest.raises(InvalidInput):
+        store.bulk_start(replace(preview, count=100))
+    begun = store.bulk_start(preview, typed=preview.to_type, reason="a try")
+    ended = wait_for_end(store, begun.id)
+    assert (ended.done, ended.reason, ended.undoable) == (3, "a try", True)
+    assert store.groups() == []
+    assert {item.outcome for item in store.operation_items(begun.id).items} == {"done"}
+    undo = wait_for_end(store, store.undo_operation(begun.id, "it was one").id)
+    assert (undo.undoes, store.groups()) == (begun.id, ["mail"])
+    assert [each.id for each in store.operations().operations] == [undo.id, begun.id]
+    assert store.cancel_operation(begun.id).state == ended.state
+    with pytest.raises(NotFound):
+        store.operation(undo.id + 1)
+
+
+def wait_for_end(store, id):
+    deadline = time.monotonic() + 30
+    while (operation := store.operation(id)).ended_at_ms is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return operation
+
+
+def test_a_token_opens_what_it_is_for(served):
+    _, reading = tokens.create("reader", Scope.READ)
+    with Client(served.url, token=reading) as reader, Client(served.url, token="ts_wrong") as stranger:
+        assert reader.groups() == []
+        for verb in (reader.add, stranger.add):
+            with pytest.raises(NotAllowed):
+                verb("mail")
+
+
+def test_another_address_than_that_of_a_store(store):
+    with pytest.raises(NotFound):
+        store.send(Call(method="GET", path="/no/such/path", read=bytes))
+    with pytest.raises(UnexpectedAnswer):
+        store.send(Call(method="GET", path="/metrics", read=lambda content: int(content)))
+
+
+def test_a_claim_that_waits_is_answered_when_there_is_something(served, token):
+    async def add_to_the_waiting():
+        async with AsyncClient(served.url, token=token) as store:
+            began = time.monotonic()
+            waiting = asyncio.create_task(store.claim("mail", wait_ms=90_000))
+            assert await store.claim("reports", wait_ms=100) == []
+            await store.add("mail", "hello")
+            [task] = await waiting
+            assert time.monotonic() - began < 30
+            listed = [found async for found in store.group("mail", owned=True)]
+            exported = b"".join([piece async for piece in store.export_tasks()])
+            assert (listed, exported.count(b"\n")) == ([task], 1)
+            await store.delete(task)
+            with pytest.raises(CommitRefused):
+                await store.renew(task, 1)
+
+    asyncio.run(add_to_the_waiting())

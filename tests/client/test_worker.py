@@ -1,0 +1,321 @@
+"""A worker in a thread, beside a server of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tasks_app import tokens
+from tasks_app.client import (
+    Change,
+    Client,
+    CommitRefused,
+    Discard,
+    LeaseLost,
+    NewTask,
+    NotAllowed,
+    Result,
+    Save,
+    StoreUnavailable,
+    UnexpectedAnswer,
+    Worker,
+)
+from tasks_app.client import worker as worker_module
+from tasks_app.models import Scope
+
+from .fakes import FakeStore
+from .patience import PATIENCE_S, wait_for
+
+pytestmark = pytest.mark.once
+
+SHORT_MS = 2_000
+WAIT_MS = 200  # A claim that outlasts its test would disturb the next one.
+
+
+class Running:
+    """A worker that runs until the end of the test."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self._thread = threading.Thread(target=worker.run)
+
+    def __enter__(self) -> Worker:
+        self._thread.start()
+        return self.worker
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.stop()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def worker(store: Client) -> Worker:
+    return Worker(store, name="mailer", lease_ms=SHORT_MS, wait_ms=WAIT_MS, grace_s=0)
+
+
+@pytest.fixture
+def events() -> Iterator[list[threading.Event]]:
+    """That functions wait for; all are set at the end."""
+    made = [threading.Event() for _ in range(3)]
+    yield made
+    for event in made:
+        event.set()
+
+
+def texts(store: Client, group: str) -> list[str]:
+    return [task.text for task in store.group(group, owned=True)]
+
+
+def all_of(store: Client, group: str) -> list[Any]:
+    return list(store.group(group, owned=True))
+
+
+def gone(store: Client, group: str = "mail") -> None:
+    wait_for(lambda: not all_of(store, group), f"the end of {group}")
+
+
+def test_what_a_function_returns_is_committed_with_the_end_of_its_task(store, worker):
+    @worker.handle("mail")
+    def send(task):
+        return NewTask(group="sent", data=task.data.upper())
+
+    @worker.handle("reports")
+    async def write(task, context):
+        await asyncio.sleep(0)
+        return [NewTask(group="written", data=f"{context.worker} {context.attempt}".encode())]
+
+    store.add("mail", "a"), store.add("mail", "b"), store.add("reports", "c")
+    with Running(worker):
+        gone(store)
+        gone(store, "reports")
+    assert (sorted(texts(store, "sent")), texts(store, "written")) == (["A", "B"], ["mailer 1"])
+
+
+def test_a_function_may_take_longer_than_the_lease(store, worker):
+    added = store.add("mail", "slow")
+    claimed = []
+
+    @worker.handle("mail")
+    def send(task, context):
+        until = time.monotonic() + 1.5 * SHORT_MS / 1_000
+        while time.monotonic() < until:
+            claimed.extend(store.claim("mail"))
+            context.check()
+            time.sleep(0.02)
+        # The task has another id by now.
+        return Change(id=task.id, data=b"sent", timespec_ms=-3_600_000)
+
+    with Running(worker):
+        wait_for(lambda: texts(store, "mail") == ["sent"], "the commit")
+    [left] = all_of(store, "mail")
+    assert (claimed, left.origin) == ([], added.id)
+
+
+def test_what_fails_is_tried_again_and_then_kept_with_its_error(store, worker):
+    added = store.add("mail", "no address", labels={"tier": "gold"}, priority=5)
+    attempts = []
+
+    @worker.handle("mail", max_attempts=3, backoff_ms=50)
+    def send(task, context):
+        attempts.append((context.attempt, task.labels.get("attempts"), task.error))
+        raise ValueError(task.text)
+
+    with Running(worker):
+        gone(store)
+    error = "ValueError: no address"
+    assert attempts == [(1, None, ""), (2, "2", error), (3, "3", error)]
+    [failed] = store.group("mail/failed")
+    assert (failed.text, failed.error, failed.labels, failed.priority, failed.origin) == (
+        "no address", error, {"tier": "gold"}, 5, added.id,
+    )  # fmt: skip
+    assert worker.ended == {"failed": 3}
+
+
+def test_the_task_of_dead_workers_fails_at_last(store, worker):
+    store.add("mail", labels={"attempts": "5"})
+    store.claim("mail", duration_ms=0)  # By a worker that dies.
+
+    @worker.handle("mail")
+    def send(task):
+        pytest.fail("it has killed enough of us")
+
+    with Running(worker):
+        gone(store)
+    assert [task.error for task in store.group("mail/failed")] == ["WorkerDied: in attempt 5"]
+
+
+def test_functions_say_what_becomes_of_a_task(store, worker):
+    @worker.handle("mail")
+    def send(task):
+        if task.text == "spam":
+            raise Discard("nobody wants it")
+        raise Save("mail/odd") from KeyError("name")
+
+    store.add("mail", "spam"), store.add("mail", "hello")
+    with Running(worker):
+        gone(store)
+    assert [(task.text, task.error) for task in store.group("mail/odd")] == [("hello", "KeyError: 'name'")]
+    assert store.groups() == ["mail/odd"]
+
+
+def test_a_lost_lease_is_told_and_commits_nothing(store, worker, events):
+    begun, cancelled, _ = events
+    told = []
+
+    @worker.handle("mail")
+    def send(task, context):
+        begun.set()
+        assert context.lost.wait(PATIENCE_S)
+        with pytest.raises(LeaseLost):
+            context.check()
+        told.append(task.text)
+        return NewTask(group="sent")
+
+    @worker.handle("reports")
+    async def write(task):
+        begun.set()
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with Running(worker):
+        for group in ("mail", "reports"):
+            begun.clear()
+            store.add(group, "hello")
+            assert begun.wait(PATIENCE_S)
+            wait_for(partial(taken_away, store, group), "a deletion between two renewals")
+        wait_for(lambda: worker.ended == {"lost": 2}, "the end of both")
+    assert told == ["hello"]
+    assert cancelled.is_set()
+    assert store.groups() == []
+
+
+def taken_away(store: Client, group: str) -> bool:
+    [task] = all_of(store, group)
+    try:
+        store.delete(task)
+    except CommitRefused:
+        return False
+    return True
+
+
+def test_what_can_not_be_committed_is_a_failure(store, worker):
+    @worker.handle("mail", max_attempts=1)
+    def send(task):
+        match task.text:
+            case "depends":
+                return Result(depends=[10**9])
+            case "nonsense":
+                return NewTask(group="x" * 300)
+        return "sent"
+
+    for text in ("depends", "nonsense", "type"):
+        store.add("mail", text)
+    with Running(worker):
+        gone(store)
+    errors = {task.text: task.error.partition(":")[0].rpartition(".")[2] for task in store.group("mail/failed")}
+    assert errors == {"depends": "CommitRefused", "nonsense": "InvalidInput", "type": "TypeError"}
+
+
+def test_it_stops_at_once_and_others_get_what_it_had(store, events):
+    begun, release, _ = events
+    worker = Worker(store, batch=5, wait_ms=WAIT_MS, grace_s=0.2)
+
+    @worker.handle("mail")
+    def send(task):
+        begun.set()
+        release.wait(PATIENCE_S)
+
+    for number in range(4):
+        store.add("mail", str(number))
+    with Running(worker):
+        assert begun.wait(PATIENCE_S)
+        wait_for(lambda: not list(store.group("mail")), "the claim of all")
+    assert len(list(store.group("mail"))) == 4
+    assert all(task.owner == 0 and "attempts" not in task.labels for task in store.group("mail"))
+    release.set()
+
+
+def test_several_are_done_at_once(store, events):
+    together = threading.Barrier(3)
+    worker = Worker(store, threads=3, wait_ms=WAIT_MS)
+
+    @worker.handle("mail")
+    def send(task):
+        together.wait(PATIENCE_S)
+
+    for _ in range(3):
+        store.add("mail")
+    with Running(worker):
+        gone(store)
+
+
+def test_people_see_who_works(store, worker):
+    worker.handle("mail")(print)
+    with Running(worker):
+        wait_for(store.clients, "the first heartbeat")
+        [seen] = store.clients()
+    assert (seen.client_id, seen.name, seen.groups, seen.info) == (store.id, "mailer", ("mail",), {"in_work": 0})
+    assert store.clients() == []  # It has said that it stops: nobody need look for it.
+
+
+@pytest.mark.parametrize("secret", ["wrong", None])
+def test_a_token_that_does_not_do_ends_it(served, secret):
+    if secret is None:
+        _, secret = tokens.create("reader", Scope.READ)
+    with Client(served.url, token=secret) as store:
+        worker = Worker(store)
+        worker.handle("mail")(print)
+        with pytest.raises(NotAllowed):
+            worker.run()
+
+
+def test_while_the_store_is_away_it_goes_on_trying(caplog):
+    fake = FakeStore()
+    fake.problem = StoreUnavailable("away")
+    worker = Worker(fake)
+    worker.handle("mail")(print)
+    with Running(worker):
+        wait_for(lambda: caplog.messages, "the first word")
+        fake.problem = None
+        wait_for(lambda: len(caplog.messages) == 2, "the second word")
+    assert caplog.messages[1] == "the store can be asked again"
+
+
+def test_a_store_that_does_not_answer_is_told_before_the_client_gives_up(caplog, monkeypatch):
+    monkeypatch.setattr(worker_module, "LATE_S", 0.05)
+    fake, answered = FakeStore(), threading.Event()
+    monkeypatch.setattr(fake, "claim", lambda *_, **__: answered.wait(PATIENCE_S) and [])
+    worker = Worker(fake, wait_ms=0)
+    worker.handle("mail")(print)
+    with Running(worker):
+        wait_for(lambda: caplog.messages, "the first word")
+        answered.set()
+    assert caplog.messages[0].endswith("it has not answered for 0.05 s")
+
+
+def test_a_wrong_address_ends_it():
+    fake = FakeStore()
+    fake.problem = UnexpectedAnswer("a page of somebody else")
+    worker = Worker(fake)
+    worker.handle("mail")(print)
+    with pytest.raises(UnexpectedAnswer):
+        worker.run()
+
+
+def test_it_needs_a_function_for_each_group_and_not_two():
+    worker = Worker(FakeStore())
+    worker.handle("mail")(print)
+    with pytest.raises(ValueError, match="another function handles 'mail'"):
+        worker.handle("mail")
+    with pytest.raises(ValueError, match="no function"):
+        Worker(FakeStore()).run()

@@ -1,0 +1,49 @@
+"""The schedules in a browser: one is written down, with its due times in sight, and stopped."""
+
+import pytest
+from playwright.sync_api import expect
+
+from ..people import make_user
+from ..schedules.schedules import now, record_of
+from .browsing import Person
+from .test_browser_pages import complaints
+
+pytestmark = [pytest.mark.browser, pytest.mark.once]
+
+
+@pytest.fixture
+def person(chromium, live_server) -> Person:
+    return Person(chromium, live_server.url, make_user("olaf", "operator", "see payloads"))
+
+
+def test_one_is_made_with_its_due_times_in_sight_and_paused(person):
+    page = person.page
+    person.go("/console/")
+    page.keyboard.press("g")
+    page.keyboard.press("c")
+    page.get_by_role("link", name="Make one here").click()
+    times = page.locator("#times")
+    page.get_by_label("Name", exact=True).fill("nightly report")
+    page.get_by_label("Cron").fill("30 2 * * *")
+    expect(times).to_contain_text("At 02:30 every day. Next:")
+    page.get_by_label("Time zone").fill("Europe/Berlin")
+    expect(times).to_contain_text("by the clocks of Europe/Berlin")
+    expect(times.locator("li")).to_have_count(5)
+    page.get_by_label("Cron").fill("0 0 30 2 *")
+    expect(times).to_contain_text("Cron: five fields of cron")
+    assert complaints(page, "light") == []
+    page.get_by_label("Cron").fill("@daily")
+    expect(page.get_by_label("Group", exact=True)).to_be_visible()
+    page.get_by_role("radio", name="job a function").check()
+    expect(page.get_by_label("Group", exact=True)).to_be_hidden()
+    page.get_by_label("Function", exact=True).fill("reports.build")
+    page.get_by_label("Named arguments").fill('{"of": "yesterday"}')
+    person.button("Make the schedule").click()
+    expect(page.get_by_role("status").filter(has_text="Made the schedule nightly report")).to_be_visible()
+    assert record_of(now("nightly report")).group == "jobs/default"
+    page.get_by_role("link", name="Pause… nightly report").click()
+    expect(person.dialog).to_contain_text("Nothing comes due until somebody resumes it")
+    expect(person.link("Cancel")).to_be_focused()
+    assert complaints(page, "light") == []
+    person.button("Pause the schedule").click()
+    expect(page.get_by_role("row", name="nightly report")).to_contain_text("paused")

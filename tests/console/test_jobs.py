@@ -1,0 +1,206 @@
+"""Jobs: the list, the page of one, and what a person does to those that are finished."""
+
+import json
+
+import pytest
+
+from tasks_app.bulk import Selection, Verb
+from tasks_app.job_record import JobError, JobStatus
+from tasks_app.models import AuditEntry, Task
+from tasks_app.operations import NewTask
+
+from ..jobs_store.jobs import ERROR, begun, enqueued, failed, find, heard, one_of_each, started, succeeded
+from ..people import make_user, signed_in
+from .store import change_all
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = '<script>alert("x")</script>'
+
+
+def text_of(client, path, status=200):
+    response = client.get(f"/console/{path}")
+    assert response.status_code == status
+    return response.content.decode()
+
+
+def test_a_fresh_store_says_what_a_job_is_and_how_to_enqueue_one(operator):
+    text = text_of(operator, "jobs")
+    assert "There are no jobs" in text
+    assert "curl http://testserver/jobs" in text
+
+
+def test_the_list_has_each_job_with_its_status_and_the_tabs_count_them(operator):
+    jobs = one_of_each()
+    text = text_of(operator, "jobs")
+    assert all(f'id="job-{job_id}"' in text for job_id in jobs.values())
+    assert text.count('<span class="tab-count">1</span>') == 5
+    assert "KeyError: &#x27;to&#x27;" in text
+    assert 'data-hx-trigger="every 5s"' in text
+
+
+@pytest.mark.parametrize("status", JobStatus)
+def test_the_list_is_filtered_by_what_the_address_says(operator, status):
+    jobs, other = one_of_each(), enqueued("mail.count", queue="other")
+    text = text_of(operator, f"jobs?status={status}&queue=default&function=mail.send")
+    assert [job_id for job_id in (*jobs.values(), other) if f'id="job-{job_id}"' in text] == [jobs[status]]
+    assert f'id="job-{other}"' in text_of(operator, "jobs?function=mail.count")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "told"),
+    [
+        ("queue=a/b", 400, "a name without /"),
+        ("status=lost", 400, "one of scheduled, pending"),
+        ("after=x", 400, "a place in the list"),
+        ("queue=none", 200, "No job is like that"),
+    ],
+)
+def test_the_list_says_what_makes_no_sense_and_what_matches_nothing(operator, query, status, told):
+    assert told in text_of(operator, f"jobs?{query}", status)
+
+
+def test_a_form_that_was_sent_with_empty_fields_leads_to_a_short_address(operator):
+    answer = operator.get("/console/jobs?queue=&function=mail.send")
+    assert (answer.status_code, answer["Location"]) == (302, "/console/jobs?function=mail.send")
+
+
+def test_the_next_page_goes_on(operator):
+    ids = [enqueued(args=[number]) for number in range(51)]
+    first = text_of(operator, "jobs")
+    place = find(ids[1]).place
+    assert f"after={place}" in first
+    assert f'id="job-{ids[0]}"' in text_of(operator, f"jobs?after={place}")
+
+
+def test_a_page_tells_all_of_a_failed_job(operator):
+    job_id = failed(args=["ann"], kwargs={"copies": 2**70})
+    text = text_of(operator, f"jobs/{job_id}")
+    for part in ("mail.send", "Traceback (most recent call last)", "KeyError", "&quot;ann&quot;", str(2**70),
+                 "Failed on", "node-1", "pid 4711", "1.5 s", f"/console/jobs/{job_id}/requeue"):  # fmt: skip
+        assert part in text
+    assert "every 2s" not in text
+
+
+def test_a_page_of_a_job_that_succeeded_has_its_result_and_its_log(operator):
+    text = text_of(operator, f"jobs/{succeeded(result={'sent': 3}, log='sent 3' + chr(7))}")
+    assert "&quot;sent&quot;" in text
+    assert "sent 3␇" in text
+
+
+def test_a_page_of_one_that_runs_says_who_runs_it_and_renews_itself(operator):
+    job_id = begun()
+    heard(name="bob", pid=99)
+    text = text_of(operator, f"jobs/{job_id}")
+    assert "Under way on" in text
+    assert "pid 99" in text
+    assert 'data-hx-trigger="every 2s"' in text
+    assert "only finished jobs can be requeued or deleted" in text
+
+
+def test_any_id_of_its_task_leads_to_it_and_its_task_leads_back(operator):
+    job_id = enqueued()
+    task = started()
+    answer = operator.get(f"/console/jobs/{task.id}")
+    assert (answer.status_code, answer["Location"]) == (302, f"/console/jobs/{job_id}")
+    assert f'href="/console/jobs/{job_id}"' in text_of(operator, f"task/{job_id}")
+    assert f'href="/console/task/{task.id}"' in text_of(operator, f"jobs/{job_id}")
+
+
+def test_what_is_no_job_says_why(operator):
+    [task] = Task.objects.commit(owner=1, adds=[NewTask(group="jobs/mail", data=b"{}")])
+    assert "function is missing" in text_of(operator, f"jobs/{task.id}", 404)
+    assert "Nothing is known" in text_of(operator, "jobs/999", 404)
+
+
+def test_who_may_not_see_payloads_sees_what_ran_but_nothing_of_what_it_was_given(viewer):
+    error = JobError(type="KeyError", message="short", traceback="secret-trace")
+    job_id = failed(args=["secret-arg"], error=error)
+    done = succeeded(queue="other", result="secret-result", log="secret-log")
+    for text in (text_of(viewer, f"jobs/{job_id}"), text_of(viewer, f"jobs/{done}"), text_of(viewer, "jobs")):
+        assert "secret" not in text
+        assert "/requeue" not in text
+    assert "You may not see the data" in text_of(viewer, f"jobs/{job_id}")
+
+
+def test_an_operator_requeues_with_other_parameters_after_a_look_at_the_difference(operator):
+    job_id = failed(args=[1], kwargs={"a": 2})
+    path = f"/console/jobs/{job_id}/requeue"
+    assert "&quot;a&quot;: 2" in text_of(operator, f"jobs/{job_id}/requeue")
+    asked = {"args": "[1, null]", "kwargs": '{"a": 2}', "reason": "fixed"}
+    review = operator.post(path, asked).content.decode()
+    assert '<span class="after">+ null</span>' in review
+    assert "Parameters by name" not in review
+    answer = operator.post(path, {**asked, "confirmed": "1"})
+    assert (answer.status_code, answer["Location"]) == (302, f"/console/jobs/{job_id}")
+    job = find(job_id)
+    assert (job.status, job.record.args, job.record.kwargs) == (JobStatus.PENDING, [1, None], {"a": 2})
+    [entry] = AuditEntry.objects.all()
+    assert (entry.actor, entry.action, entry.reason, entry.details["edited"]) == ("olaf", "requeue", "fixed", True)
+    assert operator.post(path, {**asked, "confirmed": "1"}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"args": "{}", "kwargs": "{}"}, "a list of JSON"),
+        ({"args": "[", "kwargs": "{}"}, "this is none"),
+        ({"args": "[]", "kwargs": "[]"}, "an object of JSON"),
+        ({"args": "[NaN]", "kwargs": "{}"}, "what JSON can say"),
+    ],
+)
+def test_parameters_that_are_none_are_named_beside_their_field(operator, fields, told):
+    job_id = failed()
+    answer = operator.post(f"/console/jobs/{job_id}/requeue", {**fields, "confirmed": "1"})
+    assert (answer.status_code, told in answer.content.decode()) == (422, True)
+    assert find(job_id).status is JobStatus.FAILED
+
+
+def test_an_operator_who_may_not_see_payloads_requeues_with_the_parameters_as_they_are():
+    client = signed_in(make_user("otto", "operator"))
+    job_id = failed(args=["secret-arg"])
+    assert "secret" not in text_of(client, f"jobs/{job_id}/requeue")
+    client.post(f"/console/jobs/{job_id}/requeue", {"args": "[]", "confirmed": "1"})
+    assert find(job_id).record.args == ["secret-arg"]
+    assert AuditEntry.objects.get().details["edited"] is False
+
+
+def test_a_finished_job_is_deleted_after_a_question(operator):
+    job_id = succeeded()
+    assert "there is no undo" in text_of(operator, f"jobs/{job_id}/delete")
+    answer = operator.post(f"/console/jobs/{job_id}/delete", {"reason": "done"})
+    assert (answer.status_code, answer["Location"]) == (302, "/console/jobs")
+    assert find(job_id) is None
+    assert AuditEntry.objects.get().reason == "done"
+    assert "deleted by olaf" in text_of(operator, f"jobs/{job_id}", 404)
+    assert operator.post(f"/console/jobs/{enqueued()}/delete").status_code == 409
+
+
+def test_what_other_people_wrote_stays_text(operator):
+    error = JobError(type=HOSTILE, message=HOSTILE, traceback=HOSTILE)
+    job_id = failed(HOSTILE, queue="<b>", args=[HOSTILE], kwargs={HOSTILE: HOSTILE}, error=error)
+    done = succeeded(HOSTILE, result=HOSTILE, log=HOSTILE)
+    enqueued(HOSTILE)
+    started(owner=5)
+    heard(5, name=HOSTILE, host=HOSTILE)
+    for path in ("jobs", f"jobs/{job_id}", f"jobs/{done}", f"jobs/{job_id}/requeue", f"jobs/{job_id}/delete"):
+        text = text_of(operator, path)
+        assert "<script>alert" not in text
+        assert "<b>" not in text
+        assert "alert(" in text
+
+
+def test_failed_jobs_that_are_requeued_in_bulk_wait_for_workers_again():
+    job_id = failed(args=[1])
+    change_all(Verb.REQUEUE, Selection(group="jobs/default/failed"))
+    job = find(job_id)
+    assert (job.status, job.record.args, job.error_line) == (JobStatus.PENDING, [1], "")
+    assert started().origin == job_id
+
+
+def test_a_record_that_is_large_is_shown_whole_on_its_page(operator, monkeypatch):
+    job_id = enqueued(args=["a" * 300_000])
+    assert "mail.send" in text_of(operator, "jobs")
+    assert "a" * 60_000 in text_of(operator, f"jobs/{job_id}")
+    assert json.loads(bytes(Task.objects.get(origin=job_id).data))["args"] == ["a" * 300_000]
+    assert ERROR.line not in text_of(operator, f"jobs/{job_id}")

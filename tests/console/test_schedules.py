@@ -1,0 +1,174 @@
+"""The page of the schedules, and what is done there."""
+
+import re
+
+import pytest
+
+from tasks_app import schedules
+from tasks_app.attention import Kind, notices
+from tasks_app.models import AuditEntry, Task
+from tasks_app.operations import NewTask
+from tasks_app.schedules import DueJob, SchedulePlan, ScheduleState
+
+from ..people import make_user, signed_in
+from ..schedules.schedules import HOUR_MS, added, due_of, look, now, put, record_of
+
+pytestmark = pytest.mark.django_db
+
+TIMES = {"cron": "30 2 * * *", "zone": "Europe/Berlin", "catch_up": "latest"}
+TASK = {**TIMES, "adds": "task", "group": "mail", "content": "a\r\nb", "labels": "tier=gold", "priority": "-5"}
+JOB = {
+    **TIMES, "adds": "job", "function": "reports.build", "arguments": "[1, null]", "named_arguments": '{"to": null}',
+    "queue": "slow", "max_attempts": "3", "timeout_s": "90",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def clock(clock):
+    """Five minutes past an hour."""
+    clock.set(clock.now_ms // HOUR_MS * HOUR_MS + 300_000)
+    return clock
+
+
+def text(answer):
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.content.decode()))
+
+
+def test_it_says_what_is_added_when_and_what_was_last(viewer, clock):
+    due_ms = due_of(put())
+    clock.advance(due_ms - clock.now_ms)
+    look()
+    clock.advance(5_000)
+    [task] = added()
+    answer = viewer.get("/console/schedules")
+    assert "digest task in mail on At the start of every hour @hourly" in text(answer)
+    assert f'<a href="/console/task/{task.origin}" aria-label="What digest added last">' in answer.content.decode()
+    assert "5 s ago in 59 min" in text(answer)
+
+
+def test_it_shows_a_viewer_neither_data_nor_arguments_nor_actions(viewer, clock):
+    put()
+    schedules.put("report", SchedulePlan(cron="@daily", job=DueJob(function="reports.build", args=("s3cret",))), by="x")
+    page = viewer.get("/console/schedules").content.decode()
+    assert "reports.build" in page
+    assert not any(each in page for each in ("hello", "s3cret", "Delete", "New schedule"))
+
+
+def test_it_says_how_to_begin(operator):
+    shown = text(operator.get("/console/schedules"))
+    assert "Nothing is scheduled" in shown
+    assert "-X PUT http://testserver/schedules/nightly" in shown
+
+
+def test_it_says_why_one_is_broken_here_and_on_the_overview(operator):
+    Task.objects.commit(owner=0, adds=[NewTask(group="schedules", data=b"{}", labels={"name": "<b>old"})])
+    look()
+    page = operator.get("/console/schedules").content.decode()
+    assert "&lt;b&gt;old" in page
+    assert "<b>old" not in page
+    assert "cron: missing" in page
+    [notice] = notices({}, [])
+    assert (notice.kind, notice.name) == (Kind.BROKEN, "<b>old")
+    assert "is broken: nothing comes of it" in text(operator.get("/console/"))
+    assert operator.post("/console/schedules/<b>old/edit", TASK).status_code == 302
+    assert (now("<b>old").state, notices({}, [])) == (ScheduleState.ON, [])
+
+
+def test_one_whose_name_means_an_older_one_is_led_to_by_its_task(operator):
+    good = put()
+    copy = NewTask(group="schedules", data=bytes(good.task.data), labels={"name": "digest"})
+    [double] = Task.objects.commit(owner=0, adds=[copy])
+    page = operator.get("/console/schedules").content.decode()
+    assert page.count('aria-label="Delete… digest"') == 1
+    assert f'<a href="/console/task/{double.id}">' in page
+
+
+def test_a_task_is_scheduled_and_changed_by_the_form(operator):
+    assert "Make the schedule" in text(operator.get("/console/schedules/add"))
+    assert operator.post("/console/schedules/add", {"name": "nightly", **TASK}).status_code == 302
+    record = record_of(now("nightly"))
+    task = record.plan.adds
+    assert (record.cron, record.zone, record.catch_up) == ("30 2 * * *", "Europe/Berlin", "latest")
+    assert task == schedules.DueTask(group="mail", data="a\nb", labels={"tier": "gold"}, priority=-5)
+    assert 'value="30 2 * * *"' in operator.get("/console/schedules/nightly/edit").content.decode()
+    assert operator.post("/console/schedules/nightly/edit", {**TASK, "cron": "@daily"}).status_code == 302
+    assert record_of(now("nightly")).plan == SchedulePlan(
+        cron="@daily", zone="Europe/Berlin", catch_up=schedules.CatchUp.LATEST, task=record.task
+    )
+
+
+def test_a_job_is_scheduled_by_the_form_and_keeps_what_the_form_has_not(operator):
+    assert operator.post("/console/schedules/add", {"name": "report", **JOB}).status_code == 302
+    job = record_of(now("report")).adds
+    assert isinstance(job, DueJob)
+    assert (job.args, job.kwargs, job.queue) == ((1, None), {"to": None}, "slow")
+    assert (job.options.max_attempts, job.options.timeout_ms) == (3, 90_000)
+    options = schedules.ScheduledJobOptions(max_lost=9)
+    schedules.put("report", SchedulePlan(cron="@daily", job=DueJob(function="f", options=options)), by="x")
+    operator.post("/console/schedules/report/edit", JOB)
+    after = record_of(now("report")).adds
+    assert isinstance(after, DueJob)
+    assert (after.options.max_lost, after.options.max_attempts) == (9, 3)
+
+
+def test_who_may_not_see_data_changes_all_but_that(clock):
+    put()
+    olaf = signed_in(make_user("otto", "operator"))
+    page = olaf.get("/console/schedules/digest/edit").content.decode()
+    assert "hello" not in page
+    assert "your role does not let you see it" in page
+    assert olaf.post("/console/schedules/digest/edit", {**TASK, "content": "other"}).status_code == 302
+    record = record_of(now())
+    assert record.cron == "30 2 * * *"
+    assert record.adds.new_task().data == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"cron": "0 0 30 2 *"}, "five fields of cron"),
+        ({"zone": "Moon/Base"}, "the name of a time zone"),
+        ({"group": ""}, "the name of a group, not empty"),
+        ({"group": "schedules"}, "a group other than"),
+        ({"labels": "due=x"}, "gives what it adds this label"),
+        ({"labels": "nonsense"}, "One label a line"),
+        ({"priority": "x"}, "a whole number"),
+        ({"adds": "job"}, "the dotted path under which workers know it"),
+        ({"adds": "job", "function": "f", "queue": "a/b"}, "a name without /"),
+        ({"adds": "job", "function": "f", "arguments": "{}"}, "a JSON list"),
+        ({"name": "a/b"}, "printable characters without /"),
+        ({"name": "digest"}, "There is a schedule of this name already"),
+    ],
+)
+def test_what_makes_no_sense_is_told_beside_its_field(operator, change, told):
+    put()
+    answer = operator.post("/console/schedules/add", {"name": "nightly", **TASK, **change})
+    assert answer.status_code == 422
+    assert told in answer.content.decode()
+    assert [each.name for each in schedules.schedules()] == ["digest"]
+
+
+def test_it_tells_the_next_due_times_while_somebody_types(viewer):
+    shown = text(viewer.get("/console/schedules/times", {"cron": "30 2 * * *", "zone": "Europe/Berlin"}))
+    assert "At 02:30 every day, by the clocks of Europe/Berlin. Next:" in shown
+    assert len(re.findall(r"\d, 0[23]:[03]0:00 in ", shown)) == 5
+    assert "five fields of cron" in text(viewer.get("/console/schedules/times", {"cron": "x", "zone": "UTC"}))
+    assert "Zone: the name of a time zone" in text(viewer.get("/console/schedules/times"))
+
+
+def test_it_is_paused_resumed_run_and_deleted_from_the_page(operator, clock):
+    put()
+    assert "Nothing comes due until somebody resumes it" in text(operator.get("/console/schedules/digest/pause"))
+    operator.post("/console/schedules/digest/pause", {"reason": "moving"})
+    assert "paused by olaf now : moving" in text(operator.get("/console/schedules"))
+    operator.post("/console/schedules/digest/resume")
+    assert now().state is ScheduleState.ON
+    operator.post("/console/schedules/digest/run")
+    assert len(added()) == 1
+    part = operator.get("/console/schedules/digest/delete", headers={"HX-Request-Type": "partial"})
+    assert "<html" not in part.content.decode()
+    operator.post("/console/schedules/digest/delete", {"reason": "no use"})
+    assert schedules.schedules() == []
+    assert AuditEntry.objects.get(action="delete schedule").reason == "no use"
+    assert operator.post("/console/schedules/digest/delete").status_code == 404

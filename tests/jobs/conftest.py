@@ -1,0 +1,19 @@
+"""A server of ours, and workers beside it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tasks_app import tokens
+from tasks_app.client import Client
+from tasks_app.models import Scope
+from tests.served import Served
+
+from .workers import Queue
+
+
+@pytest.fixture
+def queue(served: Served) -> Iterator[Queue]:
+    _, secret = tokens.create("ann", Scope.WORK)
+    with Client(served.url, token=secret) as store:
+        yield Queue(store, token=secret)

@@ -1,0 +1,129 @@
+"""A worker of jobs: real processes, a real server."""
+
+import pytest
+
+from tasks_app.job_record import How, JobStatus, OnLost, queue_group
+from tasks_app.jobs.processes import born
+
+from .workers import PATIENCE_S, eventually
+
+
+def test_what_a_function_returns_is_kept(queue):
+    job = queue.enqueue("add", 1, 2)
+    with queue.worker(name="ann") as worker:
+        record = queue.finished(job)
+    assert (record.result, record.error) == (3, None)
+    [attempt] = record.attempts
+    assert (attempt.how, attempt.worker, attempt.final) == (How.SUCCEEDED, worker.name, True)
+    assert queue.status(job) == JobStatus.SUCCEEDED
+    assert queue.task(job).labels == {"function": "tests.jobs.sample.add"}
+
+
+def test_an_idle_worker_begins_at_once(queue):
+    """It waits in one request for longer than the test has patience."""
+    with queue.worker_process():
+        queue.finished(queue.enqueue("add", 1, 1))
+        queue.finished(queue.enqueue("add", 1, 1), patience_s=5)
+
+
+def test_a_failure_is_tried_again_and_then_reported(queue):
+    job = queue.enqueue("fail", "no such address", max_attempts=2, backoff_ms=50)
+    with queue.worker():
+        record = queue.finished(job)
+    assert [attempt.how for attempt in record.attempts] == [How.FAILED, How.FAILED]
+    assert [attempt.final for attempt in record.attempts] == [False, True]
+    assert (record.error.type, record.log) == ("ValueError", "about to fail\n")
+    assert queue.task(job).error == "ValueError: no such address"
+    assert queue.status(job) == JobStatus.FAILED
+
+
+def test_a_job_may_take_several_leases(queue):
+    job = queue.enqueue("sleep", 4)
+    with queue.worker(lease_ms=1_500, name="ann") as worker:
+        assert eventually(lambda: queue.record(job).under_way and queue.record(job).log == "I sleep\n")
+        under_way = queue.record(job).under_way
+        assert (under_way.worker, born(under_way.pid) is not None) == (worker.name, True)
+        record = queue.finished(job)
+    assert [(attempt.how, attempt.pid) for attempt in record.attempts] == [(How.SUCCEEDED, under_way.pid)]
+
+
+def test_a_job_that_kills_its_parent_goes_no_further_than_its_limit(queue):
+    job = queue.enqueue("kill_its_parent", max_lost=2)
+    with queue.worker(lease_ms=600_000):
+        record = queue.finished(job)
+        assert queue.finished(queue.enqueue("add", 1, 1)).result == 2
+    assert [attempt.how for attempt in record.attempts] == [How.LOST, How.LOST]
+    assert queue.task(job).error.startswith("WorkerLost: ")
+
+
+def test_jobs_of_a_worker_that_was_killed_are_taken_over_at_once(queue):
+    """Its leases would have run for ten minutes more. The jobs say whether they are to be tried again."""
+    again, not_again = queue.enqueue("hang_with", "ann"), queue.enqueue("sleep", 600, on_lost=OnLost.FAIL)
+    with queue.worker_process(lease_ms=600_000, processes=2, name="ann") as process:
+        assert eventually(lambda: queue.record(again).under_way and queue.record(not_again).under_way)
+        pids = [queue.record(job).under_way.pid for job in (again, not_again)]
+        # What the heartbeat said is how others find out.
+        assert eventually(lambda: any(heard.name == "ann" for heard in queue.store.clients()))
+        process.kill()
+        process.wait()
+        assert eventually(lambda: [born(pid) for pid in pids] == [None, None])
+        with queue.worker(name="bob"):
+            taken_over, given_up = queue.finished(again), queue.finished(not_again)
+    assert [(each.how, each.worker) for each in taken_over.attempts] == [(How.LOST, "ann"), (How.SUCCEEDED, "bob")]
+    assert [(each.how, each.worker) for each in given_up.attempts] == [(How.LOST, "ann")]
+    assert "its worker ann" in given_up.error.message
+
+
+def test_what_left_no_trace_counts_as_lost(queue):
+    """As with a worker on a machine that has died: its lease ends."""
+    job = queue.enqueue("add", 1, 1, max_lost=1)
+    [task] = queue.store.claim(queue_group("default"), duration_ms=1)
+    with queue.worker():
+        record = queue.finished(job)
+    assert (task.origin, record.error.type) == (job, "WorkerLost")
+
+
+def test_a_worker_that_stops_gives_back_what_does_not_end_in_time(queue):
+    job = queue.enqueue("sleep", 600)
+    with queue.worker(grace_s=0):
+        assert eventually(lambda: queue.record(job).under_way)
+    # Its claim may still have been waiting, and have got it once more.
+    assert {attempt.how for attempt in queue.record(job).attempts} == {How.GIVEN_BACK}
+    assert [task.origin for task in queue.store.claim(queue_group("default"))] == [job]
+
+
+def test_sigterm_lets_jobs_finish(queue):
+    job = queue.enqueue("sleep", 1)
+    with queue.worker_process() as process:
+        assert eventually(lambda: queue.record(job).under_way)
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+    assert queue.record(job).result == "slept"
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [("hello", "not the record of a job"), ('{"function": "a", "args": ["\\ud800"]}', "surrogates not allowed")],
+)
+def test_what_is_no_job_is_laid_aside(queue, data, error):
+    """Also what can be read, and not be written again."""
+    task = queue.store.add(queue_group("default"), data)
+    with queue.worker():
+        assert eventually(lambda: queue.status(task.origin) == JobStatus.FAILED)
+    assert queue.task(task.origin).text == data
+    assert error in queue.task(task.origin).error
+
+
+def test_quick_jobs_may_share_processes(queue):
+    jobs = [queue.enqueue("who_am_i") for _ in range(12)]
+    with queue.worker(jobs_per_process=6):
+        pids = {queue.finished(job).result["pid"] for job in jobs}
+    assert 2 <= len(pids) <= 6
+
+
+def test_a_result_that_the_store_does_not_take_is_a_failure(queue, settings):
+    settings.TASKSTORE_MAX_DATA_BYTES = 10_000
+    job = queue.enqueue("say_much", 20_000)
+    with queue.worker():
+        record = queue.finished(job)
+    assert (record.result, record.error.type) == (None, "LimitExceeded")

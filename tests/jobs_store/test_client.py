@@ -1,0 +1,81 @@
+"""`client.jobs` against a server: what was enqueued is found, waited for, listed, deleted and requeued."""
+
+import asyncio
+import threading
+
+import pytest
+from django.db import connections
+
+from tasks_app import tokens
+from tasks_app.client import AsyncClient, Client, InvalidInput, JobOptions, JobStatus, JobUnfinished, NotFound
+from tasks_app.job_record import How
+from tasks_app.models import Scope
+
+from .jobs import ERROR, enqueued, failed, finished, started
+
+OPTIONS = JobOptions(max_attempts=3, timeout_ms=60_000)
+
+
+@pytest.fixture
+def secret(served):
+    return tokens.create("ann", Scope.OPERATE)[1]
+
+
+@pytest.fixture
+def client(served, secret):
+    with Client(served.url, token=secret) as client:
+        yield client
+
+
+def work():
+    try:
+        finished(started("mail"), result=[1])
+    finally:
+        connections.close_all()  # Those of this thread.
+
+
+def test_a_job_is_waited_for_and_says_what_came_of_it(client):
+    job = client.jobs.enqueue("mail.send", ["ann", None], {"n": 2**80}, queue="mail", priority=5, options=OPTIONS)
+    assert (job.status, job.queue, job.args, job.kwargs, job.options) == (
+        JobStatus.PENDING, "mail", ["ann", None], {"n": 2**80}, OPTIONS,
+    )  # fmt: skip
+    with pytest.raises(TimeoutError):
+        client.jobs.wait(job.id, 0.05)
+    with pytest.raises(JobUnfinished, match="is pending"):
+        client.jobs.delete(job.id)
+    worker = threading.Timer(0.1, work)
+    worker.start()
+    done = client.jobs.wait(job.id, 30)
+    worker.join()
+    assert (done.status, done.result, done.attempts[0].how, done.pid) == (
+        JobStatus.SUCCEEDED, [1], How.SUCCEEDED, 4_711,
+    )  # fmt: skip
+
+
+def test_jobs_are_listed_requeued_and_deleted(client):
+    old, new = failed(args=[1]), enqueued()
+    first = client.jobs.list(limit=1)
+    assert [job.id for job in (*first, *client.jobs.list(before=first[-1]))] == [new, old]
+    [job] = client.jobs.list(status="failed", queue="default", function="mail.send")
+    assert (job.id, job.error) == (old, ERROR)
+    again = client.jobs.requeue(old, args=[2], reason="fixed")
+    assert (again.id, again.status, again.args) == (old, JobStatus.PENDING, [2])
+    gone = failed(queue="other")
+    assert client.jobs.delete(gone).id == gone
+    assert (client.jobs.delete(gone), client.jobs.get(gone)) == (None, None)
+    with pytest.raises(NotFound):
+        client.jobs.wait(gone, 1)
+    with pytest.raises(InvalidInput, match="queue"):
+        client.jobs.enqueue("mail.send", queue="a/b")
+
+
+def test_it_can_be_awaited(served, secret):
+    async def flow():
+        async with AsyncClient(served.url, token=secret) as client:
+            job = await client.jobs.enqueue("mail.send", at_ms=-60_000)
+            with pytest.raises(TimeoutError):
+                await client.jobs.wait(job.id, 0.05)
+            return job, await client.jobs.list(status=JobStatus.SCHEDULED)
+
+    job, listed = asyncio.run(flow())
+    assert listed == [job]

@@ -1,0 +1,174 @@
+"""Jobs on the verbs: found, listed, deleted and requeued, whatever their status."""
+
+import json
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from tasks_app import job_queues, leases
+from tasks_app.errors import InvalidInput, JobUnfinished
+from tasks_app.history import chain_of
+from tasks_app.job_queues import Wanted, delete, enqueue, list_jobs, requeue
+from tasks_app.job_record import JobRecord, JobStatus, NotAJob, new_task
+from tasks_app.models import AuditEntry, Task
+from tasks_app.operations import GroupScope, NewTask
+
+from .jobs import ERROR, enqueued, failed, find, finished, heard, one_of_each, started, succeeded
+
+pytestmark = pytest.mark.django_db
+
+
+def listed(**wanted) -> list[int]:
+    return [job.id for job in list_jobs(Wanted(**wanted)).jobs]
+
+
+def test_a_job_is_found_by_its_first_id_whatever_becomes_of_it():
+    job_id = enqueued(args=[1], priority=3)
+    job = find(job_id)
+    assert (job.status, job.queue, job.record.args, job.priority) == (JobStatus.PENDING, "default", [1], 3)
+    task = started(records_it=True)
+    job = find(job_id)
+    assert (job.status, job.task, job.attempt.worker, job.attempt.pid) == (JobStatus.STARTED, task.id, "ann", 4_712)
+    finished(task, result={"sent": 1})
+    job = find(job_id)
+    assert (job.status, job.record.result, job.created_ms <= job.updated_ms) == (
+        JobStatus.SUCCEEDED, {"sent": 1}, True,
+    )  # fmt: skip
+    assert find(task.id) is None
+
+
+def test_enqueue_joins_the_callers_transaction():
+    with transaction.atomic():
+        enqueue(JobRecord(function="a"))
+        transaction.set_rollback(True)
+    assert listed() == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"function": ""}, "function"),
+        ({"function": "a" * 256}, "function"),
+        ({"function": "a", "args": [float("nan")]}, "args"),
+        ({"function": "a", "kwargs": {"b": object()}}, "kwargs"),
+        ({"function": "a", "kwargs": {"b": "\ud800"}}, "kwargs"),
+    ],
+)
+def test_what_can_be_no_job_is_refused_by_the_field(asked, field):
+    with pytest.raises(InvalidInput) as refused:
+        enqueue(JobRecord(**asked), queue="a/b")
+    assert {"queue", field} == set(refused.value.fields)
+
+
+def test_a_list_has_what_is_asked_for_the_latest_first_page_by_page():
+    jobs = one_of_each()
+    other = succeeded("mail.count", queue="other")
+    assert listed()[0] == jobs[JobStatus.SCHEDULED]
+    assert set(listed()) == {*jobs.values(), other}
+    for status, job_id in jobs.items():
+        assert listed(queue="default", status=status) == [job_id]
+    assert listed(function="mail.count") == [other]
+    assert listed(queue="other") == [other]
+    assert listed(queue="none") == []
+    seen, after = [], None
+    while True:
+        page = list_jobs(Wanted(), after=after, limit=2)
+        seen += [job.id for job in page.jobs]
+        after = page.after
+        if after is None:
+            break
+    assert seen == listed()
+
+
+def test_jobs_of_one_moment_are_each_on_one_page():
+    records = [JobRecord(function="mail.send", args=[number]) for number in range(5)]
+    Task.objects.commit(owner=0, adds=[new_task(record) for record in records])
+    first = list_jobs(Wanted(), limit=3)
+    second = list_jobs(Wanted(), limit=3, after=first.after)
+    assert [job.record.args for job in (*first.jobs, *second.jobs)] == [[4], [3], [2], [1], [0]]
+    assert second.after is None
+
+
+def test_a_list_has_no_more_of_a_large_record_than_its_task_tells(monkeypatch):
+    monkeypatch.setattr(job_queues, "LISTED_BYTES", 200)
+    job_id = enqueued(args=["a" * 200])
+    [job] = list_jobs(Wanted()).jobs
+    assert (job.id, job.is_whole, job.record.function, job.record.args) == (job_id, False, "mail.send", ())
+    assert find(job_id).record.args == ["a" * 200]
+
+
+def test_what_is_no_job_is_left_out_of_lists_and_says_so_when_asked_for():
+    [task] = Task.objects.commit(owner=0, adds=[NewTask(group="jobs/default", data=b"{}")])
+    assert listed() == []
+    with pytest.raises(NotAJob):
+        find(task.id)
+
+
+def test_jobs_in_groups_that_the_asker_may_not_touch_are_not_there():
+    job_id, scope = succeeded(), GroupScope(("jobs/default",))
+    assert find(job_id, scope) is None
+    assert list_jobs(Wanted(), scope=scope).jobs == []
+    assert find(job_id, GroupScope(("jobs/default/*",))).id == job_id
+
+
+def test_who_runs_a_job_is_known_from_the_worker_when_the_record_does_not_tell():
+    job_id = enqueued()
+    started(owner=7)
+    assert find(job_id).attempt.worker == ""
+    heard(7, name="bob")
+    assert (find(job_id).attempt.worker, find(job_id).attempt.pid) == ("bob", 99)
+    heard(7, name="bob", info=json.dumps({"jobs": [1, {"id": job_id, "pid": 100}]}))
+    assert find(job_id).attempt.pid == 100
+
+
+def test_what_a_dead_worker_left_in_the_record_is_not_about_the_one_that_has_the_job_now():
+    job_id = enqueued()
+    leases.give_back(started(records_it=True).id, by="olaf")
+    assert find(job_id).status is JobStatus.PENDING
+    heard(7, name="bob")
+    started(owner=7)
+    assert find(job_id).attempt.worker == "bob"
+
+
+@pytest.mark.parametrize("status", [JobStatus.STARTED, JobStatus.PENDING, JobStatus.SCHEDULED])
+def test_only_what_is_finished_is_deleted_and_requeued(status):
+    job = find(one_of_each()[status])
+    with pytest.raises(JobUnfinished, match=f"is {status}"):
+        delete(job, by="ann")
+    with pytest.raises(JobUnfinished, match=f"is {status}"):
+        requeue(job, by="ann")
+    assert find(job.id) == job
+    assert not AuditEntry.objects.exists()
+
+
+def test_a_finished_job_is_deleted_once():
+    job = find(failed())
+    delete(job, by="ann", reason="done with it")
+    assert find(job.id) is None
+    ended: Any = chain_of(job.id)
+    assert (ended.ended[-1].ending, ended.ended[-1].operator) == ("deleted", "ann")
+    [entry] = AuditEntry.objects.all()
+    assert (entry.actor, entry.action, entry.selection, entry.group) == (
+        "ann", "delete", f"job {job.id}", "jobs/default/failed",
+    )  # fmt: skip
+    with pytest.raises(JobUnfinished, match="changed meanwhile"):
+        delete(job)
+
+
+def test_a_requeued_job_is_the_same_job_with_what_was_tried_and_perhaps_new_parameters():
+    job_id = failed(args=[1], kwargs={"a": 2})
+    again = requeue(find(job_id), args=[3], by="ann", reason="fixed")
+    assert (again.id, again.status, again.record.args, again.record.kwargs) == (
+        job_id, JobStatus.PENDING, [3], {"a": 2},
+    )  # fmt: skip
+    assert (again.error_line, again.record.error, len(again.record.attempts)) == ("", None, 1)
+    assert again.record.attempts[0].error == ERROR
+    assert started().origin == job_id
+    [entry] = AuditEntry.objects.all()
+    assert (entry.action, entry.reason, entry.details["edited"]) == ("requeue", "fixed", True)
+
+
+def test_a_job_cannot_be_requeued_with_what_is_no_json():
+    with pytest.raises(InvalidInput, match="kwargs"):
+        requeue(find(failed()), kwargs={"a": object()}, by="ann")

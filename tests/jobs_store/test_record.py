@@ -1,0 +1,118 @@
+"""A job as its task carries it: what is written is read again, and what is no job is refused by name."""
+
+import json
+
+import pytest
+
+from tasks_app.job_record import (
+    Attempt,
+    How,
+    JobError,
+    JobOptions,
+    JobRecord,
+    JobStatus,
+    NotAJob,
+    OnLost,
+    group_to_wait_in,
+    new_task,
+    queue_of,
+    status_of,
+    why_no_queue,
+)
+from tasks_app.operations import State
+
+pytestmark = pytest.mark.once
+
+FAILED = Attempt(started=1, ended=2, how=How.FAILED, worker="a", host="b", pid=3, error=JobError(type="KeyError"))
+WHOLE = JobRecord(
+    function="mail.send",
+    args=["ann", 2**70, {"deep": [None, True, 1.5]}],
+    kwargs={"ü": "\0"},
+    options=JobOptions(max_attempts=3, timeout_ms=5, on_lost=OnLost.FAIL),
+    attempts=(FAILED, Attempt(started=4)),
+    result={"sent": 1},
+    error=JobError(type="KeyError", message="'to'", traceback="..."),
+    log="done\n",
+)
+
+
+def test_what_was_written_is_read_again():
+    assert JobRecord.decode(WHOLE.encode()) == WHOLE
+
+
+def test_a_function_is_enough_and_what_is_null_or_unknown_is_left_out():
+    assert JobRecord.decode(b'{"function": "a", "args": null, "later": 1, "options": {"new": 2}}') == JobRecord(
+        function="a", args=()
+    )
+
+
+@pytest.mark.parametrize(
+    ("tree", "wrong"),
+    [
+        ("[]", "it has to be an object"),
+        ("no JSON", "Expecting value"),
+        ('{"function": "a", "result": NaN}', "NaN is not JSON"),
+        ('{"function": "a", "result": 1e400}', "1e400 is not JSON"),
+        ('{"function": "a", "result": "\\ud800"}', "surrogates not allowed"),
+        ('{"function": "a", "attempts": [{"started": -1}]}', "attempts[0].started has to be a whole number from 0"),
+        ("[" * 100_000, "recursion"),
+        ("{}", "function is missing"),
+        ('{"function": ""}', "function is missing"),
+        ('{"function": 1}', "function has to be text"),
+        ('{"function": "a", "args": {}}', "args has to be a list"),
+        ('{"function": "a", "kwargs": []}', "kwargs has to be an object"),
+        ('{"function": "a", "options": {"max_attempts": true}}', "options.max_attempts has to be a whole number"),
+        ('{"function": "a", "options": {"on_lost": "cry"}}', "options.on_lost has to be one of retry, fail"),
+        ('{"function": "a", "attempts": [{}, 1]}', "attempts[1] has to be an object"),
+        ('{"function": "a", "attempts": [{"how": "well"}]}', "attempts[0].how has to be one of succeeded, failed"),
+        ('{"function": "a", "attempts": [{"error": {}}]}', "attempts[0].error.type is missing"),
+        ('{"function": "a", "error": {"type": "E", "message": 1}}', "error.message has to be text"),
+    ],
+)
+def test_what_is_no_job_is_refused_by_the_name_of_what_is_wrong(tree, wrong):
+    with pytest.raises(NotAJob) as refused:
+        JobRecord.decode(tree.encode())
+    assert wrong in str(refused.value)
+
+
+def test_a_requeued_job_keeps_its_attempts_and_counts_them_no_longer():
+    again = JobRecord(function="a", args=[1], attempts=(FAILED,), result=1, log="x").requeued(args=[2])
+    assert (again.args, again.result, again.log, again.counted) == ([2], None, "", ())
+    assert [attempt.how for attempt in again.attempts] == [How.FAILED]
+
+
+def test_a_job_is_a_task_of_its_queue_that_bears_its_function():
+    task = new_task(WHOLE, queue="mail", at_ms=-5, priority=7)
+    assert (task.group, task.labels, task.timespec_ms, task.priority) == (
+        "jobs/mail", {"function": "mail.send"}, -5, 7,
+    )  # fmt: skip
+    assert json.loads(task.data)["function"] == "mail.send"
+
+
+@pytest.mark.parametrize(
+    ("group", "queue", "status"),
+    [
+        ("jobs/mail", "mail", JobStatus.STARTED),
+        ("jobs/failed", "failed", JobStatus.STARTED),
+        ("jobs/mail/failed", "mail", JobStatus.FAILED),
+        ("jobs/mail/succeeded", "mail", JobStatus.SUCCEEDED),
+        ("jobs/mail/other", None, None),
+        ("jobs/", None, None),
+        ("mail", None, None),
+    ],
+)
+def test_the_group_tells_queue_and_status(group, queue, status):
+    assert queue_of(group) == queue
+    if queue:
+        assert status_of(group, State.CLAIMED) == status
+
+
+def test_a_finished_job_waits_in_the_group_of_its_queue_again():
+    groups = ("jobs/mail/failed", "jobs/mail/succeeded", "jobs/mail", "mail")
+    assert [group_to_wait_in(group) for group in groups] == ["jobs/mail", "jobs/mail", None, None]
+
+
+def test_names_that_make_no_group_are_no_queues():
+    assert [bool(why_no_queue(name)) for name in ("mail", "", "a/b", "a\0", "a" * 241)] == [
+        False, True, True, True, True,
+    ]  # fmt: skip

@@ -1,0 +1,66 @@
+"""What the tests of schedules have in common."""
+
+from typing import Any, TypeVar
+
+from msgspec import UNSET
+
+from tasks_app import schedules
+from tasks_app.models import Task
+from tasks_app.operations import Operator
+from tasks_app.schedules import DueTask, LastRun, Schedule, SchedulePause, SchedulePlan, ScheduleRecord
+from tasks_app.schedules.running import due_claim, settle
+
+T = TypeVar("T")
+
+HOUR_MS = 3_600_000
+OLAF = Operator(name="olaf")
+
+
+def plan(cron: str = "@hourly", group: str = "mail", **asked: Any) -> SchedulePlan:
+    return SchedulePlan(cron=cron, task=DueTask(group=group, data="hello"), **asked)
+
+
+def put(name: str = "digest", *, by: str = "olaf", **asked: Any) -> Schedule:
+    made, _ = schedules.put(name, plan(**asked), by=by)
+    return made
+
+
+def look() -> int:
+    """What a server does that looks for what is due. Says how many schedules were."""
+    due = Task.objects.perform(due_claim())
+    for task in due:
+        settle(task)
+    return len(due)
+
+
+def added(group: str = "mail") -> list[Task]:
+    return list(Task.objects.get_queryset().in_group(group).order_by("id"))
+
+
+def now(name: str = "digest") -> Schedule:
+    return there(schedules.schedule(name))
+
+
+def record_of(found: Schedule | None) -> ScheduleRecord:
+    return there(there(found).record)
+
+
+def due_of(found: Schedule | None) -> int:
+    return there(there(found).next_ms)
+
+
+def pause_of(found: Schedule | None) -> SchedulePause:
+    paused = record_of(found).paused
+    assert paused is not UNSET
+    return paused
+
+
+def last_of(found: Schedule) -> LastRun:
+    last = record_of(found).last
+    assert last is not UNSET
+    return last
+
+
+def there(value: T | None) -> T:
+    assert value is not None
+    return value

@@ -1,0 +1,207 @@
+"""What is added when a schedule is due, and what when that was missed."""
+
+import json
+import threading
+from datetime import datetime
+
+import pytest
+from django.db import connection
+
+from tasks_app import schedules
+from tasks_app.errors import StoreUnavailable
+from tasks_app.job_record import JobRecord
+from tasks_app.managers import TaskManager
+from tasks_app.models import Task
+from tasks_app.operations import Change, Claim, NewTask
+from tasks_app.schedules import CatchUp, DueJob, SchedulePlan, ScheduleState, running
+from tasks_app.schedules.record import iso
+from tasks_app.schedules.running import LEASE_MS, due_claim, settle
+from tasks_app.validation import LATEST_MS
+from tests.server.harness import wait_for
+
+from .schedules import HOUR_MS, OLAF, added, due_of, last_of, look, now, put, there
+
+
+def advance_to(clock, at_ms):
+    clock.advance(at_ms - clock.now_ms)
+
+
+def test_it_adds_nothing_before_it_is_due(clock):
+    due_ms = due_of(put())
+    advance_to(clock, due_ms - 1)
+    assert (look(), added()) == (0, [])
+
+
+def test_it_adds_its_task_when_it_is_due_and_is_due_again_later(clock):
+    due_ms = due_of(put())
+    advance_to(clock, due_ms + 40)
+    assert (look(), look()) == (1, 0)
+    [task] = added()
+    assert (bytes(task.data), task.labels["schedule"], task.owner) == (b"hello", "digest", 0)
+    assert task.labels["due"] == iso(due_ms)
+    after = now()
+    assert after.next_ms == after.task.available_at_ms == due_ms + HOUR_MS
+    last = last_of(after)
+    assert (last.due, last.origin, last.at) == (due_ms, task.id, due_ms + 40)
+    assert not after.task.leased
+
+
+def test_it_enqueues_a_job_with_its_arguments(clock):
+    job = DueJob(function="reports.build", args=(1,), kwargs={"to": None}, queue="slow", priority=5)
+    made, _ = schedules.put("report", SchedulePlan(cron="@hourly", job=job), by="olaf")
+    advance_to(clock, due_of(made))
+    look()
+    [task] = added("jobs/slow")
+    record = JobRecord.decode(bytes(task.data))
+    assert (record.function, record.args, record.kwargs) == ("reports.build", [1], {"to": None})
+    assert (task.priority, task.labels["function"], task.labels["schedule"]) == (5, "reports.build", "report")
+
+
+@pytest.mark.parametrize(("catch_up", "due"), [("skip", []), ("latest", [3]), ("all", [0, 1, 2, 3])])
+def test_what_was_missed_is_made_up_for_as_was_chosen(clock, catch_up, due):
+    first_ms = due_of(put(catch_up=CatchUp(catch_up)))
+    advance_to(clock, first_ms + 3 * HOUR_MS + 120_000)
+    look()
+    assert [task.labels["due"] for task in added()] == [iso(first_ms + n * HOUR_MS) for n in due]
+    assert now().next_ms == first_ms + 4 * HOUR_MS
+
+
+def test_who_is_a_little_late_has_missed_nothing(clock):
+    advance_to(clock, due_of(put()) + 59_000)
+    look()
+    assert len(added()) == 1
+
+
+def test_of_very_many_that_were_missed_the_newest_are_made_up_for(clock, monkeypatch):
+    monkeypatch.setattr("tasks_app.schedules.record.MOST_CAUGHT_UP", 5)
+    first_ms = due_of(put(cron="every 1min", catch_up=CatchUp.ALL))
+    advance_to(clock, first_ms + 100 * 60_000)
+    look()
+    assert [task.labels["due"] for task in added()] == [iso(first_ms + n * 60_000) for n in range(96, 101)]
+
+
+def test_who_lost_the_lease_adds_nothing(clock):
+    advance_to(clock, due_of(put()))
+    [first] = Task.objects.perform(due_claim())
+    clock.advance(LEASE_MS)
+    [second] = Task.objects.perform(due_claim())
+    settle(second)
+    settle(first)
+    assert len(added()) == 1
+
+
+def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
+    advance_to(clock, due_of(put()))
+    [held] = Task.objects.perform(due_claim())
+    schedules.pause("digest", by="olaf")
+    settle(held)
+    assert added() == []
+    assert now().state is ScheduleState.PAUSED
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "no schedule"),
+        (b"\xff", "no schedule"),
+        (b"[]", "an object"),
+        (b'{"cron": "x", "task": {"group": "mail"}}', "cron"),
+        (b'{"cron": "@daily", "zone": "Moon", "task": {"group": "mail"}}', "zone"),
+        (b'{"cron": "@daily"}', "either a task or a job"),
+        (b'{"cron": "@daily", "job": {}}', "job.function"),
+        (b'{"cron": "@daily", "task": {"group": "mail"}, "due": "soon"}', "due"),
+        (json.dumps({"cron": "@daily", "task": {"group": "schedules"}}).encode(), "task.group"),
+    ],
+)
+def test_a_broken_one_gets_an_error_that_says_why_and_is_left_alone(clock, data, why):
+    broken = put()
+    Task.objects.commit(owner=0, updates=[Change(id=broken.task.id, data=data, release=True)], operator=OLAF)
+    assert (look(), look()) == (1, 0)
+    after = now()
+    assert (after.state, after.next_ms, added()) == (ScheduleState.BROKEN, None, [])
+    assert why in after.task.error
+    assert (after.task.available_at_ms, after.task.leased) == (LATEST_MS, False)
+    # Whoever puts it again puts it right.
+    assert (put().state, now().task.error) == (ScheduleState.ON, "")
+
+
+def test_a_task_that_has_no_name_and_a_second_one_of_a_name_are_broken(clock):
+    good = put()
+    data = bytes(good.task.data)
+    Task.objects.commit(
+        owner=0,
+        adds=[NewTask(group="schedules", data=data), NewTask(group="schedules", data=data, labels={"name": "digest"})],
+    )
+    assert look() == 2
+    errors = [task.error for task in added("schedules")]
+    assert [error[:16] for error in errors] == ["", "this is no sched", "there is an olde"]
+    assert now().task.id == good.task.id
+
+
+def test_one_that_was_made_available_by_hand_waits_until_it_is_due(clock):
+    for is_paused in (False, True):
+        before = put()
+        if is_paused:
+            before = there(schedules.pause("digest", by="olaf"))
+        Task.objects.commit(
+            owner=0,
+            updates=[Change(id=before.task.id, keep_data=True, release=True)],
+            operator=OLAF,
+        )
+        assert look() == 1
+        assert (now().record, now().task.available_at_ms) == (before.record, before.task.available_at_ms)
+    assert added() == []
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_a_process_without_a_server_adds_what_is_due_and_goes_on_after_trouble(monkeypatch, caplog):
+    put(cron="every 1s")
+    stop, troubled = threading.Event(), iter((StoreUnavailable("no database"), ZeroDivisionError()))
+    claim = TaskManager.perform
+
+    def perform(self, operation):
+        if isinstance(operation, Claim) and (trouble := next(troubled, None)):
+            raise trouble
+        return claim(self, operation)
+
+    monkeypatch.setattr(TaskManager, "perform", perform)
+    monkeypatch.setattr(running, "PAUSE_S", 0.05)
+    thread = threading.Thread(target=schedules.work, args=(stop,))
+    thread.start()
+    try:
+        wait_for(added, "a task")
+    finally:
+        stop.set()
+        thread.join(10)
+    assert not thread.is_alive()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+
+
+@pytest.mark.parametrize("kind", ["served", *(["served_by_uvicorn"] if connection.vendor == "postgresql" else [])])
+def test_beside_the_writer_it_waits_for_what_is_due_and_goes_on_after_trouble(request, kind, monkeypatch):
+    server = request.getfixturevalue(kind)
+    is_broken = threading.Event()
+
+    def troubled(task):
+        is_broken.set()
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "settle", troubled)
+        patch.setattr(running, "LEASE_MS", 200)
+        patch.setattr(running, "PAUSE_S", 0.05)
+        scheduler = server.run(begun())
+        server.writer.keep(scheduler)
+        put(cron="every 1s")
+        assert is_broken.wait(10)
+    wait_for(added, "a task")
+    [first, *_] = added()
+    assert first.made_at_ms - last_due_ms(first) < 1_000
+
+
+async def begun():
+    return schedules.Scheduler()
+
+
+def last_due_ms(task):
+    return round(datetime.fromisoformat(task.labels["due"]).timestamp() * 1_000)

@@ -1,0 +1,112 @@
+"""When something is due, also on the days on which the clocks change."""
+
+import random
+from datetime import datetime
+from itertools import pairwise
+
+import pytest
+
+from tasks_app.schedules.timetable import NotATimetable, Timetable, problems_of
+
+pytestmark = pytest.mark.once
+
+BERLIN = "Europe/Berlin"
+
+
+def ms(text):
+    return round(datetime.fromisoformat(text).timestamp() * 1_000)
+
+
+def next_times(cron, since, most=3, zone=BERLIN):
+    return Timetable(cron=cron, zone=zone).next(ms(since), most)
+
+
+@pytest.mark.parametrize(
+    ("cron", "since", "due"),
+    [
+        ("30 3 * * *", "2026-11-22T03:30:00+01:00", "2026-11-23T03:30:00+01:00"),
+        ("30 3 * * MON-FRI", "2026-11-20T04:00:00+01:00", "2026-11-23T03:30:00+01:00"),
+        ("@daily", "2026-11-22T12:00:00+01:00", "2026-11-23T00:00:00+01:00"),
+        ("@hourly", "2026-11-22T12:00:00+01:00", "2026-11-22T13:00:00+01:00"),
+        ("*/10 * * * * *", "2026-11-22T12:00:01+01:00", "2026-11-22T12:00:10+01:00"),
+        ("every 90s", "2026-11-22T11:00:00+00:00", "2026-11-22T11:01:30+00:00"),
+        ("0 0 29 2 *", "2026-01-01T00:00:00+01:00", "2028-02-29T00:00:00+01:00"),
+    ],
+)
+def test_the_next_due_time_comes_after_the_moment_that_is_asked_about(cron, since, due):
+    assert next_times(cron, since, 1) == [ms(due)]
+
+
+def test_what_falls_into_the_hour_that_is_left_out_is_due_at_its_end():
+    assert next_times("30 2 * * *", "2026-03-28T12:00:00+01:00", 2) == [
+        ms("2026-03-29T03:00:00+02:00"),
+        ms("2026-03-30T02:30:00+02:00"),
+    ]
+
+
+def test_what_falls_into_the_hour_that_comes_twice_is_due_once():
+    tomorrow = ms("2026-10-26T02:30:00+01:00")
+    assert next_times("30 2 * * *", "2026-10-24T12:00:00+02:00", 2) == [ms("2026-10-25T02:30:00+02:00"), tomorrow]
+    # Asked within the hour's second coming, when the time on the wall lies ahead once more.
+    assert next_times("30 2 * * *", "2026-10-25T02:10:00+01:00", 1) == [tomorrow]
+
+
+def test_every_half_hour_is_every_half_hour_also_when_an_hour_comes_twice():
+    times = next_times("*/30 * * * *", "2026-10-25T01:45:00+02:00", 6)
+    assert [later - earlier for earlier, later in pairwise(times)] == [1_800_000] * 5
+
+
+def test_an_hour_of_the_clock_is_that_of_the_zone():
+    assert next_times("0 3 * * *", "2026-07-01T12:00:00+00:00", 1, "America/New_York") == [ms("2026-07-02T07:00:00Z")]
+
+
+@pytest.mark.parametrize("zone", ["UTC", BERLIN, "America/New_York", "Africa/Casablanca", "Asia/Kathmandu"])
+@pytest.mark.parametrize("cron", ["30 2 * * *", "*/20 * * * *", "5,35 1-4 * * SUN", "0 */6 * * *", "every 7min"])
+def test_what_has_passed_is_what_was_to_come(zone, cron):
+    chance = random.Random(f"{zone} {cron}")
+    for day in ("2026-03-08", "2026-03-29", "2026-10-25", "2026-11-01"):
+        start = ms(f"{day}T00:00:00+00:00") - chance.randrange(86_400_000)
+        times = Timetable(cron=cron, zone=zone)
+        coming = times.next(start, 30)
+        end = coming[-1] + chance.randrange(1_000)
+        assert times.passed(start + 1, end, 1_000) == coming
+        assert times.passed(coming[0], end, 5) == coming[-5:]
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "",
+        "5 4 3 2",
+        "60 * * * *",
+        "*/0 * * * *",
+        "0 0 30 2 *",
+        "* * * * 5L/2",
+        "@often",
+        "every 0s",
+        "every 9",
+        "x" * 999,
+    ],
+)
+def test_an_expression_that_makes_no_sense_is_named(cron):
+    assert [field for field, _ in problems_of(cron, "UTC")] == ["cron"]
+    with pytest.raises(NotATimetable):
+        Timetable(cron=cron)
+
+
+@pytest.mark.parametrize("zone", ["", "Moon/Base", "../etc/passwd", "Europe", "a\0b"])
+def test_a_zone_that_nobody_knows_is_named_beside_the_expression(zone):
+    assert [field for field, _ in problems_of("nonsense", zone)] == ["zone", "cron"]
+
+
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [
+        ("0 3 * * *", "At 03:00 every day"),
+        ("@weekly", "At 00:00 on Sunday"),
+        ("every 30s", "every 30s"),
+        ("3,7,11,19,23 1,5,9,13,17 * 1,3,5,7 MON,WED,FRI", "3,7,11,19,23 1,5,9,13,17 * 1,3,5,7 MON,WED,FRI"),
+    ],
+)
+def test_it_says_in_words_what_words_are_good_for(cron, words):
+    assert Timetable(cron=cron).in_words == words

@@ -1,0 +1,140 @@
+"""Making, changing, stopping and deleting schedules, and the trail of it."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connections
+
+from tasks_app import schedules
+from tasks_app.errors import InvalidInput
+from tasks_app.models import AuditEntry, Task
+from tasks_app.operations import GroupScope
+from tasks_app.schedules import ScheduleState, verbs
+
+from .schedules import HOUR_MS, added, due_of, last_of, look, now, pause_of, plan, put, record_of, there
+
+
+def test_it_is_a_task_that_is_available_when_it_is_due(clock):
+    made = put()
+    assert (made.task.group, made.task.labels) == ("schedules", {"name": "digest"})
+    assert made.task.available_at_ms == made.next_ms == clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS
+    assert [each.name for each in schedules.schedules()] == ["digest"]
+
+
+def test_another_one_of_the_name_takes_its_place(clock):
+    first = put()
+    put(cron="30 * * * *", group="reports")
+    [after] = schedules.schedules()
+    assert (after.task.origin, record_of(after).group, record_of(after).cron) == (
+        first.task.origin,
+        "reports",
+        "30 * * * *",
+    )
+    assert after.next_ms == clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS // 2
+
+
+def test_the_same_again_changes_nothing(clock):
+    first = put()
+    assert put().task.id == first.task.id
+    assert AuditEntry.objects.count() == 1
+
+
+def test_what_is_due_stays_due_when_only_what_is_added_changes(clock):
+    due_ms = due_of(put())
+    clock.advance(due_ms - clock.now_ms + 10)
+    put(group="reports")
+    assert (look(), len(added("reports"))) == (1, 1)
+
+
+def test_a_paused_one_is_not_due_and_has_missed_nothing_when_it_goes_on(clock):
+    put()
+    paused = schedules.pause("digest", by="olaf", reason="moving")
+    assert there(paused).state is ScheduleState.PAUSED
+    assert (pause_of(paused).by, pause_of(paused).reason) == ("olaf", "moving")
+    clock.advance(3 * HOUR_MS)
+    assert look() == 0
+    assert put(group="reports").state is ScheduleState.PAUSED
+    resumed = there(schedules.resume("digest", by="olaf"))
+    assert (resumed.state, resumed.next_ms) == (ScheduleState.ON, clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS)
+    assert (look(), added(), added("reports")) == (0, [], [])
+
+
+def test_it_runs_at_once_and_is_due_as_before(clock):
+    due_ms = due_of(put())
+    task = there(schedules.run_now("digest", by="olaf"))
+    assert [each.id for each in added()] == [task.id]
+    assert (now().next_ms, last_of(now()).origin) == (due_ms, task.id)
+
+
+def test_what_is_deleted_is_due_no_more_and_what_it_added_stays(clock):
+    put()
+    schedules.run_now("digest", by="olaf")
+    assert schedules.delete("digest", by="olaf")
+    assert not schedules.delete("digest", by="olaf")
+    assert (schedules.schedules(), len(added())) == ([], 1)
+
+
+def test_each_change_leaves_its_trail(clock):
+    put()
+    schedules.pause("digest", by="olaf", reason="moving")
+    schedules.pause("digest", by="olaf")
+    schedules.resume("digest", by="olaf")
+    schedules.run_now("digest", by="olaf")
+    schedules.delete("digest", by="olaf")
+    trail = list(AuditEntry.objects.order_by("id").values_list("actor", "action", "group", "selection", "reason"))
+    actions = ["put schedule", "pause schedule", "resume schedule", "run schedule", "delete schedule"]
+    reasons = ["", "moving", "", "", ""]
+    assert trail == [
+        ("olaf", action, "mail", "schedule digest", reason) for action, reason in zip(actions, reasons, strict=True)
+    ]
+
+
+def test_of_one_that_is_not_there_nothing_can_be_asked(clock):
+    assert schedules.schedule("digest") is None
+    assert schedules.pause("digest", by="olaf") is None
+    assert schedules.resume("digest", by="olaf") is None
+    assert schedules.run_now("digest", by="olaf") is None
+
+
+def test_a_scope_that_does_not_allow_its_group_hides_it(clock):
+    put()
+    foreign = GroupScope(("pay/*",))
+    assert (schedules.schedules(foreign), schedules.schedule("digest", foreign)) == ([], None)
+    assert schedules.pause("digest", by="kim", scope=foreign) is None
+    assert schedules.run_now("digest", by="kim", scope=foreign) is None
+    assert not schedules.delete("digest", by="kim", scope=foreign)
+    with pytest.raises(InvalidInput) as refused:
+        schedules.put("digest", plan(group="pay/all"), by="kim", scope=foreign)
+    assert list(refused.value.fields) == ["name"]
+    assert record_of(now()).group == "mail"
+
+
+@pytest.mark.parametrize("name", ["", " a", "a/b", "a\nb", "x" * 101, "."])
+def test_a_name_that_no_address_can_hold_is_refused(db, name):
+    with pytest.raises(InvalidInput) as refused:
+        put(name)
+    assert list(refused.value.fields) == ["name"]
+
+
+def test_there_is_an_end_to_how_many_there_can_be(db, monkeypatch):
+    monkeypatch.setattr(verbs, "MOST", 1)
+    put()
+    with pytest.raises(InvalidInput, match="there can be no more"):
+        put("second")
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_of_two_who_make_one_of_the_same_name_at_the_same_moment_one_changes_it():
+    both = threading.Barrier(2)
+
+    def make(group):
+        both.wait(10)
+        try:
+            return schedules.put("digest", plan(group=group), by=group)[1]
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(make, ("mail", "reports"))) == [False, True]
+    assert Task.objects.get_queryset().in_group("schedules").count() == 1

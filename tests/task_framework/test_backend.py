@@ -1,0 +1,242 @@
+"""Tasks of Django's framework that are enqueued, and what is known of them; who runs them is in test_work.py."""
+
+import sys
+from datetime import UTC, datetime, timedelta
+from decimal import Overflow
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
+from django.utils import timezone
+
+from tasks_app import job_queues
+from tasks_app.errors import InvalidInput
+from tasks_app.job_record import JobError, JobOptions, JobStatus, OnLost
+from tasks_app.models import Task
+from tasks_app.task_framework.backend import TaskStoreBackend, of_alias
+from tasks_app.task_framework.errors import JobEnded
+from tasks_app.task_framework.framework import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_enqueued,
+)
+from tests.jobs_store.jobs import enqueued, finished, started
+
+from .framework import TaskResultMismatch
+from .tasks import report, send, which
+
+pytestmark = pytest.mark.django_db
+
+BACKEND = "tasks_app.task_framework.TaskStoreBackend"
+
+
+@pytest.fixture
+def backend():
+    return of_alias("default")
+
+
+def test_it_can_do_all_that_the_framework_knows(backend):
+    assert backend.supports_defer
+    assert backend.supports_async_task
+    assert backend.supports_get_result
+    assert backend.supports_priority
+
+
+@pytest.mark.parametrize("queued", [send, report, which], ids=lambda queued: queued.name)
+def test_what_was_enqueued_is_found_again_as_it_was(backend, queued):
+    result = queued.enqueue(1, copies=2)
+    assert (result.task, result.status, result.args, result.kwargs) == (
+        queued,
+        TaskResultStatus.READY,
+        [1],
+        {"copies": 2},
+    )
+    assert (result.started_at, result.finished_at, result.attempts) == (None, None, 0)
+    assert abs(timezone.now() - result.enqueued_at) < timedelta(minutes=1)
+    assert backend.get_result(result.id) == result == queued.get_result(result.id)
+    with pytest.raises(ValueError, match="not finished"):
+        _ = result.return_value
+    job = job_of(result)
+    assert (job.queue, job.priority) == (queued.queue_name, queued.priority)
+
+
+def test_the_async_words_do_the_same(backend):
+    result = async_to_sync(report.aenqueue)(5)
+    assert async_to_sync(backend.aget_result)(result.id) == async_to_sync(report.aget_result)(result.id) == result
+    with pytest.raises(TaskResultDoesNotExist):
+        async_to_sync(backend.aget_result)("123")
+
+
+def test_it_is_enqueued_within_the_callers_transaction(backend):
+    with transaction.atomic():
+        result = send.enqueue("ann")
+        assert backend.get_result(result.id).status == TaskResultStatus.READY
+        transaction.set_rollback(True)
+    with pytest.raises(TaskResultDoesNotExist):
+        backend.get_result(result.id)
+
+
+def test_a_deferred_task_waits_for_its_time(backend):
+    at = (timezone.now() + timedelta(hours=1)).replace(microsecond=5_000)
+    result = send.using(run_after=at).enqueue("ann")
+    assert backend.get_result(result.id) == result
+    job = job_of(result)
+    assert (job.status, job.available_at_ms) == (JobStatus.SCHEDULED, at.timestamp() * 1000)
+    with pytest.raises(InvalidTask, match="aware"):
+        send.using(run_after=datetime.now())  # noqa: DTZ005 - that is the mistake
+
+
+def test_it_tells_that_it_was_enqueued():
+    told = []
+
+    def hear(sender, task_result, **_):
+        told.append((sender, task_result))
+
+    task_enqueued.connect(hear)
+    result = send.enqueue("ann")
+    task_enqueued.disconnect(hear)
+    assert told == [(TaskStoreBackend, result)]
+
+
+def test_a_result_follows_its_job(backend):
+    result = send.enqueue("ann")
+    claimed = started(records_it=True)
+    result.refresh()
+    assert (result.status, result.worker_ids, result.attempts) == (TaskResultStatus.RUNNING, ["ann"], 1)
+    assert result.started_at == result.last_attempted_at
+    assert result.finished_at is None
+    finished(claimed, result=["ann"])
+    result.refresh()
+    assert (result.status, result.return_value, result.errors) == (TaskResultStatus.SUCCESSFUL, ["ann"], [])
+    assert result.finished_at >= result.started_at
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (JobError(type="KeyError"), KeyError),
+        (JobError(type="decimal.Overflow"), Overflow),
+        (JobError(type="Died"), JobEnded),
+    ],
+)
+def test_a_result_keeps_what_went_wrong(backend, error, kind):
+    result = send.enqueue("ann")
+    finished(started(), JobStatus.FAILED, error=error)
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    [kept] = result.errors
+    assert (kept.exception_class, kept.traceback) == (kind, f"{error.type}\n")
+    with pytest.raises(ValueError, match="failed"):
+        _ = result.return_value
+
+
+@pytest.mark.parametrize("job_id", ["0", "-1", "17", "x", str(2**80)])
+def test_what_is_no_job_of_the_project_does_not_exist(backend, job_id):
+    with pytest.raises(TaskResultDoesNotExist):
+        backend.get_result(job_id)
+
+
+@pytest.mark.parametrize(
+    "function", ["tests.task_framework.tasks.not_a_task", "tests.task_framework.tasks.nothing", "this.s", "x"]
+)
+def test_nothing_but_tasks_of_the_project_is_looked_at(backend, function):
+    with pytest.raises(TaskResultDoesNotExist, match=function):
+        backend.get_result(str(enqueued(function)))
+    assert "this" not in sys.modules  # Which prints a poem to whoever imports it.
+
+
+def test_a_job_of_a_queue_that_is_no_longer_there_is_none_of_the_project(settings):
+    result = report.enqueue(5)
+    settings.TASKS = {"default": {"BACKEND": BACKEND}}
+    with pytest.raises(TaskResultDoesNotExist, match="reports"):
+        of_alias("default").get_result(result.id)
+
+
+def test_a_result_of_another_function_is_refused():
+    result = report.enqueue(5)
+    with pytest.raises(TaskResultMismatch):
+        send.get_result(result.id)
+
+
+@pytest.mark.parametrize("argument", [datetime.now(UTC), {1, 2}, float("nan")], ids=["time", "set", "nan"])
+def test_parameters_that_are_no_json_are_refused(argument):
+    with pytest.raises((TypeError, InvalidInput)):
+        send.enqueue(argument)
+    assert not Task.objects.exists()
+
+
+def test_options_come_from_the_backend_the_queue_and_the_task(settings):
+    settings.TASKS = {
+        "default": {
+            "BACKEND": BACKEND,
+            "QUEUES": ["default", "slow"],
+            "OPTIONS": {
+                "max_attempts": 2,
+                "timeout": 30,
+                "on_lost": "fail",
+                "queues": {"slow": {"timeout": timedelta(hours=1), "max_lost": 1}},
+            },
+        }
+    }
+    assert options_of(send) == JobOptions(max_attempts=2, timeout_ms=30_000, on_lost=OnLost.FAIL)
+    slow = send.using(queue_name="slow")
+    assert options_of(slow) == JobOptions(max_attempts=2, timeout_ms=3_600_000, on_lost=OnLost.FAIL, max_lost=1)
+    own = slow.using(max_attempts=5, timeout=0.5, backoff=timedelta(seconds=2), memory_bytes=2**30, on_lost="retry")
+    assert options_of(own) == JobOptions(
+        max_attempts=5, timeout_ms=500, backoff_ms=2_000, memory_bytes=2**30, on_lost=OnLost.RETRY, max_lost=1
+    )
+
+
+def options_of(queued):
+    return job_of(queued.enqueue("ann")).record.options
+
+
+def job_of(result):
+    job = job_queues.find(int(result.id))
+    assert job
+    return job
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ({"max_attempts": 0}, "a whole number from 1 on"),
+        ({"timeout": 0}, "at least a millisecond"),
+        ({"backoff": "soon"}, "a timedelta or seconds"),
+        ({"on_lost": "weep"}, "retry, fail"),
+        ({"queue_name": "a/b"}, "a name without /"),
+        ({"priority": 101}, "priority"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_task_that_makes_no_sense_is_refused_when_it_is_made(wrong, right):
+    with pytest.raises(InvalidTask, match=right):
+        send.using(**wrong)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("changes", "complaints"),
+    [
+        ({}, []),
+        ({"OPTIONS": {"modules": ["shop.work"], "queues": {"default": {"max_lost": 0}}}}, []),
+        ({"OPTIONS": {"max_attempts": 0, "retries": 3}}, ["tasks_app.E008"] * 2),
+        ({"OPTIONS": {"queues": {"default": {"timeout": -1}}}}, ["tasks_app.E008"]),
+        ({"OPTIONS": {"queues": ["default"], "modules": "shop.work"}}, ["tasks_app.E008"] * 2),
+        ({"QUEUES": ["a/b"]}, ["tasks_app.E009"]),
+        ({"OPTIONS": {"queues": {"slow": {}}}}, ["tasks_app.E010"]),
+    ],
+)
+def test_its_settings_are_checked(settings, changes, complaints):
+    settings.TASKS = {"default": {"BACKEND": BACKEND, **changes}}
+    found = of_alias("default").check()
+    assert [each.id for each in found] == complaints
+    assert all(each.hint for each in found)
+
+
+@pytest.mark.once
+def test_the_app_has_to_be_installed(settings):
+    settings.INSTALLED_APPS = []
+    [found] = of_alias("default").check()
+    assert found.id == "tasks_app.E007"
