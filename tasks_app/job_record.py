@@ -7,13 +7,12 @@ Workers in any language can read and write it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import isfinite
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Self
 
+from . import records
 from .operations import NewTask, State
 
 DEFAULT_QUEUE = "default"
@@ -22,7 +21,6 @@ FUNCTION_LABEL = "function"  # By which the jobs of a function are found.
 LONGEST_LOG = 16 * 2**10  # Characters: the end of what the job wrote.
 LONGEST_FUNCTION = 255  # Characters, as of every label.
 LONGEST_QUEUE = 240  # Characters: with what stands around it, it is the name of a group.
-MOST = 253_402_300_799_999  # Of any number: in milliseconds the end of the year 9999, which every calendar can show.
 
 
 class JobStatus(StrEnum):
@@ -118,16 +116,13 @@ class JobRecord:
     def decode(cls, data: bytes) -> Self:
         """Raises NotAJob, which names the member that is wrong. Members that are not known are left out."""
         try:
-            tree = json.loads(data, parse_constant=_refuse, parse_float=_finite)
-            json.dumps(tree, ensure_ascii=False).encode()  # No lone surrogates, which nobody could write again.
-            record = value_of(cls, tree)
+            return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
             raise NotAJob(f"this is not the record of a job: {problem}") from None
-        return record
 
     def encode(self) -> bytes:
         """Raises TypeError or ValueError when parameters or result are no JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return records.encode(self)
 
     @property
     def counted(self) -> tuple[Attempt, ...]:
@@ -228,81 +223,3 @@ def not_recorded(record: JobRecord, claims: int) -> int:
     `claims`: of the task as it was claimed now. An attempt that is recorded as under way is among them.
     """
     return max(0, claims - 1 - sum(attempt.how is not None for attempt in record.attempts))
-
-
-Kind = TypeVar("Kind")
-
-# What JSON has to hold for a member, by how these classes declare it: the type, and the words for it.
-JSON_TYPES: Mapping[str, tuple[type, str]] = {
-    "str": (str, "text"),
-    "int": (int, f"a whole number from 0 to {MOST}"),
-    "int | None": (int, f"a whole number from 0 to {MOST}"),
-    "bool": (bool, "true or false"),
-    "Sequence[Any]": (list, "a list"),
-    "Mapping[str, Any]": (dict, "an object"),
-    "How | None": (str, f"one of {', '.join(How)}"),
-    "OnLost": (str, f"one of {', '.join(OnLost)}"),
-    "JobError | None": (dict, "an object"),
-    "JobOptions": (dict, "an object"),
-    "tuple[Attempt, ...]": (list, "a list"),
-}
-NESTED: Mapping[str, type] = {"JobError | None": JobError, "JobOptions": JobOptions}
-CHOICES: Mapping[str, type[StrEnum]] = {"How | None": How, "OnLost": OnLost}
-
-
-def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:
-    """The value of this class that an object of JSON holds. Raises ValueError that names what is wrong.
-
-    What is null counts as absent, and what the class does not know is left out: a later version may have written more.
-    """
-    if type(tree) is not dict:
-        raise ValueError(f"{path.rstrip('.') or 'it'} has to be an object")
-    members = {
-        each.name: _member(str(each.type), tree[each.name], path + each.name)
-        for each in fields(kind)  # type: ignore[arg-type]
-        if tree.get(each.name) is not None
-    }
-    for name in _missing(kind, members):
-        raise ValueError(f"{path}{name} is missing")
-    return kind(**members)
-
-
-def _member(declared: str, value: Any, path: str) -> Any:
-    """The value of a member, as these classes have it."""
-    if declared == "Any":
-        return value
-    _check(declared, value, path)
-    if declared == "tuple[Attempt, ...]":
-        return tuple(value_of(Attempt, each, f"{path}[{place}].") for place, each in enumerate(value))
-    if declared in NESTED:
-        return value_of(NESTED[declared], value, f"{path}.")
-    return CHOICES[declared](value) if declared in CHOICES else value
-
-
-def _check(declared: str, value: Any, path: str) -> None:
-    right, words = JSON_TYPES[declared]
-    # Not isinstance: true would be a number then.
-    if type(value) is not right or not _is_in_range(declared, value):
-        raise ValueError(f"{path} has to be {words}")
-
-
-def _is_in_range(declared: str, value: Any) -> bool:
-    if declared in CHOICES:
-        return value in list(CHOICES[declared])
-    return type(value) is not int or 0 <= value <= MOST
-
-
-def _missing(kind: type[Any], members: Mapping[str, Any]) -> Iterator[str]:
-    """What there has to be: a function for a record, a type for an error."""
-    needed = {JobRecord: "function", JobError: "type"}.get(kind)
-    if needed and not members.get(needed):
-        yield needed
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    return number if isfinite(number) else _refuse(digits)
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")

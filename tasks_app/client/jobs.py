@@ -16,8 +16,8 @@ from ..job_record import (
     JobError,
     JobOptions,
     JobStatus,
-    value_of,
 )
+from ..records import value_of
 from .answers import Answer, or_none, wire
 from .calls import Call, as_json, given, new_key
 from .errors import NotFound

@@ -9,7 +9,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from ..errors import InvalidInput
-from ..job_record import DEFAULT_QUEUE, JobOptions, value_of
+from ..job_record import DEFAULT_QUEUE, JobOptions
+from ..records import value_of
 from .answers import Answer, Task, or_none, wire
 from .calls import Call, as_json, given
 from .verbs import AsyncSender, Sender

@@ -12,8 +12,9 @@ from msgspec.structs import asdict, replace
 from rest_framework.request import Request
 
 from ..job_queues import problems_of, why_no_json
-from ..job_record import DEFAULT_QUEUE, MOST, JobOptions, JobRecord, OnLost, new_task
+from ..job_record import DEFAULT_QUEUE, JobOptions, JobRecord, OnLost, new_task
 from ..operations import Commit, GroupScope, Operation, ResendKey
+from ..records import MOST
 from ..validation import Problem
 from ..wire import strict_json
 from ..wire.reading import value_of
