@@ -14,16 +14,17 @@ pytestmark = pytest.mark.once
 STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
-    "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "command_record", "counts", "exporting",
-    "failures",
-    "files", "heartbeats", "history", "holdings", "importing", "instance", "job_queues", "job_record", "leases",
-    "listing", "meters", "metrics", "pauses", "people", "policy", "quantities", "rates", "records", "request_limits",
-    "retention", "saved_searches", "schedules", "search", "streaming", "task_form", "tokens", "validation", "wire",
+    "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "command_record", "counts",
+    "exporting", "failures", "files", "heartbeats", "history", "holdings", "importing", "instance", "job_queues",
+    "job_record", "leases", "listing", "meters", "metrics", "pauses", "people", "policy", "quantities", "rates",
+    "records", "request_limits", "retention", "saved_searches", "schedules", "search", "streaming", "task_form",
+    "tokens", "validation", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {
-    "audit_files", "audited", "bulk", "command_record", "counts", "failures", "files", "heartbeats", "job_queues", "job_record", "meters",
-    "metrics", "pauses", "rates", "records", "retention", "schedules", "search", "streaming", "validation",
+    "audit_files", "audited", "bulk", "command_record", "counts", "failures", "files", "heartbeats", "job_queues",
+    "job_record", "meters", "metrics", "pauses", "rates", "records", "retention", "schedules", "search", "streaming",
+    "validation",
 }  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "grpc_api", "live", "rest_api"}
