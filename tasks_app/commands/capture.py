@@ -40,7 +40,7 @@ class Capture:
         self._take(("\n" * is_begun + line + "\n").encode())
 
     def output(self) -> Output:
-        head, tail = bytes(self._head), bytes(self._tail[-self._half :])
+        head, tail = bytes(self._head), bytes(self._tail[max(0, len(self._tail) - self._half) :])
         if self.written == len(head) + len(tail):
             return Output.of(head + tail)
         head, tail = without_cut_end(head), without_cut_start(tail)
@@ -48,8 +48,8 @@ class Capture:
 
     def end(self, most_bytes: int) -> Output:
         """The last of it, for those who look on."""
-        kept = bytes(self._tail[-most_bytes:]) if len(self._tail) >= most_bytes else bytes(self._head + self._tail)
-        end = kept[-most_bytes:]
+        is_whole = self.written == len(self._head) + len(self._tail)
+        end = bytes(self._head + self._tail if is_whole else self._tail)[-most_bytes:]
         end = without_cut_start(without_cut_end(end) if self.written > len(end) else end)
         return Output.of(end, missing=self.written - len(end))
 

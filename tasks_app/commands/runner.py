@@ -26,6 +26,7 @@ def main(descriptor: int) -> None:
     # Signals for a whole service reach it too; the worker decides what ends.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    os.set_inheritable(descriptor, False)  # No line should speak for its runner, or keep the connection when that dies.
     descendants.adopt_orphans()
     be_first_to_go()
     with Connection(descriptor) as worker:

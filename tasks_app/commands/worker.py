@@ -36,7 +36,7 @@ from .work import Times
 logger = logging.getLogger(__name__)
 
 OUTPUT_BYTES = 256 * 2**10
-MOST_OUTPUT_BYTES = 2 * 2**20
+OUTPUT_RANGE = range(2**10, 2 * 2**20 + 1)
 LIST_BYTES = 4 * 2**20  # Of outputs: then a list is closed, and others get the rest of it.
 LOOK_S = 0.5  # How often the main thread wakes: a signal that another thread was given is handled only then.
 CLAIM_S = 0.5  # For the answer to a claim that is on its way at the end.
@@ -134,7 +134,7 @@ class CommandWorker:
             "name": not NAME.fullmatch(setup.worker) and "1 to 100 characters, none of them / or a control character",
             "shell": not os.access(setup.shell, os.X_OK) and f"{setup.shell} is no program",
             "cwd": not Path(setup.cwd).is_dir() and f"{setup.cwd} is no folder",
-            "output_bytes": not 0 <= setup.output_bytes <= MOST_OUTPUT_BYTES and f"0 to {MOST_OUTPUT_BYTES}",
+            "output_bytes": setup.output_bytes not in OUTPUT_RANGE and f"from {OUTPUT_RANGE[0]} to {OUTPUT_RANGE[-1]}",
         }
         if wrong := {field: [str(why)] for field, why in checks.items() if why}:
             raise InvalidInput(wrong)
