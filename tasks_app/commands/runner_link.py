@@ -54,6 +54,13 @@ class RunnerLink:
             self._process.wait(END_S)
         self._bury()
 
+    def kill(self) -> None:
+        """From another thread: what it runs dies with it, and whoever listens to it hears that."""
+        if process := self._process:
+            process.kill()
+            process.wait()
+            self._kill_what_it_left()
+
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self._mark = f"{MARK}={secrets.token_hex(8)}"
@@ -87,10 +94,13 @@ class RunnerLink:
         assert self._process is not None  # noqa: S101 - for the types.
         self._process.kill()
         code = self._process.wait()
-        for pid in descendants.bearers(self._mark):
-            descendants.kill(pid)
+        self._kill_what_it_left()
         self._process = None
         return code
+
+    def _kill_what_it_left(self) -> None:
+        for pid in descendants.bearers(self._mark):
+            descendants.kill(pid)
 
 
 def _environment() -> dict[str, str]:

@@ -62,9 +62,9 @@ class Slot:
                 self._do(task)
         self._link.end()
 
-    def end(self) -> None:
-        """Whatever runs is killed."""
-        self._link.end()
+    def kill(self) -> None:
+        """What runs, from another thread."""
+        self._link.kill()
 
     def _claim(self) -> list[Task]:
         """One list; nothing when there is none, or the store is away."""

@@ -98,9 +98,9 @@ class CommandWorker:
             lease_factor=lease_factor,
             least_lease_s=least_lease_s,
         )
+        self._store, self._lists_at_once, self._wait_ms = store, lists_at_once, wait_ms
         self._refuse_nonsense()
         self._groups = [group_of(project, CommandStatus.OPEN) for project in self.projects]
-        self._store, self._lists_at_once, self._wait_ms = store, lists_at_once, wait_ms
         self._keeper = Keeper(store, round(least_lease_s * 1_000)) if renew else None
         self._live = Live(store, self._keeper.outage if self._keeper else Outage())
         self._stopping = Stopping(grace_s)
@@ -134,6 +134,7 @@ class CommandWorker:
             "name": not NAME.fullmatch(setup.worker) and "1 to 100 characters, none of them / or a control character",
             "shell": not os.access(setup.shell, os.X_OK) and f"{setup.shell} is no program",
             "cwd": not Path(setup.cwd).is_dir() and f"{setup.cwd} is no folder",
+            "lists_at_once": self._lists_at_once < 1 and "1 or more",
             "output_bytes": setup.output_bytes not in OUTPUT_RANGE and f"from {OUTPUT_RANGE[0]} to {OUTPUT_RANGE[-1]}",
         }
         if wrong := {field: [str(why)] for field, why in checks.items() if why}:
@@ -187,7 +188,8 @@ class CommandWorker:
         for slot, thread in zip(self._slots, self._threads, strict=True):
             while thread.is_alive() and (slot.work or time.monotonic() < idle_until) and self._stopping.left_s:
                 thread.join(0.05)
-            slot.end()
+            if thread.is_alive():
+                slot.kill()
         self._live.stop()
         if self._keeper:
             self._keeper.stop()

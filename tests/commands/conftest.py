@@ -20,7 +20,8 @@ def lines(tmp_path) -> Iterator[Lines]:
 
 
 @pytest.fixture
-def project(served: Served) -> Iterator[Project]:
-    _, secret = tokens.create("ann", Scope.WORK)
+def project(served: Served, settings) -> Iterator[Project]:
+    settings.TASKSTORE_COMMANDS = True
+    _, secret = tokens.create("ann", Scope.COMMANDS)
     with Client(served.url, token=secret) as store:
         yield Project(store, token=secret)

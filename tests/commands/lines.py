@@ -12,7 +12,9 @@ LIMIT_S = 60.0
 
 
 def command(line, number=0, **members):
-    return Command(**{"id": f"{number}_0", "cmd": line, "until": LATER, "expected_duration": 1, "max_fails": 1, **members})
+    return Command(
+        **{"id": f"{number}_0", "cmd": line, "until": LATER, "expected_duration": 1, "max_fails": 1, **members}
+    )
 
 
 class Lines:
@@ -21,7 +23,7 @@ class Lines:
     def __init__(self, folder):
         self.setup = Setup(
             worker="ann",
-            shell="/bin/sh",
+            shell="/bin/sh",  # noqa: S604 - not the one of subprocess.
             cwd=str(folder),
             env=dict(os.environ),
             memory_bytes=None,

@@ -128,7 +128,7 @@ def test_a_line_has_no_files_but_its_own(lines):
 
 
 def test_a_line_that_can_not_be_started_says_why(lines):
-    run = lines.run("echo", shell="/no/such/shell")
+    run = lines.run("echo", shell="/no/such/shell")  # noqa: S604 - not the one of subprocess.
     assert run.exit_code == 126
     assert run.err.text.startswith("could not be started: ")
 
