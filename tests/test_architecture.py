@@ -15,8 +15,8 @@ STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
     "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "command_lists", "command_record",
-    "counts", "exporting", "failures", "files", "heartbeats", "history", "holdings", "importing", "instance", "job_queues",
-    "job_record", "leases", "listing", "meters", "metrics", "pauses", "people", "policy", "quantities", "rates",
+    "counts", "exporting", "failures", "files", "heartbeats", "history", "holdings", "importing", "instance",
+    "job_queues", "job_record", "leases", "listing", "meters", "metrics", "pauses", "people", "policy", "quantities", "rates",
     "records", "request_limits", "retention", "saved_searches", "schedules", "search", "streaming", "task_form",
     "tokens", "validation", "wire",
 }  # fmt: skip
