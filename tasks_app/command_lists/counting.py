@@ -21,7 +21,7 @@ from ..counts import group_counts
 from ..heartbeats import LOST_MS
 from ..models import Client, Task
 from ..operations import EVERY_GROUP, GroupScope
-from . import reading
+from . import glances
 from .seen import ProjectCounts, ProjectStatus, RunningList, Statistics
 
 SAMPLE = 1_000  # Of the newest runs: to look at all of a hundred thousand would take seconds.
@@ -55,7 +55,7 @@ def overview(scope: GroupScope = EVERY_GROUP) -> list[ProjectCounts]:
 
 def status(project: str, scope: GroupScope = EVERY_GROUP) -> ProjectStatus:
     """How far a project is; all zero when there is nothing in it. Raises InvalidInput about its name."""
-    reading.known_project(project)
+    glances.known_project(project)
     counted, running = _count(f"{PREFIX}{project}/*", scope)
     counts = _counts(project, counted.get(project, Counting()))
     durations, fails = _finished_runs(project, scope)
@@ -99,8 +99,8 @@ def _count_lists(groups: Sequence[str], counted: Mapping[str, Counting]) -> list
     for task in Task.objects.get_queryset().filter(group__in=groups).only(*ROW).iterator():
         project, _ = place_of(task.group) or ("", "")
         status, (commands, _) = (
-            reading.status_of(task.group, task.state(now_ms)),
-            reading.sizes_of(task.id, task.labels),
+            glances.status_of(task.group, task.state(now_ms)),
+            glances.sizes_of(task.id, task.labels),
         )
         counted[project].add_list(status, commands)
         if status is CommandStatus.RUNNING:
@@ -109,8 +109,8 @@ def _count_lists(groups: Sequence[str], counted: Mapping[str, Counting]) -> list
 
 
 def _running_lists(found: Sequence[tuple[str, Task, int]], now_ms: int) -> list[RunningList]:
-    workers = reading.workers_of(task.owner for _, task, _ in found)
-    done = {project: reading.done_by_list(project) for project in {project for project, _, _ in found}}
+    workers = glances.workers_of(task.owner for _, task, _ in found)
+    done = {project: glances.done_by_list(project) for project in {project for project, _, _ in found}}
     return [
         RunningList(
             task=task.id,
@@ -131,7 +131,7 @@ def _running_lists(found: Sequence[tuple[str, Task, int]], now_ms: int) -> list[
 
 def _finished_runs(project: str, scope: GroupScope) -> tuple[Statistics, int]:
     """How long the newest runs took, and how many of them failed."""
-    runs = list(_runs(_newest(reading.groups_of(project, sorted(RESULTS), scope))))
+    runs = list(_runs(_newest(glances.groups_of(project, sorted(RESULTS), scope))))
     return _statistics(sorted(duration_ms for duration_ms, _ in runs)), sum(is_failed for _, is_failed in runs)
 
 
@@ -148,8 +148,8 @@ def _newest(groups: Iterable[str]) -> list[int]:
 
 def _runs(ids: Sequence[int]) -> Iterable[tuple[int, bool]]:
     """How long each took, and whether it failed; without those that were never run, or whose lines are too long."""
-    for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(reading.HEAD_BYTES):
-        duration_ms = reading.number_in(bytes(task.data_start or b""), "duration_ms")  # type: ignore[attr-defined]
+    for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(glances.HEAD_BYTES):
+        duration_ms = glances.number_in(bytes(task.data_start or b""), "duration_ms")  # type: ignore[attr-defined]
         if duration_ms is not None:
             status = (place_of(task.group) or ("", ""))[1]
             yield duration_ms, status not in (CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE)
@@ -192,12 +192,12 @@ def _workers_heard(project: str) -> int:
 
 def _expected_s(counts: ProjectCounts, scope: GroupScope) -> float | None:
     """How long a command that waits is expected to take, as some of them say; None when none says."""
-    groups = reading.groups_of(counts.project, [CommandStatus.NEW], scope)
+    groups = glances.groups_of(counts.project, [CommandStatus.NEW], scope)
     new = Task.objects.get_queryset().filter(group__in=groups).longest_available_first()
-    heads = (bytes(task.data_start or b"") for task in new.beginnings(reading.HEAD_BYTES)[:WAITING])  # type: ignore[attr-defined]
-    told = [expected for head in heads if (expected := reading.number_in(head, "expected_duration")) is not None]
-    groups = reading.groups_of(counts.project, [CommandStatus.OPEN], scope)
+    heads = (bytes(task.data_start or b"") for task in new.beginnings(glances.HEAD_BYTES)[:WAITING])  # type: ignore[attr-defined]
+    told = [expected for head in heads if (expected := glances.number_in(head, "expected_duration")) is not None]
+    groups = glances.groups_of(counts.project, [CommandStatus.OPEN], scope)
     lists = Task.objects.get_queryset().filter(group__in=groups).only(*ROW)[:WAITING]
-    sizes = [reading.sizes_of(task.id, task.labels) for task in lists]
+    sizes = [glances.sizes_of(task.id, task.labels) for task in lists]
     commands, expected_s = sum(size for size, _ in sizes) + len(told), sum(each for _, each in sizes) + sum(told)
     return expected_s / commands if commands else None

@@ -18,7 +18,7 @@ from ..command_record import (
 from ..listing import Place
 from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
-from . import reading
+from . import glances
 from .paging import LISTED, beginning_of, command_seen, lists_seen
 from .seen import CommandSeen, CommandWhole, ListWhole
 
@@ -33,7 +33,7 @@ def command_list(task_id: int, scope: GroupScope = EVERY_GROUP) -> ListWhole | N
     place = place_of(task.group) if task else None
     if task is None or place is None or place[1] not in LISTED or not scope.allows(task.group):
         return None
-    found = reading.list_of(task)
+    found = glances.list_of(task)
     if found is None:
         return None
     [seen] = lists_seen([task], place[0], Task.objects.now_ms())
@@ -46,7 +46,7 @@ def command(project: str, command_id: str, scope: GroupScope = EVERY_GROUP) -> C
 
     Raises InvalidInput about the project's name.
     """
-    reading.known_project(project)
+    glances.known_project(project)
     for first_id in _first_ids(command_id):
         if found := _with_runs(project, first_id, scope):
             return found
@@ -80,7 +80,7 @@ def _with_runs(project: str, first_id: str, scope: GroupScope) -> CommandWhole |
 
 def _outside_of_lists(project: str, first_id: str, scope: GroupScope) -> list[CommandSeen]:
     """Where it lies by itself: what is to be run first, then its runs, the newest first."""
-    groups = reading.groups_of(project, OF_ONE, scope)
+    groups = glances.groups_of(project, OF_ONE, scope)
     tasks = Task.objects.get_queryset().bearing(COMMAND_LABEL, first_id).filter(group__in=groups)
     found = [seen for task in tasks.order_by("-id")[:RUNS] if (seen := command_seen(task, project))]
     return sorted(found, key=lambda each: _order(each.command, each.task), reverse=True)
@@ -97,13 +97,13 @@ def _within_lists(project: str, first_id: str, live: list[LiveOutput], scope: Gr
     for task in _lists_to_look_into(project, live, scope):
         if needle not in bytes(task.data):  # To read the list takes far longer.
             continue
-        found = reading.list_of(task)
+        found = glances.list_of(task)
         for command in found.commands if found else ():
             if command.first_id == first_id:
                 return CommandSeen(
                     task=task.id,
                     project=project,
-                    status=reading.status_of(task.group, task.state(now_ms)),
+                    status=glances.status_of(task.group, task.state(now_ms)),
                     command=command,
                     at_ms=task.made_at_ms,
                     place=Place(available_at_ms=task.available_at_ms, id=task.id),
@@ -113,7 +113,7 @@ def _within_lists(project: str, first_id: str, live: list[LiveOutput], scope: Gr
 
 def _lists_to_look_into(project: str, live: list[LiveOutput], scope: GroupScope) -> Iterator[Task]:
     """The lists that a worker says to run it in; then all the others."""
-    tasks = Task.objects.get_queryset().filter(group__in=reading.groups_of(project, LISTED, scope))
+    tasks = Task.objects.get_queryset().filter(group__in=glances.groups_of(project, LISTED, scope))
     for each in live:
         yield from tasks.bearing(LIST_LABEL, each.list)
     yield from tasks.order_by("-available_at_ms", "-id")[:LISTS].iterator(chunk_size=20)

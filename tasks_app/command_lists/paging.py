@@ -11,7 +11,7 @@ from ..listing import PAGE, Place
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
-from . import reading
+from . import glances
 from .seen import CommandSeen, ListPage, ListSeen, ResultPage
 
 MOST = 200  # A page.
@@ -38,7 +38,7 @@ def lists(
     `status`: open, open_stashed, running or closed; None: all. Raises InvalidInput about the project's name.
     """
     now_ms = Task.objects.now_ms()
-    groups = reading.groups_of(reading.known_project(project), [status] if status else LISTED, scope)
+    groups = glances.groups_of(glances.known_project(project), [status] if status else LISTED, scope)
     tasks = [_in_status(Task.objects.get_queryset().in_group(group), status, now_ms) for group in groups]
     places = _places(tasks, after, limit + 1)
     found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=_ids(places[:limit])).defer("data")}
@@ -60,15 +60,15 @@ def _in_status(tasks: TaskQuerySet, status: CommandStatus | None, now_ms: int) -
 
 def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSeen]:
     """The lists that these tasks of a project are, in their order."""
-    workers = reading.workers_of(task.owner for task in tasks)
-    done = reading.done_by_list(project)
+    workers = glances.workers_of(task.owner for task in tasks)
+    done = glances.done_by_list(project)
     return [_list_seen(task, workers.get(task.owner, ""), done, now_ms) for task in tasks]
 
 
 def _list_seen(task: Task, worker: str, done: dict[str, int], now_ms: int) -> ListSeen:
-    name, status = task.labels.get(LIST_LABEL, ""), reading.status_of(task.group, task.state(now_ms))
+    name, status = task.labels.get(LIST_LABEL, ""), glances.status_of(task.group, task.state(now_ms))
     is_running, is_closed = status is CommandStatus.RUNNING, status is CommandStatus.CLOSED
-    commands, expected_s = reading.sizes_of(task.id, task.labels)
+    commands, expected_s = glances.sizes_of(task.id, task.labels)
     return ListSeen(
         task=task.id,
         origin=task.origin,
@@ -117,7 +117,7 @@ def results(
     say where to go on. Raises InvalidInput about the project's name.
     """
     now_ms, wanted = Task.objects.now_ms(), Wanted(text)
-    groups = reading.groups_of(reading.known_project(project), [status] if status else sorted(RESULTS), scope)
+    groups = glances.groups_of(glances.known_project(project), [status] if status else sorted(RESULTS), scope)
     tasks = [Task.objects.get_queryset().in_group(group) for group in groups]
     looked_at = LOOKED_AT if text else limit
     places = _places(tasks, after, looked_at + 1)
@@ -145,7 +145,7 @@ def _search(
 
 def _read(places: Sequence[Place]) -> Iterator[tuple[Place, Task | None]]:
     """The tasks at these places, some at once; None for what is gone meanwhile."""
-    for piece in reading.in_pieces(places, AT_ONCE):
+    for piece in glances.in_pieces(places, AT_ONCE):
         yield from zip(piece, Task.objects.find(_ids(piece)), strict=True)
 
 
@@ -158,7 +158,7 @@ def command_seen(task: Task, project: str) -> CommandSeen | None:
     return CommandSeen(
         task=task.id,
         project=project,
-        status=reading.status_of(task.group, task.state(task.available_at_ms)),
+        status=glances.status_of(task.group, task.state(task.available_at_ms)),
         command=command,
         at_ms=task.made_at_ms,
         place=Place(available_at_ms=task.available_at_ms, id=task.id),
@@ -167,7 +167,7 @@ def command_seen(task: Task, project: str) -> CommandSeen | None:
 
 def beginning_of(seen: CommandSeen) -> CommandSeen:
     """The same with the beginnings of what it wrote."""
-    command = reading.shown(seen.command)
+    command = glances.shown(seen.command)
     return replace(seen, command=command, is_whole=command == seen.command)
 
 

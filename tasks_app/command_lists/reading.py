@@ -1,122 +1,69 @@
-"""What a look needs of tasks without reading all of them: sizes of lists, beginnings of data, names of workers."""
+"""What lies in the groups of a project: commands and lists. What is neither is left alone, and told once in the log."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TypeVar
 
-from ..command_record import (
-    COUNT_LABEL,
-    EXPECTED_LABEL,
-    LIST_LABEL,
-    Command,
-    CommandList,
-    CommandStatus,
-    NotACommand,
-    Output,
-    group_of,
-    output_group,
-    place_of,
-    why_no_project,
-)
-from ..errors import InvalidInput
-from ..models import Client, Task
-from ..operations import EVERY_GROUP, GroupScope, State
+from ..command_record import Command, CommandList, NotACommand, place_of
+from ..managers import TaskQuerySet
+from ..models import Task
+from ..operations import EVERY_GROUP, GroupScope
 
-T = TypeVar("T")
+PAGE = 500  # Tasks that are looked at together.
+MOST_TOLD = 10_000  # Ids that are remembered.
 
-HEAD_BYTES = 4 * 2**10  # Of the data of a task: enough for all but long lines and what was written.
-SHOWN_BYTES = 4 * 2**10  # Of an output in a page.
-LONGEST_NUMBER = 15  # Digits.
+log = logging.getLogger(__name__)
+
+Record = TypeVar("Record", Command, CommandList)
+
+_told: set[int] = set()
 
 
-def known_project(project: str) -> str:
-    """The name of a project. Raises InvalidInput when nothing can have this name."""
-    if why := why_no_project(project):
-        raise InvalidInput({"project": [why]})
-    return project
+def projects(scope: GroupScope = EVERY_GROUP) -> list[str]:
+    """The names of the projects that have a command or a list in a group that the scope allows, sorted."""
+    places = map(place_of, Task.objects.groups(scope))
+    return sorted({place[0] for place in places if place})
 
 
-def groups_of(project: str, statuses: Iterable[CommandStatus], scope: GroupScope = EVERY_GROUP) -> list[str]:
-    """Where the tasks of these statuses lie, as far as the scope allows."""
-    return [group for status in statuses if scope.allows(group := group_of(project, status))]
+def available(group: str) -> TaskQuerySet:
+    """The tasks of a group that nobody holds, the longest available first."""
+    return Task.objects.get_queryset().in_group(group).available(Task.objects.now_ms()).longest_available_first()
 
 
-def status_of(group: str, state: State) -> CommandStatus:
-    """Of a task in a group of commands."""
-    place = place_of(group)
-    status = CommandStatus(place[1]) if place else CommandStatus.NEW
-    return CommandStatus.RUNNING if status is CommandStatus.OPEN and state is State.CLAIMED else status
+def pages_of(tasks: TaskQuerySet) -> Iterator[Sequence[int]]:
+    """The ids of all these tasks, page by page. Those that were told of are left out."""
+    last: Task | None = None
+    while page := list((tasks.after(last) if last else tasks).only("id", "available_at_ms")[:PAGE]):
+        yield [task.id for task in page if task.id not in _told]
+        last = page[-1]
 
 
-def sizes_of(task_id: int, labels: Mapping[str, str]) -> tuple[int, int]:
-    """How many commands a list has, and how many seconds they are expected to take together."""
-    commands, expected = labels.get(COUNT_LABEL, ""), labels.get(EXPECTED_LABEL, "")
-    if _is_number(commands) and _is_number(expected):
-        return int(commands), int(expected)
-    [task] = Task.objects.find([task_id])  # Somebody has added it by hand.
-    whole = list_of(task) if task else None
-    return (len(whole.commands), whole.expected_duration) if whole else (0, 0)
+def ids_of(tasks: TaskQuerySet, most: int) -> list[int]:
+    """The first ids of these tasks, so many at most. Those that were told of are left out."""
+    return list(islice((task_id for page in pages_of(tasks) for task_id in page), most))
 
 
-def _is_number(text: str) -> bool:
-    return text.isdecimal() and len(text) <= LONGEST_NUMBER
+def tasks_with(ids: Sequence[int]) -> list[Task]:
+    """The tasks in the order of their ids here; those that are gone are left out."""
+    return [task for task in Task.objects.find(ids) if task]
 
 
-def number_in(head: bytes, member: str) -> int | None:
-    """The first number under this name in the beginning of a JSON object; None when it is not there.
-
-    A quote within a text of JSON has a backslash before it: what commands hold or wrote is not taken for a member.
-    """
-    found = re.search(rb'(?<!\\)"%b":\s*([0-9]{1,15})\b' % member.encode(), head)
-    return int(found[1]) if found else None
-
-
-def done_by_list(project: str) -> dict[str, int]:
-    """How many commands of each running list are finished, by its name, as the workers tell with what these write."""
-    told = Task.objects.get_queryset().in_group(output_group(project)).beginnings(HEAD_BYTES)
-    done: dict[str, int] = {}
-    for task in told:
-        name = task.labels.get(LIST_LABEL, "")
-        # More than one: of a worker that died, and of the one that has its list now.
-        done[name] = max(done.get(name, 0), number_in(bytes(task.data_start or b""), "done") or 0)  # type: ignore[attr-defined]
-    return done
-
-
-def workers_of(owners: Iterable[int]) -> dict[int, str]:
-    """The names of those that were heard."""
-    return dict(Client.objects.filter(id__in=set(owners)).values_list("id", "name"))
-
-
-def shown(command: Command) -> Command:
-    """The command with the beginnings of what it wrote."""
-    if command.run is None:
-        return command
-    run = replace(command.run, out=_beginning(command.run.out), err=_beginning(command.run.err))
-    return replace(command, run=run)
-
-
-def _beginning(written: Output) -> Output:
-    kept = written.kept
-    if len(kept) <= SHOWN_BYTES:
-        return written
-    end = min(SHOWN_BYTES, written.cut_at) if written.missing else SHOWN_BYTES
-    beginning = kept[:end]
-    if not written.base64:  # It may end within a letter.
-        beginning = beginning.decode(errors="ignore").encode()
-    missing = written.missing + len(kept) - len(beginning)
-    return Output.of(beginning, cut_at=len(beginning), missing=missing)
-
-
-def list_of(task: Task) -> CommandList | None:
-    """The list that a task is; None when it is none."""
+def understood(task: Task, decode: Callable[[bytes], Record]) -> Record | None:
+    """What the task carries; None when that makes no sense, which the log tells once."""
     try:
-        return CommandList.decode(bytes(task.data))
-    except NotACommand:
+        return decode(bytes(task.data))
+    except NotACommand as problem:
+        _tell(task, problem)
         return None
 
 
-def in_pieces(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (things[start : start + size] for start in range(0, len(things), size))
+def _tell(task: Task, problem: NotACommand) -> None:
+    if task.id in _told:
+        return
+    if len(_told) >= MOST_TOLD:
+        _told.clear()  # They are told of once more.
+    _told.add(task.id)
+    log.warning("task %s of the group %s is left alone: %s", task.id, task.group, problem)
