@@ -7,14 +7,17 @@ from .making import make_lists
 from .processing import process_closed
 from .reading import projects
 from .rules import ListRule, rule_of
-from .submitting import Submission, submit
+from .submitting import MOST_AT_ONCE, Submission, new_commands, submit, wrong_submissions
 
 __all__ = [
+    "MOST_AT_ONCE",
     "ListRule",
     "Submission",
     "make_lists",
+    "new_commands",
     "process_closed",
     "projects",
     "rule_of",
     "submit",
+    "wrong_submissions",
 ]
