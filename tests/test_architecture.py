@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "rules": {"operations", "errors"},
     "validation": {"operations", "errors"},
     # For machines that have no Django.
-    "client": {"job_record", "quantities", "records", "operations", "errors"},
+    "client": {"command_record", "job_record", "quantities", "records", "operations", "errors"},
     "records": set(),
     "job_record": {"records", "operations"},
     "command_record": {"records", "operations"},
