@@ -187,7 +187,7 @@ JOBS_REUSED = Contender(
 )
 COMMANDS_WORKER = Contender(
     name="commands-worker",
-    kind="commands",
+    kind="workers",
     title="this store's workers (`commands worker`), a process for each command at a time, over HTTP from uvicorn",
     client="commands-worker",
     database=Database.POSTGRESQL,
@@ -195,7 +195,7 @@ COMMANDS_WORKER = Contender(
 )
 XARGS = Contender(
     name="xargs",
-    kind="commands",
+    kind="raw",
     title="`xargs -P4 -n1 sh -c`, which keeps nothing: what shells cost on this machine",
     client="xargs",
     database=Database.SQLITE,  # It has none.
