@@ -15,12 +15,14 @@ from enum import StrEnum
 from typing import Self
 
 from . import records
-from .operations import NewTask
+from .operations import COMMAND_GROUPS, NewTask
 
-PREFIX = "commands/"
+PREFIX = COMMAND_GROUPS
 DEFAULT_PROJECT = "default"
 COMMAND_LABEL = "command"  # The first id of a command: all its runs bear it.
 LIST_LABEL = "list"  # The name of its list.
+COUNT_LABEL = "commands"  # Of a list: how many it has,
+EXPECTED_LABEL = "expected"  # and how long they are expected to take together. Pages need not read them then.
 LONGEST_PROJECT = 200  # Characters: with what stands around it, it is the name of a group.
 LONGEST_ID = 200  # Characters: it is the name of files, and a label.
 LONGEST_CMD = 64 * 2**10  # Bytes.
@@ -180,6 +182,30 @@ class CommandList:
         return sum(command.expected_duration for command in self.commands)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOutput:
+    """What a running command has written so far: one task of the output group for each."""
+
+    list: str  # The name of the list.
+    task: int  # The id of the task that the list is.
+    command: str  # The id of the command.
+    at: int  # When this was written.
+    done: int = 0  # So many commands of the list are finished.
+    out: Output = Output()
+    err: Output = Output()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises NotACommand, which names the member that is wrong."""
+        try:
+            return records.decode(cls, data)
+        except (ValueError, RecursionError) as problem:
+            raise NotACommand(f"this is not what a command has written: {problem}") from None
+
+    def encode(self) -> bytes:
+        return records.encode(self)
+
+
 def group_of(project: str, status: CommandStatus) -> str:
     """Where the tasks of this status lie. Lists that are running lie in `open`, leased."""
     return f"{PREFIX}{project}/{CommandStatus.OPEN if status is CommandStatus.RUNNING else status}"
@@ -214,8 +240,13 @@ def new_list_task(project: str, made: CommandList, status: CommandStatus = Comma
     return NewTask(group=group_of(project, status), data=made.encode(), labels=list_labels(made))
 
 
+def live_labels(live: LiveOutput, command: Command) -> Mapping[str, str]:
+    return {COMMAND_LABEL: command.first_id, LIST_LABEL: live.list}
+
+
 def list_labels(made: CommandList) -> Mapping[str, str]:
-    return {LIST_LABEL: made.name}
+    sizes = {COUNT_LABEL: str(len(made.commands)), EXPECTED_LABEL: str(made.expected_duration)}
+    return {LIST_LABEL: made.name, **sizes}
 
 
 def settled(closed: CommandList, now: int) -> Sequence[tuple[CommandStatus, Command]]:
