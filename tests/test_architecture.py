@@ -36,10 +36,11 @@ MAY_IMPORT = {
     "rules": {"operations", "errors"},
     "validation": {"operations", "errors"},
     # For machines that have no Django.
-    "client": {"job_record", "quantities", "records", "operations", "errors"},
+    "client": {"command_files", "command_record", "job_record", "quantities", "records", "operations", "errors"},
     "records": set(),
     "job_record": {"records", "operations"},
     "command_record": {"records", "operations"},
+    "command_files": {"command_record", "records"},
     "quantities": set(),
     "jobs": {"client", "job_record", "operations", "errors"},
     # The verbs, and below them the one place that knows the databases.
@@ -161,6 +162,7 @@ PACKAGES = {
     "records": set(),
     "job_record": set(),
     "command_record": set(),
+    "command_files": set(),
     "quantities": set(),
     "jobs": set(),
     "masstasker": {"google", "grpc", "grpc_status"},
