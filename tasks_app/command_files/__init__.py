@@ -10,12 +10,11 @@ and so on for each status. A `.task` has seven lines, or ten when it was run; `.
 are not empty. Nothing here knows a store.
 """
 
-from .content import Entry, NotFiles, ProjectContent
+from .content import NotFiles, ProjectContent
 from .reading import read_project
 from .writing import write_entries, write_project, write_result
 
 __all__ = [
-    "Entry",
     "NotFiles",
     "ProjectContent",
     "read_project",

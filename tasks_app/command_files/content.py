@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..command_lines import Entry
 from ..command_record import Command, CommandList, CommandStatus
-
-Entry = tuple[CommandStatus, Command | CommandList]
 
 
 class NotFiles(ValueError):

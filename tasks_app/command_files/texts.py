@@ -66,9 +66,9 @@ def list_of(status: CommandStatus, directory: str) -> CommandList:
 def why_no_file(command: Command) -> str | None:
     """Why TDF2's files can't hold it; None when they can."""
     run = command.run
-    if "\n" in command.cmd or command.cmd.endswith("\r"):
+    if has_line_breaks(command.cmd):
         return "its command has line breaks, and a line of TDF2's files can't"
-    if run and ("\n" in run.worker or run.worker.endswith("\r")):
+    if run and has_line_breaks(run.worker):
         return "the name of its worker has line breaks"
     if run and run.failed and not run.err:
         return f"it ended with {run.exit_code} and wrote nothing to stderr: to TDF2 it would not have failed"
@@ -90,6 +90,11 @@ def _is_named(made: CommandList, status: CommandStatus) -> bool:
         return list_of(status, made.directory) == replace(made, commands=())
     except NotFiles:
         return False
+
+
+def has_line_breaks(text: str) -> bool:
+    """Or NUL, which is no less of a break to a shell."""
+    return any(sign in text for sign in "\n\r\0")
 
 
 def is_number(text: str) -> bool:
@@ -129,6 +134,8 @@ def _wrong_fields(name: str, lines: Sequence[str]) -> Iterator[str]:
     for number, (field, line) in enumerate(zip(FIELDS, lines, strict=False), 1):
         if line.endswith("\r"):
             yield f"line {number}: it ends with CR LF; TDF2's lines end with LF"
+        elif has_line_breaks(line):
+            yield f"line {number}: it holds CR or NUL"
         elif why := _why_wrong(field, line, name):
             yield f"line {number}: {why}"
 
@@ -138,7 +145,7 @@ def _why_wrong(field: str, line: str, name: str) -> str | None:
         case "id":
             return None if line == name else f"the id of the file's name, not {_quoted(line)}"
         case "cmd":
-            return "a command, not an empty line" if not line else _why_too_long(line)
+            return "a command, not an empty line" if not line.strip() else _why_too_long(line)
         case "worker":
             return None if line else "the name of a worker, not an empty line"
     return None if is_number(line) else f"{field}, a whole number from 0 to {MOST}, not {_quoted(line)}"

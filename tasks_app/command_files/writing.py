@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..command_lines import Entry
 from ..command_record import Command, CommandList, CommandStatus, why_misplaced
-from .content import Entry, NotFiles, ProjectContent
+from .content import NotFiles, ProjectContent
 from .texts import ERR, OUT, TASK, shown, task_text, why_no_directory, why_no_file
 
 

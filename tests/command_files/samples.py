@@ -20,11 +20,11 @@ from tasks_app.records import MOST
 
 NUMBERS = st.integers(0, MOST)
 IDS = st.from_regex(ID, fullmatch=True).filter(lambda name: len(name) <= LONGEST_ID)
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1, max_size=50)
-CMDS = TEXTS.filter(lambda text: not text.endswith("\r"))
+LINES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0"), min_size=1, max_size=50)
+CMDS = LINES.filter(str.strip)
 WORKERS = st.text(st.characters(categories=["L", "N", "P"], exclude_characters="/"), min_size=1, max_size=30)
 OUTPUTS = st.binary(max_size=100).map(Output.of)
-RUNS = st.builds(Run, worker=CMDS, started=NUMBERS, ended=NUMBERS, out=OUTPUTS, err=OUTPUTS)
+RUNS = st.builds(Run, worker=LINES, started=NUMBERS, ended=NUMBERS, out=OUTPUTS, err=OUTPUTS)
 UNRUN = st.builds(
     Command,
     id=IDS,
@@ -61,9 +61,10 @@ ENTRIES = st.sampled_from([status for status in CommandStatus if status is not C
 
 
 def is_a_project(entries):
-    commands = [command for _, each in entries for command in getattr(each, "commands", [each])]
-    names = [(status, each.name) for status, each in entries if isinstance(each, CommandList)]
-    return len({command.id for command in commands}) == len(commands) and len(set(names)) == len(names)
+    """Every id and every name of a list that is not closed is there once."""
+    ids = [command.id for _, each in entries for command in getattr(each, "commands", [each])]
+    names = [each.directory for _, each in entries if isinstance(each, CommandList)]
+    return len(set(ids)) == len(ids) and len(set(names)) == len(names)
 
 
 def content_of(entries):
