@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import Self
 
 from . import records
-from .operations import NewTask
+from .operations import COMMAND_GROUPS, NewTask
 
-PREFIX = "commands/"
+PREFIX = COMMAND_GROUPS
 DEFAULT_PROJECT = "default"
 COMMAND_LABEL = "command"  # The first id of a command: all its runs bear it.
 LIST_LABEL = "list"  # The name of its list.
@@ -65,6 +65,8 @@ BEFORE_A_RUN = frozenset(
         CommandStatus.RUNNING,
     }
 )
+# It may have been too late for a run; what is retried then goes into the archive.
+MAYBE_TOO_LATE = frozenset({CommandStatus.CLOSED, CommandStatus.FAILED_TIME, CommandStatus.FAILED_ARCHIVE})
 RESULTS = FINAL | {CommandStatus.FAILED_ARCHIVE}  # With a run, unless it was too late for one.
 
 
@@ -251,7 +253,7 @@ def why_misplaced(status: CommandStatus, command: Command) -> str | None:
     """Why a command, as it is, can't be in this status; None when it can."""
     if status in BEFORE_A_RUN and command.run:
         return f"it was run, and is {status}"
-    if status not in BEFORE_A_RUN | {CommandStatus.CLOSED, CommandStatus.FAILED_TIME} and not command.run:
+    if status not in BEFORE_A_RUN | MAYBE_TOO_LATE and not command.run:
         return f"it was not run, and is {status}"
     return None
 

@@ -3,18 +3,24 @@
 A command and a list of them are tasks; see command_record.py. Workers claim lists as any other task.
 """
 
+from .maker import ListMaker
 from .making import make_lists
+from .moving import archive, reopen, stash, unstash
 from .processing import process_closed
 from .reading import projects
-from .rules import ListRule, rule_of
+from .retrying import retry
 from .submitting import Submission, submit
 
 __all__ = [
-    "ListRule",
+    "ListMaker",
     "Submission",
+    "archive",
     "make_lists",
     "process_closed",
     "projects",
-    "rule_of",
+    "reopen",
+    "retry",
+    "stash",
     "submit",
+    "unstash",
 ]

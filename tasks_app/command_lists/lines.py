@@ -17,11 +17,11 @@ from ..command_record import (
     why_misplaced,
     why_no_id,
 )
+from ..command_rules import MOST_COMMANDS
 from ..errors import InvalidInput
 from ..importing import MOST_NAMED, numbered_lines, of_line
 from ..validation import Problem, refuse
 from ..wire import strict_json
-from .rules import MOST_COMMANDS
 from .submitting import why_no_line
 
 LIST_NAME = re.compile("[0-9]{1,20}")

@@ -9,6 +9,7 @@ from tasks_app.command_record import (
     BEFORE_A_RUN,
     ID,
     LONGEST_ID,
+    MAYBE_TOO_LATE,
     OF_LISTS,
     Command,
     CommandList,
@@ -42,7 +43,7 @@ def in_status(status):
     """Commands as they are in a status."""
     if status in BEFORE_A_RUN:
         return UNRUN
-    return st.one_of(UNRUN, RUN) if status in (CommandStatus.CLOSED, CommandStatus.FAILED_TIME) else RUN
+    return st.one_of(UNRUN, RUN) if status in MAYBE_TOO_LATE else RUN
 
 
 def lists(status):

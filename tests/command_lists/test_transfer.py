@@ -15,9 +15,9 @@ from tasks_app.command_lines import Line
 from tasks_app.command_lists import make_lists, process_closed, projects
 from tasks_app.command_lists.transfer import Imported, export_project, import_project
 from tasks_app.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
-from tasks_app.errors import InvalidInput, LimitExceeded
-from tasks_app.models import Client, Task
-from tasks_app.operations import NOBODY, NewTask
+from tasks_app.errors import Forbidden, InvalidInput, LimitExceeded
+from tasks_app.models import AuditEntry, Client, Task
+from tasks_app.operations import NOBODY, GroupScope, NewTask
 from tests.command_files.samples import PROJECTS
 from tests.command_files.test_round_trip import files
 
@@ -243,6 +243,19 @@ def test_what_is_no_name_of_a_project_is_refused():
         import_project("a/b", lines(("new", COMMAND)))
     with pytest.raises(InvalidInput):
         export_project("a/b")
+
+
+def test_who_may_not_change_commands_adds_none():
+    with pytest.raises(Forbidden, match="not here"):
+        import_project("mail", lines(("new", COMMAND)), GroupScope(held="not here"))
+    assert not projects()
+
+
+@pytest.mark.django_db(transaction=False)
+def test_the_audit_names_who_has_imported_how_many():
+    import_project("mail", lines(("new", COMMAND)), by="token:Ann")
+    entry = AuditEntry.objects.get()
+    assert (entry.actor, entry.action, entry.selection, entry.done) == ("token:Ann", "import", "commands of mail", 1)
 
 
 def test_what_is_no_command_is_left_out():
