@@ -9,13 +9,15 @@ from .moving import archive, reopen, stash, unstash
 from .processing import process_closed
 from .reading import projects
 from .retrying import retry
-from .submitting import Submission, submit
+from .submitting import MOST_AT_ONCE, Submission, new_commands, submit, wrong_submissions
 
 __all__ = [
+    "MOST_AT_ONCE",
     "ListMaker",
     "Submission",
     "archive",
     "make_lists",
+    "new_commands",
     "process_closed",
     "projects",
     "reopen",
@@ -23,4 +25,5 @@ __all__ = [
     "stash",
     "submit",
     "unstash",
+    "wrong_submissions",
 ]
