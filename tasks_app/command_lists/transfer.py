@@ -27,7 +27,7 @@ from ..managers import READ_AT_ONCE
 from ..models import Task
 from ..operations import EVERY_GROUP, NOBODY, GroupScope, NewTask
 from . import glances
-from .lines import commands_of, entries_in
+from .lines import commands_of
 from .making import lock_names, next_free
 from .moving import told
 from .reading import tasks_with, understood
@@ -99,15 +99,16 @@ def _worker(owner: int) -> str:
 # ---- Into the store
 
 
-def import_project(project: str, body: bytes, scope: GroupScope = EVERY_GROUP, *, by: str = "") -> Imported:
-    """Add what the lines hold: all of it in one commit, or nothing. Lists that were running are open.
+def import_project(
+    project: str, entries: Mapping[int, Entry], scope: GroupScope = EVERY_GROUP, *, by: str = ""
+) -> Imported:
+    """Add what the lines of these numbers hold, as `entries_in` reads them: all of it in one commit, or nothing.
 
     What an import before has added stays as it is by now: after one that was cut off the same lines can be sent
     again. A list whose name another one has gets the next second as its name. `by`: whom the audit names. Joins the
     caller's transaction. Raises InvalidInput that names the wrong lines, and LimitExceeded.
     """
     glances.known_project(project)
-    entries = entries_in(body)
     with transaction.atomic(using=Task.objects.writing_alias):
         lock_names(project)  # Nor does another import add the same between the look and the commit.
         imported = _add(project, entries, scope)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tasks_app.command_files import ProjectContent, read_project, write_entries
 from tasks_app.command_lines import Line
 from tasks_app.command_lists import make_lists, process_closed, projects
+from tasks_app.command_lists.lines import entries_in
 from tasks_app.command_lists.transfer import Imported, export_project, import_project
 from tasks_app.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
 from tasks_app.errors import Forbidden, InvalidInput, LimitExceeded
@@ -32,6 +33,10 @@ NAMES = count()
 
 def lines(*entries):
     return b"".join(Line.of((CommandStatus(status), record)).encode() for status, record in entries)
+
+
+def imported(project, body, *scope, **more):
+    return import_project(project, entries_in(body), *scope, **more)
 
 
 def exported(project="mail"):
@@ -66,7 +71,7 @@ def all_states(settings):
 @given(PROJECTS)
 def test_what_was_imported_is_exported_as_it_was(content):
     project = f"mail {next(NAMES)}"
-    import_project(project, lines(*content.entries))
+    imported(project, lines(*content.entries))
     assert exported(project) == sorted_entries(content)
 
 
@@ -75,7 +80,7 @@ def test_files_are_the_same_after_they_were_in_the_store(tmp_path_factory, conte
     project, place = f"files {next(NAMES)}", tmp_path_factory.mktemp("files")
     write_entries(content.entries, place / "before")
     read = read_project(place / "before")
-    import_project(project, lines(*read.entries))
+    imported(project, lines(*read.entries))
     write_entries(exported(project), place / "after")
     assert files(place / "after") == files(place / "before")
 
@@ -85,7 +90,7 @@ def test_all_that_is_known_of_a_live_project_goes_into_another_store(settings):
     body = b"".join(export_project("mail"))
     statuses = {status for status, _ in exported()}
     assert statuses == {"completed", "failed_archive", "closed", "running", "open", "new"}
-    import_project("reports", body)
+    imported("reports", body)
     # A list that was running has lost its worker, and is open.
     reopened = [
         ("open", CommandList(name=record.name, commands=record.commands)) if status == "running" else (status, record)
@@ -95,7 +100,7 @@ def test_all_that_is_known_of_a_live_project_goes_into_another_store(settings):
 
 
 def test_a_running_list_is_exported_with_its_worker_and_its_start():
-    import_project("mail", lines(("open", CommandList(name="5", commands=(COMMAND,)))))
+    imported("mail", lines(("open", CommandList(name="5", commands=(COMMAND,)))))
     [task] = Task.objects.claim(group_of("mail", CommandStatus.OPEN), owner=BOB)
     [(status, made)] = exported()
     assert (status, made.directory) == ("running", f"5_client_2_{task.leased_since_ms // 1_000}")
@@ -109,52 +114,52 @@ def test_an_import_that_is_sent_again_adds_nothing_though_the_commands_have_move
         *(("new", replace(COMMAND, id=f"{number}_0")) for number in range(5)),
         ("open", CommandList(name="9", commands=(replace(COMMAND, id="a_0"), replace(COMMAND, id="b_0")))),
     )
-    assert import_project("mail", body) == Imported(commands=7, lists=1, there_already=0)
+    assert imported("mail", body) == Imported(commands=7, lists=1, there_already=0)
     make_lists("mail")
     close("mail", lambda command: replace(command, run=RUN))
     close("mail", lambda command: replace(command, run=replace(RUN, err=Output.of(b"no"))))
     process_closed("mail")
     before = exported()
-    assert import_project("mail", body) == Imported(commands=0, lists=0, there_already=7)
+    assert imported("mail", body) == Imported(commands=0, lists=0, there_already=7)
     assert exported() == before
 
 
 def test_what_was_cut_off_is_completed():
-    import_project("mail", lines(("new", COMMAND)))
+    imported("mail", lines(("new", COMMAND)))
     other = replace(COMMAND, id="6_0")
     body = lines(("new", COMMAND), ("completed", replace(other, run=RUN)))
-    assert import_project("mail", body) == Imported(commands=1, lists=0, there_already=1)
+    assert imported("mail", body) == Imported(commands=1, lists=0, there_already=1)
     assert commands_in("mail", CommandStatus.COMPLETED) == [replace(other, run=RUN)]
 
 
 @pytest.mark.parametrize("there", [("new", COMMAND), ("open", CommandList(name="5", commands=(COMMAND,)))])
 def test_another_command_of_the_same_id_is_refused_and_nothing_is_added(there):
-    import_project("mail", lines(there))
+    imported("mail", lines(there))
     body = lines(("new", replace(COMMAND, id="6_0")), ("new", replace(COMMAND, cmd="false")))
     with pytest.raises(InvalidInput) as refused:
-        import_project("mail", body)
+        imported("mail", body)
     assert refused.value.fields == {"line 2: command.id": ["another id: 5_0 is another command here"]}
     assert len(exported()) == 1
 
 
 def test_a_list_that_is_there_in_part_is_refused():
-    import_project("mail", lines(("new", COMMAND)))
+    imported("mail", lines(("new", COMMAND)))
     with pytest.raises(InvalidInput) as refused:
-        import_project("mail", lines(("open", CommandList(name="5", commands=(COMMAND, replace(COMMAND, id="6_0"))))))
+        imported("mail", lines(("open", CommandList(name="5", commands=(COMMAND, replace(COMMAND, id="6_0"))))))
     assert refused.value.fields == {
         "line 1: list": ["all of its commands or none: 1 of 2 are there already, 5_0 first"]
     }
 
 
 def test_the_same_id_in_another_project_is_another_command():
-    import_project("mail", lines(("new", COMMAND)))
-    assert import_project("reports", lines(("new", replace(COMMAND, cmd="false")))).commands == 1
+    imported("mail", lines(("new", COMMAND)))
+    assert imported("reports", lines(("new", replace(COMMAND, cmd="false")))).commands == 1
 
 
 def test_a_list_whose_name_is_taken_gets_the_next_second():
     made = [("open", CommandList(name="5", commands=(replace(COMMAND, id=each),))) for each in "abc"]
-    import_project("mail", lines(made[0], ("open_stashed", made[1][1])))
-    import_project("mail", lines(made[2]))
+    imported("mail", lines(made[0], ("open_stashed", made[1][1])))
+    imported("mail", lines(made[2]))
     assert [each.name for each in lists_in("mail")] == ["5", "7"]
     assert [each.name for each in lists_in("mail", CommandStatus.OPEN_STASHED)] == ["6"]
 
@@ -207,7 +212,7 @@ def test_the_wrong_line_is_named_and_nothing_is_added(change, told):
     good = {"status": "new", "command": {"id": "1_0", "cmd": "true"}}
     wrong = {"status": "new", "command": {"id": "5_0", "cmd": "true"}} | change
     with pytest.raises(InvalidInput) as refused:
-        import_project("mail", f"{json.dumps(good)}\n{json.dumps(wrong)}\n".encode())
+        imported("mail", f"{json.dumps(good)}\n{json.dumps(wrong)}\n".encode())
     assert told in str(refused.value)
     assert all(path.startswith("line 2") for path in refused.value.fields)
     assert not projects()
@@ -218,42 +223,42 @@ def test_the_wrong_line_is_named_and_nothing_is_added(change, told):
 )
 def test_what_are_no_lines_is_refused(body):
     with pytest.raises(InvalidInput):
-        import_project("mail", body)
+        imported("mail", body)
     assert not projects()
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_refused_by_name(body):
     with pytest.raises(InvalidInput):
-        import_project("mail", body)
+        imported("mail", body)
 
 
 def test_more_than_a_commit_takes_is_refused(settings):
     settings.TASKSTORE_MAX_CHANGES = 2
     with pytest.raises(LimitExceeded):
-        import_project("mail", lines(*(("new", replace(COMMAND, id=f"{number}_0")) for number in range(3))))
+        imported("mail", lines(*(("new", replace(COMMAND, id=f"{number}_0")) for number in range(3))))
     settings.TASKSTORE_MAX_DATA_BYTES = 1_000
     with pytest.raises(LimitExceeded) as refused:
-        import_project("mail", lines(("new", replace(COMMAND, cmd="x" * 1_000))))
+        imported("mail", lines(("new", replace(COMMAND, cmd="x" * 1_000))))
     assert "line 1: data" in refused.value.fields
 
 
 def test_what_is_no_name_of_a_project_is_refused():
     with pytest.raises(InvalidInput):
-        import_project("a/b", lines(("new", COMMAND)))
+        imported("a/b", lines(("new", COMMAND)))
     with pytest.raises(InvalidInput):
         export_project("a/b")
 
 
 def test_who_may_not_change_commands_adds_none():
     with pytest.raises(Forbidden, match="not here"):
-        import_project("mail", lines(("new", COMMAND)), GroupScope(held="not here"))
+        imported("mail", lines(("new", COMMAND)), GroupScope(held="not here"))
     assert not projects()
 
 
 @pytest.mark.django_db(transaction=False)
 def test_the_audit_names_who_has_imported_how_many():
-    import_project("mail", lines(("new", COMMAND)), by="token:Ann")
+    imported("mail", lines(("new", COMMAND)), by="token:Ann")
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.action, entry.selection, entry.done) == ("token:Ann", "import", "commands of mail", 1)
 
@@ -274,7 +279,7 @@ def test_two_imports_of_the_same_at_once_add_it_once():
     def send():
         begin.wait(30)
         try:
-            came.append(import_project("mail", body))
+            came.append(imported("mail", body))
         finally:
             connections.close_all()
 
