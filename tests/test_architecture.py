@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "command_record": {"records", "operations"},
     "quantities": set(),
     "jobs": {"client", "job_record", "operations", "errors"},
+    "commands": {"client", "command_record", "jobs", "operations", "errors"},
     # The verbs, and below them the one place that knows the databases.
     "models": {"managers", "payloads", "labels", "operations", "errors"},
     "managers": {
@@ -165,6 +166,7 @@ PACKAGES = {
     "command_record": set(),
     "quantities": set(),
     "jobs": set(),
+    "commands": set(),
     "masstasker": {"google", "grpc", "grpc_status"},
 }
 
