@@ -53,6 +53,7 @@ MAY_IMPORT = {
     "command_files": {"command_lines", "command_record", "records"},
     "quantities": set(),
     "jobs": {"client", "job_record", "operations", "errors"},
+    "commands": {"client", "command_record", "jobs", "operations", "errors"},
     # The verbs, and below them the one place that knows the databases.
     "models": {"managers", "payloads", "labels", "operations", "errors"},
     "managers": {
@@ -178,6 +179,7 @@ PACKAGES = {
     "command_files": set(),
     "quantities": set(),
     "jobs": set(),
+    "commands": set(),
     "masstasker": {"google", "grpc", "grpc_status"},
 }
 

@@ -224,5 +224,6 @@ def may(context: Any, action: str) -> bool:
 def role(context: Any) -> str:
     """What the person who looks is here, in a word or two."""
     rights = accounts.rights_of(context["request"].user)
-    sees_data = rights.sees_payloads and rights.role != accounts.ADMIN  # Who does anyway.
-    return f"{rights.role or 'no role yet'}{', sees data' * sees_data}"
+    if rights.role == accounts.ADMIN:  # Who may do the rest anyway.
+        return rights.role
+    return f"{rights.role or 'no role yet'}{', sees data' * rights.sees_payloads}{', commands' * rights.commands}"
