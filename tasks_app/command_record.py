@@ -21,6 +21,8 @@ PREFIX = "commands/"
 DEFAULT_PROJECT = "default"
 COMMAND_LABEL = "command"  # The first id of a command: all its runs bear it.
 LIST_LABEL = "list"  # The name of its list.
+COUNT_LABEL = "commands"  # Of a list: how many it has,
+EXPECTED_LABEL = "expected"  # and how long they are expected to take together. Pages need not read them then.
 LONGEST_PROJECT = 200  # Characters: with what stands around it, it is the name of a group.
 LONGEST_ID = 200  # Characters: it is the name of files, and a label.
 LONGEST_CMD = 64 * 2**10  # Bytes.
@@ -243,7 +245,8 @@ def live_labels(live: LiveOutput, command: Command) -> Mapping[str, str]:
 
 
 def list_labels(made: CommandList) -> Mapping[str, str]:
-    return {LIST_LABEL: made.name}
+    sizes = {COUNT_LABEL: str(len(made.commands)), EXPECTED_LABEL: str(made.expected_duration)}
+    return {LIST_LABEL: made.name, **sizes}
 
 
 def settled(closed: CommandList, now: int) -> Sequence[tuple[CommandStatus, Command]]:

@@ -14,15 +14,15 @@ pytestmark = pytest.mark.once
 STORE = PROJECT / "tasks_app"
 
 BESIDE_THE_VERBS = {
-    "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "command_record", "counts",
-    "exporting", "failures", "files", "heartbeats", "history", "holdings", "importing", "instance", "job_queues",
+    "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "command_lists", "command_record",
+    "counts", "exporting", "failures", "files", "heartbeats", "history", "holdings", "importing", "instance", "job_queues",
     "job_record", "leases", "listing", "meters", "metrics", "pauses", "people", "policy", "quantities", "rates",
     "records", "request_limits", "retention", "saved_searches", "schedules", "search", "streaming", "task_form",
     "tokens", "validation", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {
-    "audit_files", "audited", "bulk", "command_record", "counts", "failures", "files", "heartbeats", "job_queues",
+    "audit_files", "audited", "bulk", "command_lists", "command_record", "counts", "failures", "files", "heartbeats", "job_queues",
     "job_record", "meters", "metrics", "pauses", "rates", "records", "retention", "schedules", "search", "streaming",
     "validation",
 }  # fmt: skip
@@ -122,6 +122,7 @@ MAY_IMPORT = {
     "management": VERBS | {"client", "jobs", "local_store", "task_framework"},
     # Jobs, on the verbs.
     "job_queues": VERBS | {"time_limits"},
+    "command_lists": VERBS | {"ending", "writer"},
     "schedules": VERBS | {"ending", "writer"},
     "local_store": VERBS | {"client", "ending", "writer"},
     "task_framework": VERBS | {"client", "jobs", "local_store"},

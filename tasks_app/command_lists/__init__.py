@@ -1,1 +1,20 @@
-"""Shell commands in lists, on the verbs of the store (contract.md section 7)."""
+"""Shell commands in lists, on the verbs: submitted, bundled, settled, parked, run again, put away.
+
+A command and a list of them are tasks; see command_record.py. Workers claim lists as any other task.
+"""
+
+from .making import make_lists
+from .processing import process_closed
+from .reading import projects
+from .rules import ListRule, rule_of
+from .submitting import Submission, submit
+
+__all__ = [
+    "ListRule",
+    "Submission",
+    "make_lists",
+    "process_closed",
+    "projects",
+    "rule_of",
+    "submit",
+]

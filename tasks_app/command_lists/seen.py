@@ -65,10 +65,10 @@ class ListSeen:
     name: str
     status: CommandStatus  # Open, open_stashed, running or closed.
     commands: int
-    expected_s: int  # Of all commands together.
+    expected_s: int  # How long its commands are expected to take together.
     worker: str = ""  # Who runs it, or is done with it.
     left_ms: int = 0  # While it is running: until it is open again.
-    done: int = 0  # Commands that were run, as far as the worker has told.
+    done: int = 0  # Commands that the worker is done with, as far as it has told.
     at_ms: int  # When it came to be what it is: made, claimed or closed.
     place: Place  # Where it stands among others.
 
@@ -90,7 +90,8 @@ class CommandSeen:
     task: int  # Its task, or that of the list that it lies in.
     project: str
     status: CommandStatus
-    command: Command  # Within a page its outputs are cut, and `missing` counts what is not shown.
+    command: Command
+    is_whole: bool = True  # False: only the beginnings of its outputs are here, and `missing` counts all the rest.
     at_ms: int  # When it came to be there.
     place: Place
 
