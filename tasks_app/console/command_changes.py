@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
 
 from django.contrib import messages
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from .. import audit, command_lists
 from ..command_lists import looking
 from ..command_record import DEFAULT_PROJECT, FINAL, OF_LISTS, PREFIX, CommandStatus
-from ..errors import InvalidInput
+from ..errors import Forbidden, InvalidInput
 from ..models import Task
-from ..policy import Action
+from ..policy import COMMANDS_ARE_OFF, Action, commands_are_on
 from . import links, reading
 from .command_form import SubmitForm
 from .command_lists import project_in, rights_of, status_in
 from .command_words import status_word
-from .pages import go_to, is_partial, page, user_of
+from .pages import P, View, go_to, is_partial, page, user_of
 
 
 class Verb(StrEnum):
@@ -43,6 +44,19 @@ MEANT = {
 }
 DRIFT = 10  # So many more may have come since somebody was asked, or one in a hundred.
 NOTHING: Mapping[str, Sequence[str]] = {}
+
+
+def changing(view: View[P]) -> View[P]:
+    """A page for people who may change commands, on a server that takes some."""
+
+    @page(Action.COMMANDS)
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        if not commands_are_on():
+            raise Forbidden(f"Nothing was changed: {COMMANDS_ARE_OFF}.")
+        return view(request, *args, **kwargs)
+
+    return guarded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +87,7 @@ class Question:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.COMMANDS)
+@changing
 def submit(request: HttpRequest) -> HttpResponse:
     """Ask for the lines; submit them."""
     asked = request.POST if request.method == "POST" else None
@@ -87,38 +101,38 @@ def submit(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@page(Action.COMMANDS)
+@changing
 def confirm(request: HttpRequest) -> HttpResponse:
     """The question before a verb is done to selected commands or lists, or to all."""
     return _question(request, _asked(request.GET, _verb_in(request.GET)))
 
 
 @require_POST
-@page(Action.COMMANDS)
+@changing
 def retry(request: HttpRequest) -> HttpResponse:
     return _done(request, _asked(request.POST, Verb.RETRY), "run again")
 
 
 @require_POST
-@page(Action.COMMANDS)
+@changing
 def stash(request: HttpRequest) -> HttpResponse:
     return _done(request, _asked(request.POST, Verb.STASH), "stashed")
 
 
 @require_POST
-@page(Action.COMMANDS)
+@changing
 def unstash(request: HttpRequest) -> HttpResponse:
     return _done(request, _asked(request.POST, Verb.UNSTASH), "unstashed")
 
 
 @require_POST
-@page(Action.COMMANDS)
+@changing
 def archive(request: HttpRequest) -> HttpResponse:
     return _done(request, _asked(request.POST, Verb.ARCHIVE), "archived")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.COMMANDS)
+@changing
 def reopen(request: HttpRequest, task_id: int) -> HttpResponse:
     """Ask whether its worker is dead; let another one have the list."""
     found = looking.command_list(task_id)

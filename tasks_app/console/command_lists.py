@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
@@ -21,6 +20,7 @@ from ..command_record import (
     PREFIX,
     Command,
     CommandStatus,
+    LiveOutput,
     Output,
     place_of,
     why_no_project,
@@ -30,7 +30,7 @@ from ..history import chain_of
 from ..listing import Place
 from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
-from ..policy import Action, may
+from ..policy import Action, commands_are_on, may, may_command
 from . import command_outputs, payload, reading
 from .command_words import BESIDE, LOOKS, MEANINGS, WAY, flow_of
 from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_submit
@@ -124,7 +124,7 @@ def command(request: HttpRequest) -> HttpResponse:
     found = looking.command(name, command_id)
     if found is None:
         return render(request, "console/no_command.html", {"project": name, "command_id": command_id}, status=404)
-    seen = _run_with(found, command_id)
+    seen = run_with(found, command_id)
     return render(
         request,
         "console/_shell_command.html" if is_partial(request) else "console/shell_command.html",
@@ -137,7 +137,7 @@ def command(request: HttpRequest) -> HttpResponse:
             **_times_of(seen.command),
             "runs": [(each, LOOKS[each.status]) for each in (found.newest, *found.earlier)],
             "newest": found.newest,
-            "tail": _tail_of(found) if seen is found.newest else None,
+            "tail": _tail_of(found.tail) if found.tail and seen is found.newest else None,
             "is_final": found.newest.status in FINAL,
             "now_ms": Task.objects.now_ms(),
             "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
@@ -154,7 +154,7 @@ def output(request: HttpRequest) -> HttpResponse:
     if stream not in ("out", "err"):
         raise InvalidInput({"stream": ["one of out, err"]})
     found = looking.command(name, command_id)
-    run = _run_with(found, command_id).command.run if found else None
+    run = run_with(found, command_id).command.run if found else None
     if run is None:
         raise Http404
     written: Output = getattr(run, stream)
@@ -167,10 +167,9 @@ def output(request: HttpRequest) -> HttpResponse:
 
 def rights_of(request: HttpRequest) -> dict[str, Any]:
     """What the person who looks may do to commands here, and what to do about a server that does not take any."""
-    is_on = bool(settings.TASKSTORE_COMMANDS)
     return {
-        "is_on": is_on,
-        "may_change": is_on and may(user_of(request), Action.COMMANDS),
+        "is_on": commands_are_on(),
+        "may_change": may_command(user_of(request)),
         "command_to_switch_on": COMMAND_TO_TAKE_COMMANDS,
     }
 
@@ -272,8 +271,11 @@ def _progress(command: Command, is_done: bool, is_under_way: bool) -> tuple[str,
     return ("finished", "has run") if is_done else ("ready", "waiting")
 
 
-def _run_with(found: CommandWhole, command_id: str) -> CommandSeen:
-    return next((each for each in found.earlier if each.command.id == command_id), found.newest)
+def run_with(found: CommandWhole, command_id: str) -> CommandSeen:
+    """The run of this id, or the newest one, with all that is kept of what it wrote."""
+    seen = next((each for each in found.earlier if each.command.id == command_id), found.newest)
+    [task] = Task.objects.find([seen.task]) if seen is not found.newest else [None]
+    return replace(seen, command=Command.decode(bytes(task.data))) if task else seen
 
 
 def _shown(seen: CommandSeen) -> Shown:
@@ -296,11 +298,12 @@ def _times_of(command: Command) -> dict[str, int]:
     }
 
 
-def _tail_of(found: CommandWhole) -> dict[str, Any] | None:
-    if found.tail is None:
-        return None
-    out, err = command_outputs.show(found.tail.out), command_outputs.show(found.tail.err)
-    return {"at_ms": found.tail.at * 1_000, "out": out, "err": err}
+def _tail_of(live: LiveOutput) -> dict[str, Any]:
+    return {
+        "at_ms": live.at * 1_000,
+        "out": command_outputs.show(live.out),
+        "err": command_outputs.show(live.err),
+    }
 
 
 def _id_in(request: HttpRequest) -> str:
