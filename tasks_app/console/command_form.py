@@ -50,9 +50,7 @@ class SubmitForm(forms.Form):
     def submissions(self) -> list[Submission]:
         given = self.cleaned_data
         return [
-            Submission(
-                cmd=cmd, expected_duration=given["expected"], until=given["until"], max_fails=given["max_fails"]
-            )
+            Submission(cmd=cmd, expected_duration=given["expected"], until=given["until"], max_fails=given["max_fails"])
             for cmd in self._numbered().values()
         ]
 
