@@ -32,7 +32,7 @@ from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
 from ..policy import Action, commands_are_on, may, may_command
 from . import command_outputs, payload, reading
-from .command_words import BESIDE, LOOKS, MEANINGS, WAY, flow_of
+from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
 from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_submit
 from .pages import is_partial, page, user_of
 
@@ -73,8 +73,8 @@ def commands(request: HttpRequest) -> HttpResponse:
         request,
         "console/command_projects.html",
         {
-            "projects": [(each.project, flow_of(each.counts, each.lists, WAY + BESIDE)) for each in found],
-            "columns": [(status, LOOKS[status]) for status in WAY + BESIDE],
+            "projects": [(each.project, flow_of(each.counts, each.lists, COLUMNS)) for each in found],
+            "columns": [(status, LOOKS[status]) for status in COLUMNS],
             "now_ms": Task.objects.now_ms(),
             "command": command_to_submit(request),
             **rights_of(request),

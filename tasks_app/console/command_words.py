@@ -51,6 +51,20 @@ BESIDE = (
     CommandStatus.FAILED_TIME,
     CommandStatus.FAILED_COUNT,
 )
+# In the list of the projects: what goes on, what has come of it, what rests.
+COLUMNS = (
+    CommandStatus.NEW,
+    CommandStatus.OPEN,
+    CommandStatus.RUNNING,
+    CommandStatus.CLOSED,
+    CommandStatus.COMPLETED,
+    CommandStatus.FAILED_COUNT,
+    CommandStatus.FAILED_TIME,
+    CommandStatus.NEW_STASHED,
+    CommandStatus.OPEN_STASHED,
+    CommandStatus.COMPLETED_ARCHIVE,
+    CommandStatus.FAILED_ARCHIVE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

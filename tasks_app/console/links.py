@@ -6,7 +6,8 @@ from django.shortcuts import resolve_url
 from django.utils.http import urlencode
 
 from ..bulk import Verb
-from ..command_record import CommandStatus, place_of
+from ..command_record import COMMAND_LABEL, OF_LISTS, place_of
+from ..models import Task
 from ..operations import State
 from ..search.grammar import Label, label_term, quoted
 
@@ -61,9 +62,16 @@ def commands_page(project: str, status: str | None = None, **place: object) -> s
 def commands_page_of(group: str) -> str:
     """The page of the project whose group this is; empty for a group without commands."""
     place = place_of(group)
-    if place is None:
-        return ""
-    return commands_page(place[0], place[1] if place[1] in list(CommandStatus) else None)
+    return commands_page(place[0]) if place else ""
+
+
+def commands_page_of_task(task: Task) -> str:
+    """The page of the command or the list that a task is; empty when it is neither."""
+    project, end = place_of(task.group) or ("", "")
+    if end in OF_LISTS:
+        return resolve_url("console:command_list", task.origin)
+    first_id = task.labels.get(COMMAND_LABEL, "")
+    return command_page(project, first_id) if project and first_id else ""
 
 
 def command_page(project: str, command_id: str) -> str:
