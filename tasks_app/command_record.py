@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import Self
 
 from . import records
-from .operations import NewTask
+from .operations import COMMAND_GROUPS, NewTask
 
-PREFIX = "commands/"
+PREFIX = COMMAND_GROUPS
 DEFAULT_PROJECT = "default"
 COMMAND_LABEL = "command"  # The first id of a command: all its runs bear it.
 LIST_LABEL = "list"  # The name of its list.

@@ -6,15 +6,12 @@ A command and a list of them are tasks; see command_record.py. Workers claim lis
 from .making import make_lists
 from .processing import process_closed
 from .reading import projects
-from .rules import ListRule, rule_of
 from .submitting import Submission, submit
 
 __all__ = [
-    "ListRule",
     "Submission",
     "make_lists",
     "process_closed",
     "projects",
-    "rule_of",
     "submit",
 ]

@@ -18,12 +18,12 @@ from ..command_record import (
     new_command_task,
     new_list_task,
 )
+from ..command_rules import ListRule, rule_of
 from ..errors import CommitRefused
 from ..models import Task
 from ..operations import NOBODY
 from .pieces import PIECE
 from .reading import available, pages_of, tasks_with, understood
-from .rules import ListRule, rule_of
 
 MOST_LOOKED_AT = 5_000  # New commands for one round,
 MOST_BYTES = 16 * 2**20  # and bytes of them.

@@ -9,7 +9,7 @@ from functools import cache
 
 from django.conf import settings
 
-from ..retention import UNITS_MS
+from .retention import UNITS_MS
 
 MOST_COMMANDS = 1_000  # Of a list: their results are one task.
 DEFAULT = "*=50/10min/1s"
