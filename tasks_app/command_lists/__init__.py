@@ -6,12 +6,15 @@ A command and a list of them are tasks; see command_record.py. Workers claim lis
 from .making import make_lists
 from .processing import process_closed
 from .reading import projects
-from .submitting import Submission, submit
+from .submitting import MOST_AT_ONCE, Submission, new_commands, submit, wrong_submissions
 
 __all__ = [
+    "MOST_AT_ONCE",
     "Submission",
     "make_lists",
+    "new_commands",
     "process_closed",
     "projects",
     "submit",
+    "wrong_submissions",
 ]

@@ -40,12 +40,17 @@ def submit(
 
     Joins the caller's transaction. Raises InvalidInput that names every wrong field, as in `commands[3].cmd`.
     """
-    refuse(_problems(project, submissions))
-    now = Task.objects.now_ms() // 1_000
-    commands = [_command(each, id_ns, now) for each, id_ns in zip(submissions, _ids(len(submissions)), strict=True)]
+    commands = new_commands(project, submissions)
     status = CommandStatus.NEW_STASHED if stashed else CommandStatus.NEW
     Task.objects.commit(owner=owner, adds=[new_command_task(project, command, status) for command in commands])
     return commands
+
+
+def new_commands(project: str, submissions: Sequence[Submission]) -> list[Command]:
+    """What is submitted, as it will be added. Raises InvalidInput as `submit` does."""
+    refuse(_problems(project, submissions))
+    now = Task.objects.now_ms() // 1_000
+    return [_command(each, id_ns, now) for each, id_ns in zip(submissions, _ids(len(submissions)), strict=True)]
 
 
 def new_id() -> str:
@@ -82,6 +87,11 @@ def _problems(project: str, submissions: Sequence[Submission]) -> Iterator[Probl
         yield "project", why
     elif not is_utf8(project):
         yield "project", "text that can be written as UTF-8: it holds a lone surrogate"
+    yield from wrong_submissions(submissions)
+
+
+def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
+    """What is wrong with them, by the path of the field."""
     if not 1 <= len(submissions) <= MOST_AT_ONCE:
         yield "commands", f"from 1 to {MOST_AT_ONCE} commands, not {len(submissions)}"
     for place, asked in enumerate(submissions[:MOST_AT_ONCE]):
