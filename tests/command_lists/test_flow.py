@@ -13,7 +13,7 @@ from tasks_app.operations import NOBODY, Change, NewTask
 
 from .commands import BOB, close, commands_in, lists_in, submitted
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
 def test_a_submitted_command_is_new_and_has_what_it_has_by_default():
