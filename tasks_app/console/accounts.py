@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
@@ -28,14 +30,15 @@ CLOSE, OPEN, RESET = "close", "open", "reset"
 
 
 class RightsForm(forms.Form):
-    """A role, and the right beside it."""
+    """A role, and the rights beside it."""
 
     role = forms.ChoiceField(choices=[(role, role) for role in ROLES], required=False)
     sees_payloads = forms.BooleanField(required=False)
+    submits_commands = forms.BooleanField(required=False)
 
     def rights(self) -> Rights:
         """Those of a form that is valid."""
-        return Rights(**{name: self.cleaned_data[name] for name in ("role", "sees_payloads")})
+        return Rights(**{field.name: self.cleaned_data[field.name] for field in fields(Rights)})
 
 
 class PersonForm(RightsForm):
@@ -130,8 +133,7 @@ def _made(form: PersonForm, by: User) -> tuple[User, str] | None:
 
 
 def _initial(user: User) -> dict[str, object]:
-    rights = rights_of(user)
-    return {"role": rights.role, "sees_payloads": rights.sees_payloads}
+    return asdict(rights_of(user))
 
 
 def _question(request: HttpRequest, user: User, verb: str) -> HttpResponse:

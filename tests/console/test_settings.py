@@ -126,8 +126,17 @@ def test_it_changes_what_somebody_may_do(admin, bob):
     admin.post(f"/console/settings/people/{bob.pk}", {"role": "", "sees_payloads": "1"})
     assert not may(fresh(bob), Action.SEE)
     entry = AuditEntry.objects.latest("id")
-    assert entry.details["before"] == {"role": "operator", "sees_payloads": False}
-    assert entry.details["after"] == {"role": "", "sees_payloads": True}
+    assert entry.details["before"] == {"role": "operator", "sees_payloads": False, "submits_commands": False}
+    assert entry.details["after"] == {"role": "", "sees_payloads": True, "submits_commands": False}
+
+
+def test_it_gives_and_takes_the_right_to_submit_commands_beside_a_role(admin, bob):
+    admin.post(f"/console/settings/people/{bob.pk}", {"role": "viewer", "submits_commands": "1"})
+    assert may(fresh(bob), Action.COMMANDS)
+    assert not may(fresh(bob), Action.OPERATE)
+    assert "submits" in admin.get("/console/settings/people").content.decode()
+    admin.post(f"/console/settings/people/{bob.pk}", {"role": "viewer"})
+    assert not may(fresh(bob), Action.COMMANDS)
 
 
 def test_it_takes_the_rights_of_a_superuser_too(admin):
