@@ -17,12 +17,14 @@ from django.test import Client
 
 from tasks_app import pauses, schedules, tokens
 from tasks_app.bulk import Selection, Verb
+from tasks_app.command_record import CommandStatus
 from tasks_app.console.urls import urlpatterns as console_urls
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.operations import NewTask
 from tasks_app.schedules import DueTask, SchedulePlan
 
 from .admin.pages import fields_of
+from .command_lists.commands import ended, running_list
 from .console.store import change_all
 from .console.test_editing import form_of
 from .console.test_rights import CALLS, SCHEDULE
@@ -51,6 +53,7 @@ class World:
 
 @pytest.fixture
 def world(settings) -> World:
+    settings.TASKSTORE_COMMANDS = True
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     ada = make_user("ada", "admin")
     ada.set_password(OLD)
@@ -141,6 +144,16 @@ def of_schedule(page: str, name: str = "digest", **fields: Any) -> Callable[[Wor
     return lambda world: world.ada.post(f"/console/schedules/{name}/{page}", fields)
 
 
+def of_commands(page: str, status: CommandStatus) -> Callable[[World], Any]:
+    """Done to one that lies there."""
+
+    def send(world: World) -> Any:
+        ended("1_0", status)
+        return world.ada.post(f"/console/commands/{page}", {"project": "default", "all": "1", "expected": "1"})
+
+    return send
+
+
 ALL = {"name": "mail", "all": "1", "expected": "1"}
 LINE = '{"group": "mail"}'
 WEEKLY = {"cron": "@weekly", "task": {"group": "mail"}}
@@ -173,6 +186,15 @@ CONSOLE = {
     "resume_schedule": ("resume schedule", of_schedule("resume", "paused")),
     "run_schedule": ("run schedule", of_schedule("run")),
     "delete_schedule": ("delete schedule", of_schedule("delete")),
+    "submit_commands": ("submit", console("submit_commands", project="default", lines="true")),
+    "reopen_list": (
+        "reopen",
+        lambda world: world.ada.post(f"/console/commands/list/{running_list('1_0').id}/reopen"),
+    ),
+    "retry_commands": ("retry", of_commands("retry", CommandStatus.FAILED_COUNT)),
+    "stash_commands": ("stash", of_commands("stash", CommandStatus.NEW)),
+    "unstash_commands": ("unstash", of_commands("unstash", CommandStatus.NEW_STASHED)),
+    "archive_commands": ("archive", of_commands("archive", CommandStatus.COMPLETED)),
     "add_token": ("create token", console("add_token", name="cron", scope="work")),
     "revoke_token": ("revoke token", console("revoke_token")),
     "add_person": ("add user", console("add_person", name="carl", role="viewer")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from .. import audit, command_lists
 from ..command_lists import looking
-from ..command_record import DEFAULT_PROJECT, FINAL, OF_LISTS, PREFIX, CommandStatus
+from ..command_record import DEFAULT_PROJECT, FINAL, OF_LISTS, CommandStatus
 from ..errors import Forbidden, InvalidInput
 from ..models import Task
 from ..policy import COMMANDS_ARE_OFF, Action, commands_are_on
@@ -41,6 +41,12 @@ MEANT = {
     Verb.STASH: (CommandStatus.NEW, CommandStatus.OPEN),
     Verb.UNSTASH: (CommandStatus.NEW_STASHED, CommandStatus.OPEN_STASHED),
     Verb.ARCHIVE: (CommandStatus.COMPLETED,),
+}
+TOLD = {
+    Verb.RETRY: "Commands that are run once more",
+    Verb.STASH: "Commands and lists that are parked now",
+    Verb.UNSTASH: "Commands and lists that go on",
+    Verb.ARCHIVE: "Commands that are put away",
 }
 DRIFT = 10  # So many more may have come since somebody was asked, or one in a hundred.
 NOTHING: Mapping[str, Sequence[str]] = {}
@@ -75,13 +81,6 @@ class Question:
         return self.statuses[0] if len(self.statuses) == 1 else None
 
     @property
-    def selection(self) -> str:
-        """What was meant, for the audit."""
-        if self.ids is None:
-            return f"all commands that are {self.in_words}"
-        return f"{self.number} selected"
-
-    @property
     def in_words(self) -> str:
         return " or ".join(map(status_word, self.statuses))
 
@@ -110,40 +109,40 @@ def confirm(request: HttpRequest) -> HttpResponse:
 @require_POST
 @changing
 def retry(request: HttpRequest) -> HttpResponse:
-    return _done(request, _asked(request.POST, Verb.RETRY), "run again")
+    return _done(request, _asked(request.POST, Verb.RETRY))
 
 
 @require_POST
 @changing
 def stash(request: HttpRequest) -> HttpResponse:
-    return _done(request, _asked(request.POST, Verb.STASH), "stashed")
+    return _done(request, _asked(request.POST, Verb.STASH))
 
 
 @require_POST
 @changing
 def unstash(request: HttpRequest) -> HttpResponse:
-    return _done(request, _asked(request.POST, Verb.UNSTASH), "unstashed")
+    return _done(request, _asked(request.POST, Verb.UNSTASH))
 
 
 @require_POST
 @changing
 def archive(request: HttpRequest) -> HttpResponse:
-    return _done(request, _asked(request.POST, Verb.ARCHIVE), "archived")
+    return _done(request, _asked(request.POST, Verb.ARCHIVE))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @changing
-def reopen(request: HttpRequest, task_id: int) -> HttpResponse:
+def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
     """Ask whether its worker is dead; let another one have the list."""
-    found = looking.command_list(task_id)
+    found = looking.command_list(list_id)
     if found is None:
         raise Http404
     if request.method != "POST":
         template = "console/_reopen_list.html" if is_partial(request) else "console/reopen_list.html"
         return render(request, template, {"whole": found, "seen": found.seen, "now_ms": Task.objects.now_ms()})
-    if not command_lists.reopen(found.project, task_id):
+    by, reason = user_of(request).username, _reason_in(request)
+    if not command_lists.reopen(found.project, found.seen.task, by=by, reason=reason):
         raise InvalidInput({"list": ["one that is running: its worker is done with it, or it is open again already"]})
-    _write_down(request, "reopen list", found.project, f"list {found.seen.name}", done=1)
     messages.success(request, f"Opened list {found.seen.name} again.")
     return go_to(request, links.commands_page(found.project))
 
@@ -154,7 +153,8 @@ def _submit(request: HttpRequest, form: SubmitForm) -> int:
     try:
         with transaction.atomic():
             made = command_lists.submit(given["project"], form.submissions(), stashed=given["stashed"])
-            _write_down(request, "submit commands", given["project"], f"{len(made)} commands", done=len(made))
+            by, selection = user_of(request).username, f"commands of {given['project']}"
+            audit.record(actor=by, action="submit", selection=selection, done=len(made))
     except InvalidInput as refused:
         form.tell(refused)
         return 0
@@ -188,7 +188,7 @@ def _question(request: HttpRequest, question: Question, errors: Mapping[str, Seq
         {
             "question": question,
             "address": resolve_url(f"console:{question.verb}_commands"),
-            "of_lists": bool(question.ids) and set(question.statuses) <= OF_LISTS,
+            "of_lists": question.status in OF_LISTS,
             "reason": request.POST.get("reason", ""),
             "errors": errors,
         },
@@ -196,39 +196,29 @@ def _question(request: HttpRequest, question: Question, errors: Mapping[str, Seq
     )
 
 
-def _done(request: HttpRequest, question: Question, told: str) -> HttpResponse:
+def _done(request: HttpRequest, question: Question) -> HttpResponse:
     """Do what was agreed to, or show the question again when there is far more to do by now."""
     expected = reading.whole_number("expected", request.POST.get("expected", ""))
+    reason = _reason_in(request)  # Read first: nothing may be refused after the deed.
     if question.number - expected > max(DRIFT, expected // 100):
         return _question(request, question, {"expected": [f"{question.number} now, and not {expected} any more"]})
-    number = sum(_do(question))
-    _write_down(request, f"{question.verb} commands", question.project, question.selection, done=number)
-    messages.success(request, f"{number} command{'s' * (number != 1)} {told}.")
+    number = _do(question, by=user_of(request).username, reason=reason)
+    messages.success(request, f"{TOLD[question.verb]}: {number}.")
     return go_to(request, links.commands_page(question.project))
 
 
-def _do(question: Question) -> Iterator[int]:
+def _do(question: Question, **who: str) -> int:
+    project, ids = question.project, question.ids
     match question.verb:
-        case Verb.RETRY if question.ids is None:
-            for status in question.statuses:
-                yield command_lists.retry(question.project, status=status)
         case Verb.RETRY:
-            yield command_lists.retry(question.project, question.ids)
+            return command_lists.retry(project, ids, question.status if ids is None else None, **who)
         case Verb.STASH:
-            yield command_lists.stash(question.project, question.ids)
+            return command_lists.stash(project, ids, **who)
         case Verb.UNSTASH:
-            yield command_lists.unstash(question.project, question.ids)
+            return command_lists.unstash(project, ids, **who)
         case Verb.ARCHIVE:
-            yield command_lists.archive(question.project, question.ids)
+            return command_lists.archive(project, ids, **who)
 
 
-def _write_down(request: HttpRequest, action: str, project: str, selection: str, *, done: int) -> None:
-    reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-    audit.record(
-        actor=user_of(request).username,
-        action=action,
-        group=f"{PREFIX}{project}",
-        selection=selection,
-        reason=reason,
-        done=done,
-    )
+def _reason_in(request: HttpRequest) -> str:
+    return reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()

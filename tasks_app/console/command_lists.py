@@ -96,11 +96,11 @@ def project(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @page(Action.SEE)
-def command_list(request: HttpRequest, task_id: int) -> HttpResponse:
+def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
     """One list, found by any id that its task had; as a part of its page while it is not done."""
-    found = looking.command_list(task_id)
+    found = looking.command_list(list_id)
     if found is None:
-        return _list_elsewhere(request, task_id)
+        return _list_elsewhere(request, list_id)
     return render(
         request,
         "console/_command_list.html" if is_partial(request) else "console/command_list.html",
@@ -243,14 +243,14 @@ def _sum(found: ProjectStatus, *statuses: CommandStatus) -> int:
     return sum(found.counts.get(status, 0) for status in statuses)
 
 
-def _list_elsewhere(request: HttpRequest, task_id: int) -> HttpResponse:
+def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:
     """What became of a list: an earlier id leads to it, and one that is done to its project."""
-    chain = chain_of(task_id, OF_COMMANDS)
-    if chain and chain.living and chain.living.id != task_id and looking.command_list(chain.living.id):
+    chain = chain_of(list_id, OF_COMMANDS)
+    if chain and chain.living and chain.living.id != list_id and looking.command_list(chain.living.id):
         return redirect("console:command_list", chain.living.id)
     place = place_of(chain.group) if chain else None
-    why = history.fate_of(task_id, EVERY_GROUP) or ""
-    context = {"task_id": task_id, "why": why, "project": place[0] if place else "", "is_known": chain is not None}
+    why = history.fate_of(list_id, EVERY_GROUP) or ""
+    context = {"list_id": list_id, "why": why, "project": place[0] if place else "", "is_known": chain is not None}
     return render(request, "console/no_command_list.html", context, status=404)
 
 
