@@ -14,7 +14,7 @@ ROLES = {
 EVERYBODY = {*ROLES, "superuser"}
 OPERATORS = {"operator", "admin", "superuser"}
 PAYLOADS = {"payload viewer", "admin", "superuser"}
-SUBMITTERS = {"submitter", "admin", "superuser"}
+SUBMITTERS = {"submitter", "admin", "superuser"}  # Of shell commands.
 ADMINISTRATORS = {"admin", "superuser"}
 NOBODY: set[str] = set()
 

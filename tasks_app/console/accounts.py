@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
@@ -34,11 +32,11 @@ class RightsForm(forms.Form):
 
     role = forms.ChoiceField(choices=[(role, role) for role in ROLES], required=False)
     sees_payloads = forms.BooleanField(required=False)
-    submits_commands = forms.BooleanField(required=False)
+    commands = forms.BooleanField(required=False)
 
     def rights(self) -> Rights:
         """Those of a form that is valid."""
-        return Rights(**{field.name: self.cleaned_data[field.name] for field in fields(Rights)})
+        return Rights(**{name: self.cleaned_data[name] for name in ("role", "sees_payloads", "commands")})
 
 
 class PersonForm(RightsForm):
@@ -133,7 +131,8 @@ def _made(form: PersonForm, by: User) -> tuple[User, str] | None:
 
 
 def _initial(user: User) -> dict[str, object]:
-    return asdict(rights_of(user))
+    rights = rights_of(user)
+    return {"role": rights.role, "sees_payloads": rights.sees_payloads, "commands": rights.commands}
 
 
 def _question(request: HttpRequest, user: User, verb: str) -> HttpResponse:

@@ -252,6 +252,6 @@ def may(context: Any, action: str) -> bool:
 def role(context: Any) -> str:
     """What the person who looks is here, in a word or two."""
     rights = accounts.rights_of(context["request"].user)
-    is_admin = rights.role == accounts.ADMIN  # Who has the rights beside a role anyway.
-    sees_data, submits = rights.sees_payloads and not is_admin, rights.submits_commands and not is_admin
-    return f"{rights.role or 'no role yet'}{', sees data' * sees_data}{', submits commands' * submits}"
+    if rights.role == accounts.ADMIN:  # Who may do the rest anyway.
+        return rights.role
+    return f"{rights.role or 'no role yet'}{', sees data' * rights.sees_payloads}{', commands' * rights.commands}"
