@@ -24,7 +24,8 @@ from tasks_app.operations import NewTask
 from tasks_app.schedules import DueTask, SchedulePlan
 
 from .admin.pages import fields_of
-from .command_lists.commands import ended, running_list
+from .command_lists.commands import submitted
+from .command_lists.stages import completed, is_in, running_list
 from .console.store import change_all
 from .console.test_editing import form_of
 from .console.test_rights import CALLS, SCHEDULE
@@ -48,6 +49,7 @@ class World:
     bob: User
     token: Token
     operator: Api
+    commander: Api
     operation: BulkOperation
 
 
@@ -74,6 +76,7 @@ def world(settings) -> World:
         bob=make_user("bob", "viewer"),
         token=token,
         operator=Api(Scope.OPERATE),
+        commander=Api(Scope.COMMANDS),
         operation=change_all(Verb.REQUEUE, Selection(group="again")),
     )
 
@@ -117,6 +120,11 @@ def imported(world: World) -> Any:
     return world.ada.post("/console/import", {"text": LINE, "digest": digest and digest[1]})
 
 
+def reopened(world: World) -> Any:
+    task, _ = running_list()
+    return world.commander.post(f"/commands/default/lists/{task.id}/reopen", {})
+
+
 def edit(world: World) -> Any:
     url = f"/console/task/{world.task.id}/edit"
     fields = form_of(world.ada.get(url).content.decode())
@@ -148,7 +156,7 @@ def of_commands(page: str, status: CommandStatus) -> Callable[[World], Any]:
     """Done to one that lies there."""
 
     def send(world: World) -> Any:
-        ended("1_0", status)
+        is_in(status)
         return world.ada.post(f"/console/commands/{page}", {"project": "default", "all": "1", "expected": "1"})
 
     return send
@@ -189,7 +197,7 @@ CONSOLE = {
     "submit_commands": ("submit", console("submit_commands", project="default", lines="true")),
     "reopen_list": (
         "reopen",
-        lambda world: world.ada.post(f"/console/commands/list/{running_list('1_0').id}/reopen"),
+        lambda world: world.ada.post(f"/console/commands/list/{running_list()[0].id}/reopen"),
     ),
     "retry_commands": ("retry", of_commands("retry", CommandStatus.FAILED_COUNT)),
     "stash_commands": ("stash", of_commands("stash", CommandStatus.NEW)),
@@ -210,6 +218,23 @@ REST = {
     "/bulk": ("requeue", bulk_over_rest),
     "/jobs/1/requeue": ("requeue", lambda world: world.operator.post(f"/jobs/{failed()}/requeue", {})),
     "/jobs/1?delete": ("delete", lambda world: world.operator.http.delete(f"/jobs/{failed()}")),
+    "/commands/nightly/lists/1/reopen": ("reopen", reopened),
+    "/commands/nightly/retry": (
+        "retry",
+        lambda world: (completed(), world.commander.post("/commands/default/retry", {"status": "completed"})),
+    ),
+    "/commands/nightly/stash": (
+        "stash",
+        lambda world: (submitted(1), world.commander.post("/commands/default/stash", {})),
+    ),
+    "/commands/nightly/unstash": (
+        "unstash",
+        lambda world: (is_in(CommandStatus.NEW_STASHED), world.commander.post("/commands/default/unstash", {})),
+    ),
+    "/commands/nightly/archive": (
+        "archive",
+        lambda world: (completed(), world.commander.post("/commands/default/archive", {})),
+    ),
     "/schedules/digest?put": (
         "put schedule",
         lambda world: world.operator.http.put("/schedules/weekly", json.dumps(WEEKLY), "application/json"),
@@ -264,7 +289,8 @@ ADMIN = {
 # Who is there, what a browser looks like, and what somebody keeps for themselves is nobody else's business.
 NO_CHANGES = {"login", "logout", "theme", "save_search", "rename_search", "delete_search"}
 # What workers do is in the history of each task; `/tasks` and the preview only read.
-OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post"}
+OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post",
+              "/commands/nightly?post"}  # fmt: skip
 # Pages of the admin that change nothing, or refuse to.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",

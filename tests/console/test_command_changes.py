@@ -9,8 +9,9 @@ from tasks_app.command_record import CommandStatus
 from tasks_app.models import AuditEntry, Task
 from tasks_app.operations import State
 
-from ..command_lists.commands import command_of, commands_in, completed, ended, lists_in, running_list, submitted
+from ..command_lists.commands import commands_in, lists_in, submitted
 from ..people import make_user, signed_in
+from .commands import command_of, completed, ended, running_list
 
 pytestmark = pytest.mark.django_db
 

@@ -7,8 +7,9 @@ from tasks_app.command_record import CommandStatus, LiveOutput, Output, live_lab
 from tasks_app.models import Task
 from tasks_app.operations import NewTask
 
-from ..command_lists.commands import BOB, command_of, completed, ended, running_list, submitted
+from ..command_lists.commands import submitted
 from ..people import make_user, signed_in
+from .commands import BOB, command_of, completed, ended, running_list
 from .store import add, claim
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,9 @@ from tasks_app.console.urls import urlpatterns
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.policy import Action, may
 
-from ..command_lists.commands import completed, running_list
 from ..jobs_store.jobs import succeeded
 from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, SUBMITTERS, make_user, signed_in
+from .commands import completed, running_list
 from .store import add
 
 # Who may do what is decided before the database is asked for tasks.
