@@ -45,6 +45,7 @@ COMMANDS = {
     "import": "files:import_",
     "job": "jobs:job",
     "schedule": "schedules:schedule",
+    "commands": "commands:commands",
     "work": "taskstore_project.work_command:work",
     "completion": "completing:completion",
 }

@@ -43,7 +43,7 @@ def completed(project="default", **ran: Any) -> tuple[Task, Command]:
 
 def open_list(project="default", number=2) -> tuple[Task, CommandList]:
     commands = new_commands(project, [Submission(cmd=f"echo {place}") for place in range(number)])
-    made = CommandList(name=str(commands[0].created), commands=tuple(commands))
+    made = CommandList(name=str(commands[0].created + Task.objects.newest_id()), commands=tuple(commands))
     [task] = Task.objects.commit(owner=NOBODY, adds=[new_list_task(project, made)])
     return task, made
 
