@@ -48,6 +48,7 @@ ROLES = {
     SEES_PAYLOADS: {Action.SEE_PAYLOADS},
     COMMANDS: {Action.COMMANDS},
 }
+BESIDE_A_ROLE = (SEES_PAYLOADS, COMMANDS)
 
 COMMANDS_ARE_OFF = "shell commands are off on this server; start it with --commands, or with TASKSTORE_COMMANDS=1"
 OF_TOKENS = "it takes a token of the scope commands"

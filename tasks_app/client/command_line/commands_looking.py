@@ -53,7 +53,7 @@ COMMANDS = (
     Column(title="command", style="cyan"),
     Column(title="status", is_kept=True),
     Column(title="line", is_long=True, style="bold"),
-    Column(title="when"),
+    Column(title="started"),
     Column(title="took"),
     Column(title="exit", is_number=True),
     Column(title="worker", is_long=True, is_spare=True),
@@ -135,7 +135,7 @@ def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
 
 def _forecast(seen: ProjectStatus) -> str:
     if seen.forecast_s is None:
-        return "nobody knows when: no worker was heard of, or nothing says how long a command takes"
+        return "unknown: no worker was heard"
     return f"in about {duration(round(seen.forecast_s * 1_000))}" if seen.forecast_s else ""
 
 
