@@ -36,12 +36,24 @@ MAY_IMPORT = {
     "rules": {"operations", "errors"},
     "validation": {"operations", "errors"},
     # For machines that have no Django.
-    "client": {"job_record", "quantities", "records", "operations", "errors"},
+    "client": {
+        "command_files",
+        "command_lines",
+        "command_record",
+        "job_record",
+        "quantities",
+        "records",
+        "operations",
+        "errors",
+    },
     "records": set(),
     "job_record": {"records", "operations"},
     "command_record": {"records", "operations"},
+    "command_lines": {"command_record", "records"},
+    "command_files": {"command_lines", "command_record", "records"},
     "quantities": set(),
     "jobs": {"client", "job_record", "operations", "errors"},
+    "commands": {"client", "command_record", "jobs", "operations", "errors"},
     # The verbs, and below them the one place that knows the databases.
     "models": {"managers", "payloads", "labels", "operations", "errors"},
     "managers": {
@@ -123,7 +135,7 @@ MAY_IMPORT = {
     "management": VERBS | {"client", "jobs", "local_store", "task_framework"},
     # Jobs, on the verbs.
     "job_queues": VERBS | {"time_limits"},
-    "command_lists": VERBS | {"command_rules", "ending", "writer"},
+    "command_lists": VERBS | {"command_lines", "command_rules", "ending", "writer"},
     "schedules": VERBS | {"ending", "writer"},
     "local_store": VERBS | {"client", "ending", "writer"},
     "task_framework": VERBS | {"client", "jobs", "local_store"},
@@ -163,8 +175,11 @@ PACKAGES = {
     "records": set(),
     "job_record": set(),
     "command_record": set(),
+    "command_lines": set(),
+    "command_files": set(),
     "quantities": set(),
     "jobs": set(),
+    "commands": set(),
     "masstasker": {"google", "grpc", "grpc_status"},
 }
 

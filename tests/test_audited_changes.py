@@ -17,12 +17,15 @@ from django.test import Client
 
 from tasks_app import pauses, schedules, tokens
 from tasks_app.bulk import Selection, Verb
+from tasks_app.command_record import CommandStatus
 from tasks_app.console.urls import urlpatterns as console_urls
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.operations import NewTask
 from tasks_app.schedules import DueTask, SchedulePlan
 
 from .admin.pages import fields_of
+from .command_lists.commands import submitted
+from .command_lists.stages import completed, is_in, running_list
 from .console.store import change_all
 from .console.test_editing import form_of
 from .console.test_rights import CALLS, SCHEDULE
@@ -46,11 +49,13 @@ class World:
     bob: User
     token: Token
     operator: Api
+    commander: Api
     operation: BulkOperation
 
 
 @pytest.fixture
 def world(settings) -> World:
+    settings.TASKSTORE_COMMANDS = True
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     ada = make_user("ada", "admin")
     ada.set_password(OLD)
@@ -71,6 +76,7 @@ def world(settings) -> World:
         bob=make_user("bob", "viewer"),
         token=token,
         operator=Api(Scope.OPERATE),
+        commander=Api(Scope.COMMANDS),
         operation=change_all(Verb.REQUEUE, Selection(group="again")),
     )
 
@@ -112,6 +118,11 @@ def imported(world: World) -> Any:
     question = world.ada.post("/console/import", {"text": LINE}).content.decode()
     digest = re.search(r'name="digest" value="(\w+)"', question)
     return world.ada.post("/console/import", {"text": LINE, "digest": digest and digest[1]})
+
+
+def reopened(world: World) -> Any:
+    task, _ = running_list()
+    return world.commander.post(f"/commands/default/lists/{task.id}/reopen", {})
 
 
 def edit(world: World) -> Any:
@@ -188,6 +199,29 @@ REST = {
     "/bulk": ("requeue", bulk_over_rest),
     "/jobs/1/requeue": ("requeue", lambda world: world.operator.post(f"/jobs/{failed()}/requeue", {})),
     "/jobs/1?delete": ("delete", lambda world: world.operator.http.delete(f"/jobs/{failed()}")),
+    "/commands/nightly/lists/1/reopen": ("reopen", reopened),
+    "/commands/nightly/retry": (
+        "retry",
+        lambda world: (completed(), world.commander.post("/commands/default/retry", {"status": "completed"})),
+    ),
+    "/commands/nightly/stash": (
+        "stash",
+        lambda world: (submitted(1), world.commander.post("/commands/default/stash", {})),
+    ),
+    "/commands/nightly/unstash": (
+        "unstash",
+        lambda world: (is_in(CommandStatus.NEW_STASHED), world.commander.post("/commands/default/unstash", {})),
+    ),
+    "/commands/nightly/import": (
+        "import",
+        lambda world: world.commander.post(
+            "/commands/nightly/import", {"status": "new", "command": {"id": "5_0", "cmd": "true"}}
+        ),
+    ),
+    "/commands/nightly/archive": (
+        "archive",
+        lambda world: (completed(), world.commander.post("/commands/default/archive", {})),
+    ),
     "/schedules/digest?put": (
         "put schedule",
         lambda world: world.operator.http.put("/schedules/weekly", json.dumps(WEEKLY), "application/json"),
@@ -242,7 +276,8 @@ ADMIN = {
 # Who is there, what a browser looks like, and what somebody keeps for themselves is nobody else's business.
 NO_CHANGES = {"login", "logout", "theme", "save_search", "rename_search", "delete_search"}
 # What workers do is in the history of each task; `/tasks` and the preview only read.
-OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post"}
+OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post",
+              "/commands/nightly?post"}  # fmt: skip
 # Pages of the admin that change nothing, or refuse to.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",

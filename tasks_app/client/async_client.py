@@ -14,6 +14,7 @@ from . import identity
 from .answers import Task
 from .base import BaseClient
 from .calls import Call
+from .commands import AsyncCommands
 from .jobs import AsyncJobs
 from .listing import Listing
 from .schedules import AsyncSchedules
@@ -42,6 +43,11 @@ class AsyncClient(BaseClient):
     def jobs(self) -> AsyncJobs:
         """Functions that workers run."""
         return AsyncJobs(self)
+
+    @property
+    def commands(self) -> AsyncCommands:
+        """Shell commands that workers run in lists."""
+        return AsyncCommands(self)
 
     @property
     def schedules(self) -> AsyncSchedules:

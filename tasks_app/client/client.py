@@ -13,6 +13,7 @@ from . import identity
 from .answers import Task
 from .base import BaseClient
 from .calls import Call
+from .commands import Commands
 from .jobs import Jobs
 from .listing import Listing
 from .schedules import Schedules
@@ -41,6 +42,11 @@ class Client(BaseClient):
     def jobs(self) -> Jobs:
         """Functions that workers run."""
         return Jobs(self)
+
+    @property
+    def commands(self) -> Commands:
+        """Shell commands that workers run in lists."""
+        return Commands(self)
 
     @property
     def schedules(self) -> Schedules:

@@ -1,28 +1,25 @@
 """Looks at commands, lists and projects, as they are on their way."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tasks_app import clients
-from tasks_app.command_lists import make_lists, process_closed
-from tasks_app.command_lists.looking import command, command_list, lists, overview, results, status
+from tasks_app.command_lists import looking, make_lists, process_closed
+from tasks_app.command_lists.looking import lists, overview, results, status
 from tasks_app.command_record import (
     Command,
     CommandStatus,
-    LiveOutput,
     NotACommand,
     Output,
-    Run,
     group_of,
-    live_labels,
-    output_group,
 )
 from tasks_app.errors import InvalidInput
-from tasks_app.models import Client, Task
+from tasks_app.models import Task
 from tasks_app.operations import NOBODY, GroupScope, NewTask
 
 from .commands import BOB, close, lists_in, submitted
+from .stages import claimed, heard, run, writes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,30 +32,6 @@ def two_a_list(settings):
     settings.TASKSTORE_COMMAND_LISTS = AT_ONCE
 
 
-def claimed(project="default", *, owner=BOB) -> Task:
-    """A list that a worker runs."""
-    [task] = Task.objects.claim(group_of(project, CommandStatus.OPEN), owner=owner, duration_ms=60_000)
-    return task
-
-
-def heard(owner=BOB, project="default") -> None:
-    groups = [group_of(project, CommandStatus.OPEN)]
-    clients.hear(Client(id=owner, name="bob", host="node-1", pid=1, groups=groups, info="{}"))
-
-
-def writes(task: Task, each: Command, *, done=0, out=b"so far") -> None:
-    """A worker tells what a command of its list has written."""
-    [name] = [made.name for made in lists_in("default") if each in made.commands]
-    live = LiveOutput(list=name, task=task.id, command=each.id, at=1, done=done, out=Output.of(out))
-    new = NewTask(group=output_group("default"), data=live.encode(), labels=live_labels(live, each))
-    Task.objects.commit(owner=BOB, adds=[new])
-
-
-def run(*, failed=False, duration_ms=1_000, out=b"", err=b"") -> Run:
-    made = {"out": Output.of(out), "err": Output.of(err), "duration_ms": duration_ms}
-    return Run(worker="bob", started=1, ended=2, exit_code=1 if failed else 0, **made)
-
-
 def finished(number=2, project="default", **ran) -> list[Command]:
     """Commands that were run, all alike."""
     made = submitted(number, project)
@@ -68,6 +41,23 @@ def finished(number=2, project="default", **ran) -> list[Command]:
     while process_closed(project):
         pass
     return made
+
+
+def command(*asked: Any) -> Any:
+    """The command, or None."""
+    return looking.command(*asked)
+
+
+def command_list(*asked: Any) -> Any:
+    """The list, or None."""
+    return looking.command_list(*asked)
+
+
+def page_output() -> Output:
+    """What the newest result of the page has of the output."""
+    run = results("default").results[0].command.run
+    assert run
+    return run.out
 
 
 # ---- Status
@@ -116,11 +106,11 @@ def test_a_list_that_somebody_added_by_hand_is_counted_too():
 
 
 def test_running_lists_tell_their_worker_and_the_time_left():
-    [first, _] = submitted(2)
+    submitted(2)
     make_lists("default")
     task = claimed()
     heard()
-    writes(task, first, done=1)
+    writes(task, lists_in("default")[0], done=1)
     [seen] = status("default").running
     assert (seen.task, seen.worker, seen.owner, seen.commands, seen.done) == (task.id, "bob", BOB, 2, 1)
     assert 0 < seen.left_ms <= 60_000
@@ -237,7 +227,7 @@ def test_a_list_is_found_by_its_first_id_while_it_lasts():
     make_lists("default")
     [seen] = lists("default").lists
     task = claimed()
-    writes(task, commands[0])
+    writes(task, lists_in("default")[0])
     for task_id in (seen.task, task.id):
         whole = command_list(task_id)
         assert (whole.project, whole.seen.task, whole.seen.status) == ("default", task.id, CommandStatus.RUNNING)
@@ -304,9 +294,8 @@ def test_a_search_that_looked_into_enough_says_where_to_go_on(monkeypatch):
 
 def test_a_page_has_the_beginning_of_what_was_written():
     [made, _] = finished(2, out="ä".encode() * 5_000)
-    seen = results("default").results[0]
-    assert not seen.is_whole
-    out = seen.command.run.out
+    assert not results("default").results[0].is_whole
+    out = page_output()
     assert out.text == "ä" * (len(out.text))
     assert out.cut_at + out.missing == 10_000
     whole = command("default", made.id).newest
@@ -315,7 +304,7 @@ def test_a_page_has_the_beginning_of_what_was_written():
 
 def test_bytes_that_are_no_text_stay_what_they_are():
     finished(2, out=b"\xff" * 5_000)
-    out = results("default").results[0].command.run.out
+    out = page_output()
     assert (out.kept, out.missing) == (b"\xff" * out.cut_at, 5_000 - out.cut_at)
 
 
@@ -338,7 +327,7 @@ def test_a_command_is_found_wherever_it_is():
     task = claimed()
     seen = command("default", made.first_id)
     assert (seen.newest.status, seen.newest.task, seen.tail) == (CommandStatus.RUNNING, task.id, None)
-    writes(task, made)
+    writes(task, lists_in("default")[0])
     assert command("default", made.id).tail.out.text == "so far"
     assert command("other", made.id) is None
     assert command("default", "17_0") is None
