@@ -198,7 +198,10 @@ def show_list(session: Session, /, task: int, project: str) -> None:
         return
     session.show(facts((name, what) for name, what in _list_facts(whole, now_ms()) if what))
     live = {each.command: each for each in whole.live}
-    rows = (_cells(each, _state(whole, each, live), now_ms(), live.get(each.id)) for each in whole.commands)
+    rows = (
+        _cells(each, _state(whole, place, live), now_ms(), live.get(each.id))
+        for place, each in enumerate(whole.commands)
+    )
     session.show(Group("", table(COMMANDS, rows)))
 
 
@@ -215,11 +218,14 @@ def _list_facts(whole: ListWhole, now: int) -> Iterator[tuple[str, str]]:
     yield "done", f"{seen.done} of {seen.commands}" if seen.status != CommandStatus.OPEN else ""
 
 
-def _state(whole: ListWhole, command: Command, live: Mapping[str, LiveOutput]) -> str:
+def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
+    command = whole.commands[place]
     if command.run:
         return "failed" if command.run.failed else "succeeded"
     if command.id in live:
         return CommandStatus.RUNNING
+    if place < whole.list.done and whole.list.status == CommandStatus.RUNNING:
+        return "done"  # How it went is told when the list is closed.
     return "not run" if whole.list.status == CommandStatus.CLOSED else "waiting"
 
 
@@ -263,14 +269,19 @@ def _cells(seen: CommandSeen | Command, state: str, now: int, live: LiveOutput |
         duration(run.duration_ms) if seen.run else "",
         "" if run.exit_code is None else str(run.exit_code),
         run.worker,
-        _last_line((live or run).out.kept),
-        _last_line((live or run).err.kept),
+        "".join(_lines((live or run).out.kept)[-1:]),
+        _error_line((live or run).err.kept, run.exit_code),
     ]
 
 
-def _last_line(written: bytes) -> str:
-    lines = written.decode(errors="replace").split("\n")
-    return next((line for line in reversed(lines) if line.strip()), "")
+def _lines(written: bytes) -> list[str]:
+    return [line for line in written.decode(errors="replace").split("\n") if line.strip()]
+
+
+def _error_line(written: bytes, exit_code: int | None) -> str:
+    """The last line, but for the worker's own, which says no more than the exit code, if there is another one."""
+    lines = _lines(written)
+    return "".join((lines[:-1] or lines)[-1:] if exit_code else lines[-1:])
 
 
 def show(session: Session, whole: CommandWhole) -> None:
