@@ -78,10 +78,7 @@ class Project:
             worker.stop()
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
-            # It does not wait for what is asked at its end; but then the client is closed here.
-            for each in threading.enumerate():
-                if each.name.startswith(("live", "list ", "heartbeat")):
-                    each.join(PATIENCE_S)
+            wait_for_threads()
             for problem in problems:
                 raise problem
 
@@ -99,6 +96,13 @@ class Project:
         finally:
             process.kill()
             process.wait()
+
+
+def wait_for_threads():
+    """A worker does not wait for what it asks at its end; but then the client is closed here."""
+    for thread in threading.enumerate():
+        if thread.name.startswith(("live", "list ", "heartbeat")):
+            thread.join(PATIENCE_S)
 
 
 def run(worker, problems):

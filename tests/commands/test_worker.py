@@ -16,7 +16,7 @@ from tests.client.fakes import FakeStore
 from tests.jobs.workers import eventually
 
 from .breaking import Breaking
-from .projects import NAME
+from .projects import NAME, wait_for_threads
 from .test_runner import is_alive
 
 OPEN, CLOSED = CommandStatus.OPEN, CommandStatus.CLOSED
@@ -40,7 +40,7 @@ def test_the_closed_list_goes_on_with_the_trail_of_the_open_one(project):
         project.closed()
     [closed] = project.tasks(CLOSED)
     assert closed.origin == task_id
-    assert closed.labels == {"list": "1000"}
+    assert closed.labels["list"] == "1000"
 
 
 def test_it_runs_the_oldest_list_first(project):
@@ -264,8 +264,10 @@ def test_others_see_that_it_is_there(project):
 
 def test_a_token_that_does_not_do_ends_it(project):
     _, secret = tokens.create("bob", Scope.WORK)
-    with Client(project.store.url, token=secret) as store, pytest.raises(NotAllowed, match="commands"):
-        CommandWorker(store, [NAME]).run()
+    with Client(project.store.url, token=secret) as store:
+        with pytest.raises(NotAllowed, match="commands"):
+            CommandWorker(store, [NAME]).run()
+        wait_for_threads()
 
 
 def test_a_line_is_not_told_the_token_of_the_worker(project, monkeypatch):
