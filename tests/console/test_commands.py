@@ -198,12 +198,17 @@ def test_earlier_runs_keep_what_they_wrote(submitter):
 def test_a_running_command_shows_what_it_has_written_so_far(submitter):
     task = running_list("1_0")
     page = "commands/command?project=default&id=1_0"
-    assert "as soon as it has begun to write" in text_of(submitter, page)
+    assert "who runs others first" in text_of(submitter, page)
     writes(task, "1_0", out=Output.of(b"frame 3"))
     text = text_of(submitter, page)
     assert "frame 3" in text
     assert 'data-hx-trigger="every 1s"' in text
     assert f'href="/console/commands/list/{task.id}"' in text
+
+
+def test_a_command_whose_list_goes_on_says_that_it_has_been_run(submitter):
+    writes(running_list("1_0", "2_0"), "2_0", done=1)
+    assert "It has been run." in text_of(submitter, "commands/command?project=default&id=1_0")
 
 
 def test_a_command_that_was_never_run_says_so(submitter):
