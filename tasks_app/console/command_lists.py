@@ -252,6 +252,8 @@ def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:
     place = place_of(chain.group) if chain else None
     why = history.fate_of(list_id, EVERY_GROUP) or ""
     context = {"list_id": list_id, "why": why, "project": place[0] if place else "", "is_known": chain is not None}
+    if is_partial(request):  # An open page of it is told in its place: a 404 would leave it as it was.
+        return render(request, "console/_no_command_list.html", context)
     return render(request, "console/no_command_list.html", context, status=404)
 
 

@@ -168,6 +168,8 @@ def test_a_list_that_is_gone_leads_to_its_project(submitter):
     task = running_list("1_0")
     Task.objects.commit(owner=BOB, deletes=[task.id])
     assert 'href="/console/commands/project?project=default"' in text_of(submitter, f"commands/list/{task.id}", 404)
+    part = submitter.get(f"/console/commands/list/{task.id}", headers={"HX-Request-Type": "partial"})
+    assert (part.status_code, "Its worker was done with it" in part.content.decode()) == (200, True)
     assert "Nothing is known" in text_of(submitter, "commands/list/999", 404)
     assert "Nothing is known" in text_of(submitter, "commands/list/99999999999999999999", 404)
 
