@@ -95,7 +95,7 @@ def test_it_takes_a_token_of_the_scope_commands(command, settings):
 def test_a_server_that_takes_no_commands_says_how_it_would(commands, settings):
     settings.TASKSTORE_COMMANDS = False
     told = commands("submit", "true")
-    assert (told.code, "--commands" in told.err) == (4, True)
+    assert (told.code, "--commands" in told.err, "token" in told.err) == (4, True, False)
 
 
 # ---- Look
