@@ -148,10 +148,11 @@ def _newest(groups: Iterable[str]) -> list[int]:
 
 def _runs(ids: Sequence[int]) -> Iterable[tuple[int, bool]]:
     """How long each took, and whether it failed; without those that were never run, or whose lines are too long."""
-    for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(glances.HEAD_BYTES):
-        duration_ms = glances.number_in(bytes(task.data_start or b""), "duration_ms")  # type: ignore[attr-defined]
+    heads = Task.objects.get_queryset().filter(id__in=ids).beginnings(glances.HEAD_BYTES)
+    for group, head in heads.values_list("group", "data_start"):
+        duration_ms = glances.number_in(bytes(head or b""), "duration_ms")
         if duration_ms is not None:
-            status = (place_of(task.group) or ("", ""))[1]
+            status = (place_of(group) or ("", ""))[1]
             yield duration_ms, status not in (CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE)
 
 
@@ -194,8 +195,9 @@ def _expected_s(counts: ProjectCounts, scope: GroupScope) -> float | None:
     """How long a command that waits is expected to take, as some of them say; None when none says."""
     groups = glances.groups_of(counts.project, [CommandStatus.NEW], scope)
     new = Task.objects.get_queryset().filter(group__in=groups).longest_available_first()
-    heads = (bytes(task.data_start or b"") for task in new.beginnings(glances.HEAD_BYTES)[:WAITING])  # type: ignore[attr-defined]
-    told = [expected for head in heads if (expected := glances.number_in(head, "expected_duration")) is not None]
+    heads = new.beginnings(glances.HEAD_BYTES).values_list("data_start", flat=True)[:WAITING]
+    found = (glances.number_in(bytes(head or b""), "expected_duration") for head in heads)
+    told = [expected for expected in found if expected is not None]
     groups = glances.groups_of(counts.project, [CommandStatus.OPEN], scope)
     lists = Task.objects.get_queryset().filter(group__in=groups).only(*ROW)[:WAITING]
     sizes = [glances.sizes_of(task.id, task.labels) for task in lists]

@@ -57,7 +57,7 @@ COMMANDS = (
     Column(title="command", style="cyan"),
     Column(title="status", is_kept=True),
     Column(title="line", is_long=True, style="bold"),
-    Column(title="when"),
+    Column(title="started"),
     Column(title="took"),
     Column(title="exit", is_number=True),
     Column(title="worker", is_long=True, is_spare=True),
@@ -139,7 +139,7 @@ def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
 
 def _forecast(seen: ProjectStatus) -> str:
     if seen.forecast_s is None:
-        return "nobody knows when: no worker was heard of, or nothing says how long a command takes"
+        return "unknown: no worker was heard"
     return f"in about {duration(round(seen.forecast_s * 1_000))}" if seen.forecast_s else ""
 
 
@@ -202,7 +202,10 @@ def show_list(session: Session, /, task: int, project: str) -> None:
         return
     session.show(facts((name, what) for name, what in _list_facts(whole, now_ms()) if what))
     live = {each.command: each for each in whole.live}
-    rows = (_cells(each, _state(whole, each, live), now_ms(), live.get(each.id)) for each in whole.commands)
+    rows = (
+        _cells(each, _state(whole, place, live), now_ms(), live.get(each.id))
+        for place, each in enumerate(whole.commands)
+    )
     session.show(Group("", table(COMMANDS, rows)))
 
 
@@ -219,11 +222,14 @@ def _list_facts(whole: ListWhole, now: int) -> Iterator[tuple[str, str]]:
     yield "done", f"{seen.done} of {seen.commands}" if seen.status != CommandStatus.OPEN else ""
 
 
-def _state(whole: ListWhole, command: Command, live: Mapping[str, LiveOutput]) -> str:
+def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
+    command = whole.commands[place]
     if command.run:
         return "failed" if command.run.failed else "succeeded"
     if command.id in live:
         return CommandStatus.RUNNING
+    if place < whole.list.done and whole.list.status == CommandStatus.RUNNING:
+        return "done"  # How it went is told when the list is closed.
     return "not run" if whole.list.status == CommandStatus.CLOSED else "waiting"
 
 
@@ -285,14 +291,19 @@ def _cells(seen: CommandSeen | Command, state: str, now: int, live: LiveOutput |
         duration(run.duration_ms) if seen.run else "",
         "" if run.exit_code is None else str(run.exit_code),
         run.worker,
-        _last_line((live or run).out.kept),
-        _last_line((live or run).err.kept),
+        "".join(_lines((live or run).out.kept)[-1:]),
+        _error_line((live or run).err.kept, run.exit_code),
     ]
 
 
-def _last_line(written: bytes) -> str:
-    lines = written.decode(errors="replace").split("\n")
-    return next((line for line in reversed(lines) if line.strip()), "")
+def _lines(written: bytes) -> list[str]:
+    return [line for line in written.decode(errors="replace").split("\n") if line.strip()]
+
+
+def _error_line(written: bytes, exit_code: int | None) -> str:
+    """The last line, but for the worker's own, which says no more than the exit code, if there is another one."""
+    lines = _lines(written)
+    return "".join((lines[:-1] or lines)[-1:] if exit_code else lines[-1:])
 
 
 def last_run(whole: CommandWhole) -> CommandSeen:

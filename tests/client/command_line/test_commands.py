@@ -125,15 +125,15 @@ def test_where_nothing_is_it_says_so(commands):
 
 def test_lists_and_a_list_with_its_commands(commands):
     task, made = running_list()
-    writes(task, made, out=b"one\nlast line\n\n")
+    writes(task, made, 1, done=1, out=b"one\nlast line\n\n")
     open_list()
     assert len(commands("lists").words) == 3
     [seen] = commands("lists", "--status", "running", "--json").records
     assert (seen["task"], seen["name"]) == (task.id, made.name)
     words = commands("list", str(task.id)).words
     assert {"project default", f"task {task.id}", "status running"} <= {*words}
-    assert f"{made.commands[0].id} running echo 0 last line" in words
-    assert f"{made.commands[1].id} waiting echo 1" in words
+    assert f"{made.commands[0].id} done echo 0" in words
+    assert f"{made.commands[1].id} running echo 1 last line" in words
     [whole] = commands("list", str(task.id), "--json").records
     assert [each["cmd"] for each in whole["commands"]] == ["echo 0", "echo 1"]
 
@@ -146,6 +146,8 @@ def test_results_are_listed(commands):
         [bad.id, "failed_count", "false"], [good.id, "completed", "true"],
     ]  # fmt: skip
     assert listed[0].endswith(r"oh\x1b[31m")
+    is_in(CommandStatus.FAILED_TIME, run=run(failed=True, err=b"no such file\nended with 1\n"))
+    assert commands("results", "--status", "failed_time").words[1].endswith(" no such file")
     assert [each["id"] for each in commands("results", "--status", "completed", "--json").records] == [good.id]
     assert [each["id"] for each in commands("results", "--text", "FALSE", "--json").records] == [bad.id]
     assert len(commands("results", "--limit", "1", "--json").records) == 1
