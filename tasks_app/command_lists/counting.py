@@ -149,7 +149,7 @@ def _newest(groups: Iterable[str]) -> list[int]:
 def _runs(ids: Sequence[int]) -> Iterable[tuple[int, bool]]:
     """How long each took, and whether it failed; without those that were never run, or whose lines are too long."""
     heads = Task.objects.get_queryset().filter(id__in=ids).beginnings(glances.HEAD_BYTES)
-    for group, head in heads.values_list("group", "data_start"):
+    for group, head in heads.values_list("group", "data_start"):  # type: ignore[misc]  # It does not see annotations.
         duration_ms = glances.number_in(bytes(head or b""), "duration_ms")
         if duration_ms is not None:
             status = (place_of(group) or ("", ""))[1]
@@ -195,7 +195,7 @@ def _expected_s(counts: ProjectCounts, scope: GroupScope) -> float | None:
     """How long a command that waits is expected to take, as some of them say; None when none says."""
     groups = glances.groups_of(counts.project, [CommandStatus.NEW], scope)
     new = Task.objects.get_queryset().filter(group__in=groups).longest_available_first()
-    heads = new.beginnings(glances.HEAD_BYTES).values_list("data_start", flat=True)[:WAITING]
+    heads = new.beginnings(glances.HEAD_BYTES).values_list("data_start", flat=True)[:WAITING]  # type: ignore[misc]
     found = (glances.number_in(bytes(head or b""), "expected_duration") for head in heads)
     told = [expected for expected in found if expected is not None]
     groups = glances.groups_of(counts.project, [CommandStatus.OPEN], scope)
