@@ -9,6 +9,7 @@ Times are whole seconds since the Epoch, durations whole seconds, as in TDF2.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -26,6 +27,7 @@ EXPECTED_LABEL = "expected"  # and how long they are expected to take together. 
 LONGEST_PROJECT = 200  # Characters: with what stands around it, it is the name of a group.
 LONGEST_ID = 200  # Characters: it is the name of files, and a label.
 LONGEST_CMD = 64 * 2**10  # Bytes.
+ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
 OUTPUT = "output"  # The end of the group with what running commands have written so far.
 
 
@@ -54,6 +56,17 @@ FINAL = frozenset(
         CommandStatus.FAILED_COUNT,
     }
 )
+BEFORE_A_RUN = frozenset(
+    {
+        CommandStatus.NEW,
+        CommandStatus.NEW_STASHED,
+        CommandStatus.OPEN,
+        CommandStatus.OPEN_STASHED,
+        CommandStatus.RUNNING,
+    }
+)
+# It may have been too late for a run; what is retried then goes into the archive.
+MAYBE_TOO_LATE = frozenset({CommandStatus.CLOSED, CommandStatus.FAILED_TIME, CommandStatus.FAILED_ARCHIVE})
 RESULTS = FINAL | {CommandStatus.FAILED_ARCHIVE}  # With a run, unless it was too late for one.
 
 
@@ -227,6 +240,22 @@ def why_no_project(name: str) -> str | None:
     if not name or "/" in name or "\0" in name:
         return "a name without / and not empty"
     return f"at most {LONGEST_PROJECT} characters" if len(name) > LONGEST_PROJECT else None
+
+
+def why_no_id(name: str) -> str | None:
+    """Why this can't be the id of a command, which is the name of files too; None when it can."""
+    if not ID.fullmatch(name):
+        return "an id of letters, digits, and _ . -, of which . and - do not come first"
+    return f"an id of at most {LONGEST_ID} characters" if len(name) > LONGEST_ID else None
+
+
+def why_misplaced(status: CommandStatus, command: Command) -> str | None:
+    """Why a command, as it is, can't be in this status; None when it can."""
+    if status in BEFORE_A_RUN and command.run:
+        return f"it was run, and is {status}"
+    if status not in BEFORE_A_RUN | MAYBE_TOO_LATE and not command.run:
+        return f"it was not run, and is {status}"
+    return None
 
 
 def new_command_task(project: str, command: Command, status: CommandStatus = CommandStatus.NEW) -> NewTask:

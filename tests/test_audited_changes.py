@@ -231,6 +231,12 @@ REST = {
         "unstash",
         lambda world: (is_in(CommandStatus.NEW_STASHED), world.commander.post("/commands/default/unstash", {})),
     ),
+    "/commands/nightly/import": (
+        "import",
+        lambda world: world.commander.post(
+            "/commands/nightly/import", {"status": "new", "command": {"id": "5_0", "cmd": "true"}}
+        ),
+    ),
     "/commands/nightly/archive": (
         "archive",
         lambda world: (completed(), world.commander.post("/commands/default/archive", {})),

@@ -25,7 +25,7 @@ from ..operations import NOBODY
 from .pieces import PIECE
 from .reading import available, pages_of, tasks_with, understood
 
-MOST_LOOKED_AT = 5_000  # New commands for one round,
+MOST_LOOKED_AT = 2_000  # New commands for one round,
 MOST_BYTES = 16 * 2**20  # and bytes of them.
 LISTS_A_COMMIT = 10
 LONGEST_LIST = 2**20  # Bytes of its commands, unless it is one alone: their outputs need room beside them.
@@ -115,7 +115,7 @@ def _fail(project: str, late: Batch) -> None:
 @transaction.atomic
 def _make(project: str, batches: Sequence[Batch]) -> None:
     """One commit for all of them."""
-    _lock_names(project)
+    lock_names(project)
     names = _names(project)
     lists = []
     for batch in batches:
@@ -127,7 +127,11 @@ def _make(project: str, batches: Sequence[Batch]) -> None:
 
 def free_name(batch: Batch, names: set[str]) -> str:
     """When the oldest of the commands was created, or the next second that no list is named for."""
-    second = min(each.command.created for each in batch)
+    return next_free(min(each.command.created for each in batch), names)
+
+
+def next_free(second: int, names: set[str]) -> str:
+    """The first second from this one on that none of the lists is named for."""
     while str(second) in names:
         second += 1
     return str(second)
@@ -140,7 +144,7 @@ def _names(project: str) -> set[str]:
     return {each[LIST_LABEL] for each in labels.iterator() if LIST_LABEL in each}
 
 
-def _lock_names(project: str) -> None:
+def lock_names(project: str) -> None:
     """Nobody else names a list of the project until the caller's transaction ends: each name is given once."""
     connection = connections[Task.objects.writing_alias]
     # SQLite has one writer at a time: who began to write has the lock already, or is told to begin again.

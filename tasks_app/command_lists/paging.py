@@ -15,7 +15,7 @@ from . import glances
 from .seen import CommandSeen, ListPage, ListSeen, ResultPage
 
 MOST = 200  # A page.
-LOOKED_AT = 2_000  # Results at most that a page of a search has looked into,
+LOOKED_AT = 1_000  # Results at most that a page of a search has looked into,
 LOOKED_BYTES = 32 * 2**20  # and so much of their data.
 AT_ONCE = 20  # Results are read: each may have as much as a task can hold.
 

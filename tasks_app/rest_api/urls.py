@@ -7,6 +7,7 @@ from . import (
     bulk,
     clients,
     commands,
+    commands_transfer,
     exporting,
     health,
     importing,
@@ -74,6 +75,8 @@ urlpatterns = [
     path("commands/<str:project>/stash", commands.Stash.as_view(), name="stash_commands"),
     path("commands/<str:project>/unstash", commands.Unstash.as_view(), name="unstash_commands"),
     path("commands/<str:project>/archive", commands.Archive.as_view(), name="archive_commands"),
+    path("commands/<str:project>/export", commands_transfer.ExportProject.as_view(), name="export_commands"),
+    path("commands/<str:project>/import", commands_transfer.ImportProject.as_view(), name="import_commands"),
     # What comes due
     path("schedules", schedules.Schedules.as_view(), name="schedules"),
     path("schedules/<str:name>", schedules.OneSchedule.as_view(), name="schedule"),

@@ -21,9 +21,9 @@ class Lines:
     """Runs lines in a folder, and kills what is left of them."""
 
     def __init__(self, folder):
-        self.setup = Setup(
+        self.setup = Setup(  # noqa: S604 - its shell is not the one of subprocess.
             worker="ann",
-            shell="/bin/sh",  # noqa: S604 - not the one of subprocess.
+            shell="/bin/sh",
             cwd=str(folder),
             env=dict(os.environ),
             memory_bytes=None,

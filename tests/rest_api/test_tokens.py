@@ -25,6 +25,7 @@ GUARDED = {
     "/commands/nightly/lists/1": "GET", "/commands/nightly/lists/1/reopen": "POST", "/commands/nightly/results": "GET",
     "/commands/nightly/command/1": "GET", "/commands/nightly/retry": "POST", "/commands/nightly/stash": "POST",
     "/commands/nightly/unstash": "POST", "/commands/nightly/archive": "POST",
+    "/commands/nightly/export": "GET", "/commands/nightly/import": "POST",
     "/schedules": "GET", "/schedules/digest": "GET", "/schedules/digest?put": "PUT",
     "/schedules/digest?delete": "DELETE", "/schedules/digest/pause": "POST", "/schedules/digest/resume": "POST",
     "/schedules/digest/run": "POST",
@@ -41,7 +42,7 @@ FOR_OPERATORS = {
 }  # fmt: skip
 FOR_COMMANDS = {
     "/commands/nightly?post", "/commands/nightly/lists/1/reopen", "/commands/nightly/retry", "/commands/nightly/stash",
-    "/commands/nightly/unstash", "/commands/nightly/archive",
+    "/commands/nightly/unstash", "/commands/nightly/archive", "/commands/nightly/import",
 }  # fmt: skip
 
 
