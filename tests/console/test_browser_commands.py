@@ -93,6 +93,19 @@ def test_failed_commands_are_selected_and_run_once_more_by_keyboard_and_dialog(p
     assert len(commands_in("default", CommandStatus.NEW)) == 3
 
 
+def test_running_lists_and_results_come_and_go_by_themselves(person):
+    page = person.page
+    ended("1_0", CommandStatus.COMPLETED, cmd="make a")
+    person.go("/console/commands/project?project=default")
+    expect(page.locator("#results tbody tr")).to_have_count(1)
+    task = running_list("2_0")
+    expect(page.locator("#lists tbody tr")).to_have_count(1)
+    Task.objects.commit(owner=BOB, deletes=[task.id])
+    ended("2_0", CommandStatus.COMPLETED, cmd="make b")
+    expect(page.locator("#results tbody tr")).to_have_count(2)
+    expect(page.locator("#lists tbody tr")).to_have_count(0)
+
+
 def test_what_is_typed_and_selected_stays_while_numbers_change(person):
     page = person.page
     ended("1_0", CommandStatus.COMPLETED)
