@@ -57,7 +57,7 @@ def test_lines_are_submitted_run_and_seen_to_their_end(person):
 def test_the_page_of_a_command_follows_what_it_writes(person):
     page, task = person.page, running_list("1_0")
     person.go("/console/commands/command?project=default&id=1_0")
-    expect(page.get_by_text("as soon as it has begun to write")).to_be_visible()
+    expect(page.get_by_text("who runs others first")).to_be_visible()
     first = writes(task, "1_0", "frame 1")
     expect(page.get_by_label("stdout", exact=True).last).to_have_text("frame 1")
     Task.objects.commit(owner=NOBODY, deletes=[first.id])
