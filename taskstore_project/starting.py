@@ -162,7 +162,7 @@ def access_for_this_machine(lock: Lock | None, url: str, grpc: GrpcPort | None) 
     file = ServerFile(settings.TASKSTORE_DATA)
     if left_behind := tokens.valid(file.token() or ""):
         left_behind.delete()  # Of a server that was killed.
-    token, secret = tokens.create("this machine", Scope.OPERATE)
+    token, secret = tokens.create(tokens.THIS_MACHINE, Scope.OPERATE)
     file.write(url, grpc.address if grpc else "", secret)
     yield
     forget(token, file)
