@@ -1,6 +1,6 @@
-"""One of many clients that use a server at random, and write down all that they asked and were answered.
+"""One of many clients that use servers at random, and write down all that they asked and were answered.
 
-    python client.py ADDRESS TOKEN NUMBER SECONDS FILE
+    python client.py '{"addresses": ["127.0.0.1:8048"], "token": ..., "number": 1, "seconds": 10, "file": ...}'
 
 A program of its own, with the standard library only: sixteen of them have to start on a small machine.
 """
@@ -10,29 +10,46 @@ from __future__ import annotations
 import json
 import random
 import sys
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from time import monotonic, sleep, time
-from typing import Any
+from typing import IO, Any
 
 GROUPS = ["mail", "reports", "mail/in"]
-PATIENCE_S = 30
 MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients meet.
+AWAY_S = 0.05  # Before a server is tried again that is not there, or can't work.
+RESEND_S = 60  # For how long a request is sent again that is not answered.
+
+Note = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    addresses: list[str]  # Of servers: when one can't be reached, the next one is asked.
+    token: str
+    number: int  # The client's id.
+    file: str  # Where it writes what happened.
+    seed: str = ""
+    seconds: float = 0
+    resends: bool = False  # What was not answered is sent again with its key, and now and then what was.
+    patience_s: float = 30  # For an answer.
 
 
 class Client:
-    def __init__(self, address: str, token: str, number: int, file: Path) -> None:
-        self.address, self.token, self.number = address, token, number
-        self.chance = random.Random(number)
-        self.notes = file.open("w", buffering=1)
+    def __init__(self, orders: Orders, notes: IO[str]) -> None:
+        self.orders, self.number, self.notes = orders, orders.number, notes
+        # The same seed: the same moves, as far as the answers are the same.
+        self.chance = random.Random(f"{orders.seed}/{orders.number}")  # noqa: S311 - it need not be secret.
         self.connection: HTTPConnection | None = None
+        self.server = orders.number  # Whose turn it is among the addresses.
         self.held: list[dict[str, Any]] = []
         self.known: list[int] = []
         self.added = 0
 
-    def run(self, seconds: float) -> None:
+    def run(self) -> None:
         moves = {self.add: 3, self.claim: 6, self.work: 5, self.interfere: 3, self.look: 1}
-        deadline = monotonic() + seconds
+        deadline = monotonic() + self.orders.seconds
         while monotonic() < deadline:
             [move] = self.chance.choices(list(moves), list(moves.values()))
             move()
@@ -86,11 +103,14 @@ class Client:
         )
 
     def look(self) -> None:
-        if self.chance.random() < 0.5:
+        kind = self.chance.random()
+        if kind < 0.5:
             listed = self.ask("GET", f"/group/{self.chance.choice(GROUPS)}?owned=yes")
             self.learn(task["id"] for task in listed or [])
-        else:
+        elif kind < 0.9:
             self.ask("POST", "/tasks", {"ids": self.some_known(5)})
+        else:
+            self.ask("GET", "/stats")
 
     # ---- How
 
@@ -114,41 +134,71 @@ class Client:
         self.known = (self.known + list(ids))[-MOST_KNOWN:]
 
     def post(self, path: str, **body: Any) -> Any:
-        answer = self.ask("POST", path, {"clientid": self.number, **body})
+        asked = {"clientid": self.number, **body}
+        if self.orders.resends:
+            answer = self.insist(path, {**asked, "key": self.unique()})
+        else:
+            answer = self.ask("POST", path, asked)
         self.learn(task["id"] for task in (answer["tasks"] if answer else []))
         return answer
 
+    def insist(self, path: str, body: Any) -> Any:
+        """Send a request again and again until it is answered, and now and then once more."""
+        deadline = monotonic() + RESEND_S
+        answer = self.ask("POST", path, body)
+        while answer is None and monotonic() < deadline:
+            answer = self.ask("POST", path, body)
+        # A claim that found nothing is not kept: it would be another request.
+        is_kept = answer and (answer["tasks"] or answer["error"] or path != "/claim")
+        if is_kept and self.chance.random() < 0.05:
+            self.ask("POST", path, body)
+        return answer
+
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and write it down with its answer; None when none came: it may have been done or not."""
-        if not self.is_connected():
+        """Send a request and write it down with its answer; None when there was none: it may have been done or not."""
+        connection = self.reach()
+        if connection is None:
             return None
         note = {"client": self.number, "path": path, "body": body, **now("sent")}
         try:
-            note["status"], note["answer"] = self.send(method, path, body)
-        except (OSError, HTTPException):
+            note |= self.send(connection, method, path, body)
+        except (OSError, HTTPException, ValueError):  # The last: an answer that was cut in two.
             note["status"] = note["answer"] = None
-            self.connection = None
+            self.hang_up()
         print(json.dumps({**note, **now("received")}), file=self.notes)
+        if note["status"] == 503:
+            sleep(AWAY_S)
         return note["answer"] if note["status"] == 200 else None
 
-    def is_connected(self) -> bool:
-        """Whether the server can be reached; if not, nothing has been asked of it."""
+    def reach(self) -> HTTPConnection | None:
+        """The connection to a server; None where there is none now: nothing has been asked of it."""
         if self.connection is None:
-            connection = HTTPConnection(self.address, timeout=PATIENCE_S)
+            address = self.orders.addresses[self.server % len(self.orders.addresses)]
+            connection = HTTPConnection(address, timeout=self.orders.patience_s)
             try:
                 connection.connect()
             except OSError:
-                sleep(0.05)  # It may be starting again.
-                return False
+                self.server += 1
+                sleep(AWAY_S)  # It may be starting again.
+                return None
             self.connection = connection
-        return True
+        return self.connection
 
-    def send(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        assert self.connection is not None
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        self.connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = self.connection.getresponse()
-        return answer.status, json.loads(answer.read())
+    def hang_up(self) -> None:
+        if self.connection:
+            self.connection.close()
+        self.connection = None
+        self.server += 1
+
+    def send(self, connection: HTTPConnection, method: str, path: str, body: Any) -> Note:
+        headers = {"Authorization": f"Bearer {self.orders.token}", "Content-Type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        return {
+            "status": answer.status,
+            "answer": json.loads(answer.read()),
+            "retry_after": answer.getheader("Retry-After"),
+        }
 
 
 def now(word: str) -> dict[str, float]:
@@ -157,5 +207,6 @@ def now(word: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    _, address, token, number, seconds, file = sys.argv
-    Client(address, token, int(number), Path(file)).run(float(seconds))
+    orders = Orders(**json.loads(sys.argv[1]))
+    with Path(orders.file).open("w", buffering=1) as notes:
+        Client(orders, notes).run()
