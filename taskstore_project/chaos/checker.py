@@ -215,14 +215,11 @@ def refusals_are_true(history: History) -> Iterator[str]:
 
 def nothing_means_nothing(history: History) -> Iterator[str]:
     """No claim went away empty while a task of its group was there and available all the time."""
-    by_group: dict[str, list[tuple[float, float, Row]]] = defaultdict(list)
-    for task in history.made.values():
-        by_group[task["group"]].append((*history.life_s(task["id"]), task))
-    for event in history.done:
-        if not event.is_claim or event.made:
+    for event in history.events:
+        if not event.is_nothing:
             continue
-        for born_s, ended_s, task in by_group[event.body["group"]]:
-            if born_s <= event.sent_s and event.received_s <= ended_s and task["timespec"] <= event.sent_ms:
+        for task in history.there_all_the_time(event.body["group"], event):
+            if task["timespec"] <= event.sent_ms:
                 yield f"client {event.client} was told that there is nothing while task {task['id']} was there"
                 break
 
@@ -240,12 +237,10 @@ def reads_are_true(history: History) -> Iterator[str]:
 
 def listings_are_complete(history: History) -> Iterator[str]:
     """A task that was there all the time is not left out."""
-    lives = [(*history.life_s(task_id), task) for task_id, task in history.made.items()]
     for event in history.events:
         shown = {task["id"] for task in event.seen}
-        for born_s, ended_s, task in lives if event.listed_group else ():
-            is_meant = task["group"] == event.listed_group and task["id"] not in shown
-            if is_meant and born_s <= event.sent_s and event.received_s <= ended_s:
+        for task in history.there_all_the_time(event.listed_group, event) if event.listed_group else ():
+            if task["id"] not in shown:
                 yield f"task {task['id']} was there and not shown in {event.listed_group}"
 
 

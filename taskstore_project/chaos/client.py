@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import sys
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -17,8 +18,10 @@ from time import monotonic, sleep, time
 from typing import IO, Any
 
 GROUPS = ["mail", "reports", "mail/in"]
+HELD = "held"  # The group of which some claim a task and do nothing.
 MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients meet.
 AWAY_S = 0.05  # Before a server is tried again that is not there, or can't work.
+WAIT_MS = 60_000
 RESEND_S = 60  # For how long a request is sent again that is not answered.
 
 Note = dict[str, Any]
@@ -33,7 +36,8 @@ class Orders:
     seed: str = ""
     seconds: float = 0
     resends: bool = False  # What was not answered is sent again with its key, and now and then what was.
-    patience_s: float = 30  # For an answer.
+    holds_ms: int = 0  # It claims one task for so long, and does nothing more.
+    patience_s: float = 90  # For an answer.
 
 
 class Client:
@@ -46,13 +50,24 @@ class Client:
         self.held: list[dict[str, Any]] = []
         self.known: list[int] = []
         self.added = 0
+        self.must_end = False
 
     def run(self) -> None:
         moves = {self.add: 3, self.claim: 6, self.work: 5, self.interfere: 3, self.look: 1}
         deadline = monotonic() + self.orders.seconds
-        while monotonic() < deadline:
+        while monotonic() < deadline and not self.must_end:
             [move] = self.chance.choices(list(moves), list(moves.values()))
             move()
+
+    def end(self, *_: object) -> None:
+        """After what it is just doing."""
+        self.must_end = True
+
+    def hold(self) -> None:
+        """Claim a task, and wait for being killed."""
+        self.post("/claim", group=HELD, duration=self.orders.holds_ms, limit=1, order="oldest", wait=WAIT_MS)
+        while True:
+            sleep(1)
 
     # ---- What a client does
 
@@ -209,4 +224,6 @@ def now(word: str) -> dict[str, float]:
 if __name__ == "__main__":
     orders = Orders(**json.loads(sys.argv[1]))
     with Path(orders.file).open("w", buffering=1) as notes:
-        Client(orders, notes).run()
+        client = Client(orders, notes)
+        signal.signal(signal.SIGTERM, client.end)
+        client.hold() if orders.holds_ms else client.run()

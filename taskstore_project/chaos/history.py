@@ -168,6 +168,23 @@ class History:
         """All that was ever there."""
         return self.truth.living | self.truth.ended
 
+    @cached_property
+    def lives(self) -> dict[tuple[str, int], list[tuple[float, float, Row]]]:
+        """By group and whole second: the tasks that were there for certain at some time in it, from when until when."""
+        found: dict[tuple[str, int], list[tuple[float, float, Row]]] = defaultdict(list)
+        end_s = max((event.received_s for event in self.events), default=0.0)
+        for task in self.made.values():
+            born_s, ended_s = self.life_s(task["id"])
+            for second in range(int(born_s), int(min(ended_s, end_s)) + 1):
+                found[task["group"], second].append((born_s, ended_s, task))
+        return found
+
+    def there_all_the_time(self, group: str, event: Event) -> Iterator[Row]:
+        """The tasks of the group that were there for certain all the time that the event took."""
+        for born_s, ended_s, task in self.lives.get((group, int(event.sent_s)), ()):
+            if born_s <= event.sent_s and event.received_s <= ended_s:
+                yield task
+
     def remover(self, task_id: int) -> Event | None:
         """The event that was answered to have updated, deleted or claimed it."""
         ended = self.truth.ended.get(task_id)
