@@ -37,6 +37,7 @@ class Orders:
     seconds: float = 0
     resends: bool = False  # What was not answered is sent again with its key, and now and then what was.
     holds_ms: int = 0  # It claims one task for so long, and does nothing more.
+    clock_ms: int = 0  # By how much its clocks are made to be wrong; what it notes is right.
     patience_s: float = 90  # For an answer.
 
 
@@ -174,13 +175,13 @@ class Client:
         connection = self.reach()
         if connection is None:
             return None
-        note = {"client": self.number, "path": path, "body": body, **now("sent")}
+        note = {"client": self.number, "path": path, "body": body, **self.now("sent")}
         try:
             note |= self.send(connection, method, path, body)
         except (OSError, HTTPException, ValueError):  # The last: an answer that was cut in two.
             note["status"] = note["answer"] = None
             self.hang_up()
-        print(json.dumps({**note, **now("received")}), file=self.notes)
+        print(json.dumps({**note, **self.now("received")}), file=self.notes)
         if note["status"] == 503:
             sleep(AWAY_S)
         return note["answer"] if note["status"] == 200 else None
@@ -215,10 +216,10 @@ class Client:
             "retry_after": answer.getheader("Retry-After"),
         }
 
-
-def now(word: str) -> dict[str, float]:
-    """The time by the clock that never goes back, which all processes share, and by the one on the wall."""
-    return {f"{word}_s": monotonic(), f"{word}_ms": int(time() * 1000)}
+    def now(self, word: str) -> dict[str, float]:
+        """The time by the clock that never goes back, which all processes share, and by the one on the wall."""
+        off_ms = self.orders.clock_ms
+        return {f"{word}_s": monotonic() - off_ms / 1000, f"{word}_ms": int(time() * 1000) - off_ms}
 
 
 if __name__ == "__main__":

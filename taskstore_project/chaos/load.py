@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,16 +13,28 @@ from pathlib import Path
 
 from . import CannotTry, client
 from .client import Orders
+from .processes import faked_clock
 
 UNTIL_TOLD_S = 86_400.0 * 7
+DAY_MS = 86_400_000
 GOODBYE_S = 120.0  # What was not answered is sent again for a minute.
 
 
 @contextmanager
 def at_work(
-    addresses: Sequence[str], token: str, folder: Path, *, count: int, seed: str, resends: bool = False
+    addresses: Sequence[str],
+    token: str,
+    folder: Path,
+    *,
+    count: int,
+    seed: str,
+    resends: bool = False,
+    days_off: Sequence[int] = (0,),
 ) -> Iterator[None]:
-    """So many clients, in turn on each of the servers; at the end each has written down all that it did."""
+    """So many clients, in turn on each of the servers; at the end each has written down all that it did.
+
+    `days_off`: by how much their clocks are wrong, in turn.
+    """
     processes = [
         begin(
             Orders(
@@ -32,6 +45,7 @@ def at_work(
                 seed=seed,
                 seconds=UNTIL_TOLD_S,
                 resends=resends,
+                clock_ms=days_off[number % len(days_off)] * DAY_MS,
             )
         )
         for number in range(1, count + 1)
@@ -46,8 +60,10 @@ def at_work(
 
 
 def begin(orders: Orders) -> subprocess.Popen[bytes]:
+    clock = faked_clock(f"{orders.clock_ms // DAY_MS:+d}d") if orders.clock_ms else {}
     return subprocess.Popen(
         [sys.executable, "-I", client.__file__, json.dumps(asdict(orders))],
+        env={**os.environ, **clock},
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )

@@ -12,7 +12,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import httpx
 import psycopg
@@ -55,14 +57,14 @@ class StoreServer:
             raise CannotTry("the server was not started")
         return self._process.pid
 
-    def start(self) -> float:
+    def start(self, **variables: str) -> float:
         """Start it, and wait until it serves. Returns after how many seconds it did."""
         began_s = time.monotonic()
-        self.begin()
+        self.begin(**variables)
         self.wait_until_it_serves()
         return time.monotonic() - began_s
 
-    def begin(self) -> None:
+    def begin(self, **variables: str) -> None:
         if is_taken(self.port):
             raise CannotTry(f"somebody else listens on port {self.port}")
         words = [*self._command, "--port", str(self.port), "--grpc-port", "0"]
@@ -70,7 +72,7 @@ class StoreServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "taskstore_project", *words],
                 cwd=PROJECT,
-                env={**clean_environment(self.folder), **self.variables},
+                env={**clean_environment(self.folder), **self.variables, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -141,6 +143,12 @@ class Cluster:
             throw_away.give(folder, user)
         self._process: subprocess.Popen[bytes] | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     @property
     def folder(self) -> Path:
         return self.server.folder
@@ -148,9 +156,10 @@ class Cluster:
     def make(self) -> None:
         self.server.make_cluster()
 
-    def start(self) -> None:
+    def start(self, **variables: str) -> None:
+        """`variables`: of the environment, this time."""
         try:
-            self._process = self.server.start()
+            self._process = replace(self.server, environment=variables).start()
             self.server.wait_until_ready(self._process)
         except CannotTest as problem:
             raise CannotTry(str(problem)) from None
@@ -166,6 +175,11 @@ class Cluster:
     def execute(self, statement: str, database: str = "postgres") -> None:
         with psycopg.connect(self.url_of(database), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def number(self, question: str, database: str = "postgres") -> int:
+        with psycopg.connect(self.url_of(database)) as connection:
+            found = connection.execute(question.encode()).fetchone()
+        return int(found[0]) if found else 0
 
     def new_database(self, name: str, template: str = "template1") -> str:
         """Make a database, and return its address."""
@@ -227,6 +241,16 @@ def command(*words: str, folder: Path, **variables: str) -> str:
     if done.returncode:
         raise CannotTry(f"{' '.join(words)}: {done.stderr.strip().rpartition(chr(10))[2]}")
     return done.stdout.strip()
+
+
+def faked_clock(offset: str) -> dict[str, str]:
+    """The environment in which all clocks of a program are off by so much: `+1h`. Raises CannotTry."""
+    folder = Path(program("faketime", "faketime")).parents[1] / "lib"
+    library = next(folder.glob("*/faketime/libfaketime.so.1"), None)
+    if not library:
+        raise CannotTry(f"there is no libfaketime in {folder}")
+    # Not the one on the wall alone: then the library fails every time.sleep().
+    return {"LD_PRELOAD": str(library), "FAKETIME": offset}
 
 
 def program(name: str, package: str) -> str:

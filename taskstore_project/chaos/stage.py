@@ -6,20 +6,23 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from . import CannotTry
 from .history import History, events_in
 from .load import at_work
 from .pace import Pace
 from .processes import Cluster, StoreServer, command
+from .proxy import Proxy
 from .truth import truth_of
+
+T = TypeVar("T")
 
 TEMPLATE = "store"
 PATIENCE_S = 120.0
@@ -128,6 +131,10 @@ class Stage:
         server.start()
         return server
 
+    def until_the_end(self, what: AbstractContextManager[T]) -> T:
+        """Something that goes when the scene ends."""
+        return self._stack.enter_context(what)
+
     @property
     def usual_command(self) -> Sequence[str]:
         return ("up",) if self.is_sqlite else ("serve", "--workers", "1")
@@ -137,9 +144,13 @@ class Stage:
         return [self.server() for _ in range(1 if self.is_sqlite else 2)]
 
     @contextmanager
-    def load(self, addresses: Sequence[str], *, resends: bool = False, count: int = 0) -> Iterator[None]:
-        count = count or self.pace.clients
-        with at_work(addresses, self.token, self.folder, count=count, seed=self.seed, resends=resends):
+    def load(
+        self, servers: Sequence[StoreServer | Proxy], *, resends: bool = False, days_off: Sequence[int] = (0,)
+    ) -> Iterator[None]:
+        """Clients at work on these servers until the block ends."""
+        addresses = [server.address for server in servers]
+        options: dict[str, Any] = {"seed": self.seed, "resends": resends, "days_off": days_off}
+        with at_work(addresses, self.token, self.folder, count=self.pace.clients, **options):
             yield
 
     def history(self, server: StoreServer, *, may_be_unavailable: bool = False) -> History:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from tasks_app.operations import Change, Claim, Commit, NewTask, Order, Refusal
-from taskstore_project.chaos import client as client_module
 from taskstore_project.chaos.checker import CHECKS, entries_about, violations
 from taskstore_project.chaos.client import Client, Orders
 from taskstore_project.chaos.history import History, Truth, events_in
@@ -430,11 +429,11 @@ def record(tmp_path, monkeypatch):
     def record(server, *, resends=False):
         clock = iter(range(1_000_000, 10**9, 3))
 
-        def now(word):
+        def now(_, word):
             server.now_ms = next(clock)
             return {f"{word}_s": server.now_ms / 1000, f"{word}_ms": server.now_ms}
 
-        monkeypatch.setattr(client_module, "now", now)
+        monkeypatch.setattr(Client, "now", now)
         monkeypatch.setattr(Client, "reach", lambda self: self)
         monkeypatch.setattr(Client, "send", lambda self, there, method, path, body: noted(*server.answer(path, body)))
         files = [tmp_path / f"{number}.jsonl" for number in (1, 2, 3)]

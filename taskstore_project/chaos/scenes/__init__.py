@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from ..outcome import Outcome
 from ..stage import Database, Stage
+from .clocks import clocks, database_clock
 from .contention import contention
 from .databases import kill_postgresql
+from .failover import failover
 from .leases import kill_worker, slow_worker
 from .networks import cut_network
+from .pooled import pgbouncer
 from .servers import kill_migrate, kill_server, terminate
 
 SQLITE = (Database.SQLITE,)
@@ -41,4 +44,8 @@ SCENES = (
     Scene(name="terminate", title="SIGTERM under load", act=terminate, is_tiny=True),
     Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker, is_tiny=True),
     Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker, is_tiny=True),
+    Scene(name="clocks", title="clients a day off, servers an hour", act=clocks),
+    Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
+    Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
+    Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
 )

@@ -10,7 +10,7 @@ from ..stage import Stage
 
 def contention(stage: Stage) -> Outcome:
     servers = stage.servers()
-    with stage.load([server.address for server in servers]):
+    with stage.load(servers):
         time.sleep(stage.pace.seconds)
     history = stage.history(servers[0])
     answered = sum(request.status == 200 for request in history.requests)

@@ -14,7 +14,7 @@ def kill_postgresql(stage: Stage) -> Outcome:
     cluster = stage.places.cluster
     servers = stage.servers()
     recovered_s = []
-    with stage.load([server.address for server in servers]):
+    with stage.load(servers):
         for _ in range(stage.pace.postgresql_kills):
             stage.pause(0.5, 2.0)
             cluster.kill()

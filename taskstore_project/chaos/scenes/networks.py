@@ -17,7 +17,7 @@ def cut_network(stage: Stage) -> Outcome:
     with ExitStack() as stack:
         for proxy in proxies:
             stack.enter_context(proxy.running())
-        with stage.load([proxy.address for proxy in proxies], resends=True):
+        with stage.load(proxies, resends=True):
             wait_until(lambda: cuts(proxies) >= stage.pace.cuts, f"there are {stage.pace.cuts} cuts")
     history = stage.history(servers[0])
     doubts = [event for event in history.in_doubt if not event.is_claim]

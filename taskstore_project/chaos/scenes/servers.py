@@ -24,7 +24,7 @@ def kill_server(stage: Stage) -> Outcome:
     """kill -9 in turn, of the only one on SQLite; the one that answers then is the one that was started."""
     servers = stage.servers()
     started_s = []
-    with stage.load([server.address for server in servers]):
+    with stage.load(servers):
         for number in range(stage.pace.server_kills):
             stage.pause(0.3, 2.0)
             server = servers[number % len(servers)]
@@ -67,7 +67,7 @@ def damage(folder: Path) -> Iterator[str]:
 def terminate(stage: Stage) -> Outcome:
     """SIGTERM under load: what was done is answered before the server goes."""
     servers = stage.servers()
-    with stage.load([server.address for server in servers]):
+    with stage.load(servers):
         time.sleep(stage.pace.seconds / 4)
         began_s = time.monotonic()
         code = servers[-1].end()
