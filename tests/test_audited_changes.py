@@ -152,6 +152,16 @@ def of_schedule(page: str, name: str = "digest", **fields: Any) -> Callable[[Wor
     return lambda world: world.ada.post(f"/console/schedules/{name}/{page}", fields)
 
 
+def of_commands(page: str, status: CommandStatus) -> Callable[[World], Any]:
+    """Done to one that lies there."""
+
+    def send(world: World) -> Any:
+        is_in(status)
+        return world.ada.post(f"/console/commands/{page}", {"project": "default", "all": "1", "expected": "1"})
+
+    return send
+
+
 ALL = {"name": "mail", "all": "1", "expected": "1"}
 LINE = '{"group": "mail"}'
 WEEKLY = {"cron": "@weekly", "task": {"group": "mail"}}
@@ -184,6 +194,15 @@ CONSOLE = {
     "resume_schedule": ("resume schedule", of_schedule("resume", "paused")),
     "run_schedule": ("run schedule", of_schedule("run")),
     "delete_schedule": ("delete schedule", of_schedule("delete")),
+    "submit_commands": ("submit", console("submit_commands", project="default", lines="true")),
+    "reopen_list": (
+        "reopen",
+        lambda world: world.ada.post(f"/console/commands/list/{running_list()[0].id}/reopen"),
+    ),
+    "retry_commands": ("retry", of_commands("retry", CommandStatus.FAILED_COUNT)),
+    "stash_commands": ("stash", of_commands("stash", CommandStatus.NEW)),
+    "unstash_commands": ("unstash", of_commands("unstash", CommandStatus.NEW_STASHED)),
+    "archive_commands": ("archive", of_commands("archive", CommandStatus.COMPLETED)),
     "add_token": ("create token", console("add_token", name="cron", scope="work")),
     "revoke_token": ("revoke token", console("revoke_token")),
     "add_person": ("add user", console("add_person", name="carl", role="viewer")),

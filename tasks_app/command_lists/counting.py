@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from math import ceil
 from statistics import fmean
+from typing import Any
 
+from ..clients import attending
 from ..command_record import (
     LIST_LABEL,
     OF_LISTS,
@@ -18,8 +20,7 @@ from ..command_record import (
     place_of,
 )
 from ..counts import group_counts
-from ..heartbeats import LOST_MS
-from ..models import Client, Task
+from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
 from . import glances
 from .seen import ProjectCounts, ProjectStatus, RunningList, Statistics
@@ -96,19 +97,19 @@ def _count(pattern: str, scope: GroupScope) -> tuple[dict[str, Counting], list[R
 def _count_lists(groups: Sequence[str], counted: Mapping[str, Counting]) -> list[RunningList]:
     """Add the lists of these groups, and return those that are running."""
     now_ms, running = Task.objects.now_ms(), []
-    for task in Task.objects.get_queryset().filter(group__in=groups).only(*ROW).iterator():
-        project, _ = place_of(task.group) or ("", "")
-        status, (commands, _) = (
-            glances.status_of(task.group, task.state(now_ms)),
-            glances.sizes_of(task.id, task.labels),
-        )
-        counted[project].add_list(status, commands)
-        if status is CommandStatus.RUNNING:
+    # There may be many: no models are made of them.
+    for task in Task.objects.get_queryset().filter(group__in=groups).values_list(*ROW, named=True).iterator():
+        project, end = place_of(task.group) or ("", "")
+        commands, _ = glances.sizes_of(task.id, task.labels)
+        is_claimed = task.leased_since_ms > 0 and task.available_at_ms > now_ms
+        if is_claimed and end == CommandStatus.OPEN:
             running.append((project, task, commands))
+            end = CommandStatus.RUNNING
+        counted[project].add_list(CommandStatus(end), commands)
     return _running_lists(running, now_ms)
 
 
-def _running_lists(found: Sequence[tuple[str, Task, int]], now_ms: int) -> list[RunningList]:
+def _running_lists(found: Sequence[tuple[str, Any, int]], now_ms: int) -> list[RunningList]:
     workers = glances.workers_of(task.owner for _, task, _ in found)
     done = {project: glances.done_by_list(project) for project in {project for project, _, _ in found}}
     return [
@@ -149,7 +150,7 @@ def _newest(groups: Iterable[str]) -> list[int]:
 def _runs(ids: Sequence[int]) -> Iterable[tuple[int, bool]]:
     """How long each took, and whether it failed; without those that were never run, or whose lines are too long."""
     heads = Task.objects.get_queryset().filter(id__in=ids).beginnings(glances.HEAD_BYTES)
-    for group, head in heads.values_list("group", "data_start"):
+    for group, head in heads.values_list("group", "data_start"):  # type: ignore[misc]  # It does not see annotations.
         duration_ms = glances.number_in(bytes(head or b""), "duration_ms")
         if duration_ms is not None:
             status = (place_of(group) or ("", ""))[1]
@@ -179,27 +180,20 @@ def _forecast_s(
     to_do = sum(counts.counts.get(each, 0) for each in TO_DO) - sum(each.done for each in running)
     if to_do <= 0:
         return 0.0
-    at_once = max(len(running), _workers_heard(counts.project))
+    at_once = max(len(running), attending(group_of(counts.project, CommandStatus.OPEN)))
     each_s = durations.mean_ms / 1_000 if durations.count else _expected_s(counts, scope)
     return to_do * each_s / at_once if at_once and each_s is not None else None
-
-
-def _workers_heard(project: str) -> int:
-    """How many workers take lists of the project."""
-    group, since_ms = group_of(project, CommandStatus.OPEN), Task.objects.now_ms() - LOST_MS
-    told = Client.objects.filter(seen_at_ms__gte=since_ms).values_list("groups", flat=True)
-    return sum(isinstance(groups, list) and group in groups for groups in told)
 
 
 def _expected_s(counts: ProjectCounts, scope: GroupScope) -> float | None:
     """How long a command that waits is expected to take, as some of them say; None when none says."""
     groups = glances.groups_of(counts.project, [CommandStatus.NEW], scope)
     new = Task.objects.get_queryset().filter(group__in=groups).longest_available_first()
-    heads = new.beginnings(glances.HEAD_BYTES).values_list("data_start", flat=True)[:WAITING]
+    heads = new.beginnings(glances.HEAD_BYTES).values_list("data_start", flat=True)[:WAITING]  # type: ignore[misc]
     found = (glances.number_in(bytes(head or b""), "expected_duration") for head in heads)
     told = [expected for expected in found if expected is not None]
     groups = glances.groups_of(counts.project, [CommandStatus.OPEN], scope)
-    lists = Task.objects.get_queryset().filter(group__in=groups).only(*ROW)[:WAITING]
-    sizes = [glances.sizes_of(task.id, task.labels) for task in lists]
+    lists = Task.objects.get_queryset().filter(group__in=groups).values_list("id", "labels")[:WAITING]
+    sizes = [glances.sizes_of(task_id, labels) for task_id, labels in lists]
     commands, expected_s = sum(size for size, _ in sizes) + len(told), sum(each for _, each in sizes) + sum(told)
     return expected_s / commands if commands else None

@@ -18,7 +18,6 @@ from ..command_record import (
     Output,
     group_of,
     output_group,
-    place_of,
     why_no_project,
 )
 from ..errors import InvalidInput
@@ -46,8 +45,7 @@ def groups_of(project: str, statuses: Iterable[CommandStatus], scope: GroupScope
 
 def status_of(group: str, state: State) -> CommandStatus:
     """Of a task in a group of commands."""
-    place = place_of(group)
-    status = CommandStatus(place[1]) if place else CommandStatus.NEW
+    status = CommandStatus(group.rpartition("/")[2])
     return CommandStatus.RUNNING if status is CommandStatus.OPEN and state is State.CLAIMED else status
 
 

@@ -168,10 +168,13 @@ class Slot:
     def _close(self, work: Work) -> None:
         task = self._keeper.let_go(work.held) if self._keeper else work.task
         shown = self._live.let_go(work)
-        if work.lost.is_set() or work.lease_left_s() <= 0:
-            self._say_lost(work, "its lease is over" if work.lease_left_s() <= 0 else "it was taken away")
+        if work.lost.is_set():
+            self._say_lost(work, "it was taken away")
             self._settle(Result(deletes=shown))
             return
+        if work.lease_left_s() <= 0:
+            logger.warning("list %s of %s: its lease is over", work.commands.name, work.project)
+        # Also then: nobody else may have claimed it yet.
         self._close_in_time(work, task, work.finished(), shown)
 
     def _close_in_time(self, work: Work, task: Task, finished: Finished, shown: Sequence[int]) -> None:

@@ -153,7 +153,7 @@ def selection_of(asked: QueryDict, user: User) -> Selection:
     bound = whole_number("bound", asked.get("bound") or "0")
     as_of_ms = whole_number("as_of", asked.get("as_of") or "0")
     if not asked.get("all"):
-        return Selection(group=group, ids=_ids(asked), bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
+        return Selection(group=group, ids=ids_of(asked), bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
     q = asked.get("q", "")
     if not terms_of(q, user) and not group:
         raise InvalidInput({"q": ["a search or a group has to say which: all tasks of the store are never meant"]})
@@ -168,7 +168,8 @@ def terms_of(q: str, user: User) -> list[Term]:
     return terms
 
 
-def _ids(asked: QueryDict) -> tuple[int, ...]:
+def ids_of(asked: QueryDict) -> tuple[int, ...]:
+    """The ids of the selected tasks, at least one."""
     ids = [whole_number(f"id[{place}]", text, least=1) for place, text in enumerate(asked.getlist("id"))]
     if not ids:
         raise InvalidInput({"id": ["that of at least one selected task"]})

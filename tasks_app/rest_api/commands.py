@@ -60,7 +60,7 @@ ALSO_NOT_THERE = FAILURES | NOT_THERE
 
 
 class CommandsView(View):
-    """Who may see payloads sees what is run and what came of it; to change anything takes the permission `commands`."""
+    """Who may see payloads sees what is run and what came of it. To change anything takes the permission `commands`."""
 
     needs = Action.SEE_PAYLOADS
 
@@ -93,6 +93,8 @@ class Projects(CommandsView):
 
 class Project(CommandsView, LoopView):
     """How far the commands of a project are; or new ones for it."""
+
+    needs = Action.SEE
 
     @endpoint("command_status", answer=StatusAnswer, parameters=[PROJECT])
     async def get(self, request: Request, project: str) -> bytes:
@@ -137,6 +139,8 @@ def _submitted(project: str, status: CommandStatus, record: TaskRecord) -> Comma
 
 class Lists(CommandsView):
     """Lists of a project: those that are running first, then the newest first."""
+
+    needs = Action.SEE
 
     @endpoint(
         "command_lists",

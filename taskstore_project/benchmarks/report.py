@@ -9,7 +9,7 @@ from .goals import measured
 from .load import DATA, PRESENT
 from .measuring import Entry
 from .run import Results
-from .scenes import CONSOLE, JOBS, Column, Scene
+from .scenes import COMMANDS, CONSOLE, JOBS, Column, Scene
 
 # What tells the lines of a scene apart: each is a column where the lines differ in it.
 DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
@@ -41,6 +41,10 @@ OF_JOBS = """Jobs were enqueued before the workers started. Their rate is that f
 the records that each one's workers write.
 
 """
+OF_COMMANDS = """Commands were submitted, and their lists made, before the workers started. Their rate is that from
+the first completed one to the last: run, written down by the workers, and settled by the server.
+
+"""
 NOTHING = "–"  # noqa: RUF001 - a dash as in printed tables.
 
 
@@ -53,12 +57,14 @@ def report(scenes: Sequence[Scene], results: Results, conditions: Mapping[str, s
 def page(command: str, scenes: Sequence[Scene], text: str) -> str:
     """The report as a document of its own, which says how the scenes were measured."""
     told = [INTRODUCTION.format(command=command)]
-    if any(scene.stage != CONSOLE and scene.name != JOBS for scene in scenes):
+    if any(scene.stage != CONSOLE and scene.name not in (JOBS, COMMANDS) for scene in scenes):
         told.append(OF_CLAIMS.format(bytes=len(DATA), present=number(PRESENT)))
     if any(scene.stage == CONSOLE for scene in scenes):
         told.append(OF_PAGES)
     if any(scene.name == JOBS for scene in scenes):
         told.append(OF_JOBS)
+    if any(scene.name == COMMANDS for scene in scenes):
+        told.append(OF_COMMANDS)
     return "".join([*told, text])
 
 

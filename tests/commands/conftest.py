@@ -8,6 +8,7 @@ from tasks_app import tokens
 from tasks_app.client import Client
 from tasks_app.models import Scope
 from tests.served import Served
+from tests.server.conftest import copies, started_once, store  # noqa: F401 - fixtures
 
 from .lines import Lines
 from .projects import Project
@@ -23,5 +24,5 @@ def lines(tmp_path) -> Iterator[Lines]:
 def project(served: Served, settings) -> Iterator[Project]:
     settings.TASKSTORE_COMMANDS = True
     _, secret = tokens.create("ann", Scope.COMMANDS)
-    with Client(served.url, token=secret) as store:
-        yield Project(store, token=secret)
+    with Client(served.url, token=secret) as client:
+        yield Project(client, token=secret)
