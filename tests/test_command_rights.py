@@ -6,6 +6,7 @@ The calls of gRPC are in tests/grpc_api/test_command_rights.py.
 import ast
 import hashlib
 import json
+from typing import Any
 
 import pytest
 
@@ -225,7 +226,7 @@ def test_groups_of_commands_are_not_paused(operator, verb):
 # ---- Schedules
 
 
-PLAN = {"cron": "@hourly", "task": {"group": NEW, "data": "{}"}}
+PLAN: dict[str, Any] = {"cron": "@hourly", "task": {"group": NEW, "data": "{}"}}
 
 
 def test_schedules_that_add_commands_are_made_by_nobody_without_the_right(operator):
