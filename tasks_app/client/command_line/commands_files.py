@@ -42,8 +42,9 @@ def import_(session: Session, /, directory: Path, project: str) -> None:
         raise
     if session.is_json:
         session.tell([{"commands": added.commands, "lists": added.lists, "there_already": added.there_already}])
-    there = f"; {number(added.there_already)} were there already" if added.there_already else ""
-    session.say(f"imported {number(added.commands)} commands, {number(added.lists)} lists among them{there}")
+    more = {"lists": added.lists, "there already": added.there_already}
+    told_too = "".join(f"; {name}: {number(count)}" for name, count in more.items() if count)
+    session.say(f"imported {commands_of(added.commands)}{told_too}")
 
 
 @command("export", needs=Scope.READ, below=commands)
@@ -58,7 +59,7 @@ def export(session: Session, /, directory: Path, project: str) -> None:
         written = write_entries(session.store.commands.export_project(project), directory)
     if session.is_json:
         session.tell([{"commands": written}])
-    session.say(f"{directory}: {number(written)} commands")
+    session.say(f"{directory}: {commands_of(written)}")
 
 
 def write_results(session: Session, seen: Iterable[CommandSeen], directory: Path) -> None:
@@ -75,9 +76,13 @@ def write_results(session: Session, seen: Iterable[CommandSeen], directory: Path
                 session.note(str(wrong))
     if session.is_json:
         session.tell([{"commands": written}])
-    session.say(f"{directory}: {number(written)} commands")
+    session.say(f"{directory}: {commands_of(written)}")
     if left_out:
-        raise Failure(f"{number(left_out)} commands can't be files")
+        raise Failure(f"{commands_of(left_out)} can't be written as files")
+
+
+def commands_of(count: int) -> str:
+    return f"{number(count)} command{'' if count == 1 else 's'}"
 
 
 def whole(session: Session, seen: Iterable[CommandSeen]) -> Iterator[Command]:
@@ -110,6 +115,7 @@ def told(session: Session, nothing: str) -> Iterator[None]:
             session.note(problem)
         if len(wrong.problems) > MOST_TOLD:
             session.note(f"and {number(len(wrong.problems) - MOST_TOLD)} more")
-        raise Failure(f"{nothing}: {number(len(wrong.problems))} problems") from None
+        count = len(wrong.problems)
+        raise Failure(f"{nothing}: {number(count)} problem{'' if count == 1 else 's'}") from None
     except OSError as problem:
         raise Failure(f"{problem.filename}: {problem.strerror}") from None

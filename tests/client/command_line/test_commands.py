@@ -252,11 +252,13 @@ def test_a_project_goes_into_directories_and_back(commands, tmp_path):
     assert f"completed/{done.id}.out" in files(tmp_path / "a")
     assert f"open/{made.name}/{made.commands[0].id}.task" in files(tmp_path / "a")
     told = commands("import", str(tmp_path / "a"), "--project", "daily")
-    assert told.out == "imported 4 commands, 1 lists among them\n"
+    assert told.out == "imported 4 commands; lists: 1\n"
     assert commands("export", str(tmp_path / "b"), "--project", "daily", "--json").records == [{"commands": 4}]
     assert files(tmp_path / "b") == files(tmp_path / "a")
     told = commands("import", str(tmp_path / "a"), "--project", "daily", "--json")
     assert told.records == [{"commands": 0, "lists": 0, "there_already": 4}]
+    told = commands("import", str(tmp_path / "a"), "--project", "daily")
+    assert told.out == "imported 0 commands; there already: 4\n"
 
 
 def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, tmp_path):
