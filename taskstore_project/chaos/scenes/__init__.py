@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from ..outcome import Outcome
 from ..stage import Database, Stage
+from .blocker import blocker
 from .clocks import clocks, database_clock
 from .contention import contention
 from .databases import kill_postgresql
+from .disks import disk_full
 from .failover import failover
 from .leases import kill_worker, slow_worker
 from .networks import cut_network
@@ -48,4 +50,6 @@ SCENES = (
     Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
     Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
     Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
+    Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
+    Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
 )

@@ -12,12 +12,13 @@ from typing import Any
 
 from .. import CannotTry
 from ..client import HELD as GROUP
-from ..client import Client, Orders
+from ..client import Orders
 from ..history import events_in
 from ..load import begin
 from ..outcome import Figure, Outcome, outcome_of
 from ..processes import StoreServer
 from ..stage import Stage, wait_until
+from ..workers import Worker, worker
 
 AT_ONCE = 50
 SLOW, QUICK, FINISHER = 1_001, 1_002, 1_003  # Clients.
@@ -29,29 +30,6 @@ HOLDERS = 10  # At once.
 PATIENCE_S = 120.0
 
 Task = dict[str, Any]
-
-
-class Worker(Client):
-    """Does what it is told, and notes it as all clients do."""
-
-    def claimed(self, limit: int, duration_ms: int, wait_ms: int = 0) -> list[Task]:
-        asked = {"group": GROUP, "duration": duration_ms, "limit": limit, "order": "oldest", "wait": wait_ms}
-        answer = self.post("/claim", **asked)
-        return answer["tasks"] if answer else []
-
-    def committed(self, **asked: Any) -> dict[str, Any]:
-        return self.post("/update", **asked) or {}
-
-
-def worker(stage: Stage, server: StoreServer, number: int) -> Worker:
-    orders = Orders(
-        addresses=[server.address],
-        token=stage.token,
-        number=number,
-        file=str(stage.folder / f"client-{number}.jsonl"),
-        seed=stage.seed,
-    )
-    return Worker(orders, Path(orders.file).open("w", buffering=1))
 
 
 def slow_worker(stage: Stage) -> Outcome:

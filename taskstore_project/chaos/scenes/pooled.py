@@ -9,14 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 from psycopg.conninfo import conninfo_to_dict
 
 from taskstore_project.testing.postgresql import give, unprivileged_user
 
+from .. import CannotTry
+from ..client import HELD
 from ..outcome import Figure, Outcome, outcome_of
-from ..processes import StoreServer, free_port, is_taken, program
+from ..processes import free_port, is_taken, program
 from ..stage import Stage, wait_until
+from ..workers import Worker, worker
 
 CONFIGURATION = """[databases]
 * = {where} user=postgres
@@ -33,7 +35,8 @@ ignore_startup_parameters = extra_float_digits,options
 WAKE_UPS = 20
 WOKEN_S = 1.5
 WAIT_MS = 20_000
-GROUP = "woken"
+WORKER = 1_001  # The first of two clients.
+DURATION_MS = 60_000
 
 
 def pgbouncer(stage: Stage) -> Outcome:
@@ -42,7 +45,10 @@ def pgbouncer(stage: Stage) -> Outcome:
     with stage.load(servers):
         time.sleep(stage.pace.seconds)
     # The load ends first: what is measured is how one server learns from the other.
-    woken_s = [wake_up(servers, stage.token, number) for number in range(WAKE_UPS)]
+    workers = [worker(stage, server, number) for number, server in enumerate(servers, WORKER)]
+    woken_s = [wake_up(*workers) if number % 2 else wake_up(*reversed(workers)) for number in range(WAKE_UPS)]
+    for each in workers:
+        each.notes.close()
     woken = Figure(name="woken by the other server within", value=max(woken_s), limit=WOKEN_S)
     return outcome_of(stage.history(servers[0]), faults=0, figures=[woken])
 
@@ -75,19 +81,13 @@ def bouncer(folder: Path, database_url: str) -> Iterator[str]:
         process.wait()
 
 
-def wake_up(servers: list[StoreServer], token: str, number: int) -> float:
+def wake_up(claimer: Worker, adder: Worker) -> float:
     """The seconds from the answer to an add on one server to that to a claim that waits on the other."""
-    claimer, adder = servers[number % 2], servers[1 - number % 2]
     with ThreadPoolExecutor(1) as waiting:
-        claim = {"clientid": 9_001, "group": GROUP, "wait": WAIT_MS}
-        claimed = waiting.submit(ask, claimer, token, "/claim", claim)
+        claimed = waiting.submit(claimer.claimed, 1, DURATION_MS, WAIT_MS)
         time.sleep(0.5)
-        ask(adder, token, "/update", {"clientid": 9_002, "adds": [{"group": GROUP}]})
+        adder.committed(adds=[{"group": HELD, "data": adder.unique()}])
         added_s = time.monotonic()
-        claimed.result()
+        if not claimed.result():
+            raise CannotTry("a claim that waited for a task was not woken at all")
         return max(0.0, time.monotonic() - added_s)
-
-
-def ask(server: StoreServer, token: str, path: str, body: dict[str, object]) -> None:
-    headers = {"Authorization": f"Bearer {token}"}
-    httpx.post(server.url + path, json=body, headers=headers, timeout=60, trust_env=False).raise_for_status()
