@@ -6,6 +6,7 @@ The calls of gRPC are in tests/grpc_api/test_command_rights.py.
 import ast
 import hashlib
 import json
+from typing import Any
 
 import pytest
 
@@ -225,7 +226,7 @@ def test_groups_of_commands_are_not_paused(operator, verb):
 # ---- Schedules
 
 
-PLAN = {"cron": "@hourly", "task": {"group": NEW, "data": "{}"}}
+PLAN: dict[str, Any] = {"cron": "@hourly", "task": {"group": NEW, "data": "{}"}}
 
 
 def test_schedules_that_add_commands_are_made_by_nobody_without_the_right(operator):
@@ -249,12 +250,12 @@ def test_no_task_is_made_a_schedule_that_adds_commands(worker, way):
     data = json.dumps({"cron": "every 1s", "due": 1, "task": {"group": NEW}}).replace("commands", "\\u0063ommands")
     [harmless] = add("schedules", data=b"{}")
     [drafted] = add("mail", data=data.encode())
-    update = {
+    updates: dict[str, dict[str, Any]] = {
         "add": {"adds": [{"group": "schedules", "data": data}]},
         "change": {"updates": [{"id": harmless.id, "data": data}]},
         "move": {"adds": [{"group": "schedules", "data": data, "id": drafted.id}], "deletes": [drafted.id]},
-    }[way]
-    assert is_forbidden(worker.post("/update", {"clientid": ANN, **update}))
+    }
+    assert is_forbidden(worker.post("/update", {"clientid": ANN, **updates[way]}))
     assert ids() == {harmless.id, drafted.id}
 
 

@@ -5,17 +5,20 @@ Times of commands are seconds since the Epoch and their durations seconds, as in
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
+from ..command_lines import Entry
 from ..command_record import Command, CommandStatus, LiveOutput, Run, why_no_project
 from ..errors import InvalidInput
 from ..records import value_of
 from .answers import Answer, each, or_none, wire
 from .calls import Call, as_json, given, new_key
+from .command_entries import Incoming, Outgoing, outgoing
 from .verbs import AsyncSender, Sender
 
 P = ParamSpec("P")
@@ -156,6 +159,22 @@ class ListWhole(Answer):
     live: tuple[LiveOutput, ...] = field(default=(), metadata=wire(read=lambda trees: tuple(map(_LIVE, trees))))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedCommands(Answer):
+    """What an import has added."""
+
+    commands: int = 0  # With those in lists.
+    lists: int = 0
+    there_already: int = 0  # Commands that an import before had added.
+
+    def __add__(self, more: ImportedCommands) -> ImportedCommands:
+        return ImportedCommands(
+            commands=self.commands + more.commands,
+            lists=self.lists + more.lists,
+            there_already=self.there_already + more.there_already,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class CommandCalls:
     """`id`: in whose name they are. To change anything takes a token of the scope `commands`."""
@@ -250,6 +269,14 @@ class CommandCalls:
         """Put completed commands into the archive. Returns how many."""
         return _many(project, "archive", ids, reason)
 
+    def export_project(self, project: str) -> Call[bytes]:
+        """All of a project as lines of JSON."""
+        return Call(method="GET", path=_path(project, "export"), read=bytes)
+
+    def import_some(self, project: str, some: Outgoing) -> Call[ImportedCommands]:
+        """All of it, or none. Sent again, it adds nothing."""
+        return Call(method="POST", path=_path(project, "import"), body=some.body, read=as_json(ImportedCommands.of))
+
 
 def _path(project: str, *below: str | int) -> str:
     if why := why_no_project(project):
@@ -310,6 +337,28 @@ class Commands:
     unstash = _verb(CommandCalls.unstash)
     archive = _verb(CommandCalls.archive)
 
+    def export_project(self, project: str) -> Iterator[Entry]:
+        """All commands and lists of a project at one moment, each with its status, one by one while they come in.
+
+        Raises StoreUnavailable when it breaks off.
+        """
+        incoming = Incoming()
+        for piece in self.client.pieces(CommandCalls(self.client.id).export_project(project)):
+            yield from incoming.feed(piece)
+        incoming.end()
+
+    def import_project(self, project: str, entries: Iterable[Entry]) -> ImportedCommands:
+        """Add commands and lists, 1 000 at a time, each time all of them or none. Lists that were running are open.
+
+        What is there already stays as it is by now, so that an import that broke off can be done again. Raises
+        InvalidInput that names what is wrong, as in `new/5_0: command.cmd`.
+        """
+        imported = ImportedCommands()
+        for some in outgoing(entries):
+            with some.named():
+                imported += self.client.send(CommandCalls(self.client.id).import_some(project, some))
+        return imported
+
 
 @dataclass(frozen=True, slots=True)
 class AsyncCommands:
@@ -329,3 +378,20 @@ class AsyncCommands:
     stash = _async_verb(CommandCalls.stash)
     unstash = _async_verb(CommandCalls.unstash)
     archive = _async_verb(CommandCalls.archive)
+
+    async def export_project(self, project: str) -> AsyncIterator[Entry]:
+        """As that of Commands."""
+        incoming = Incoming()
+        async with aclosing(self.client.pieces(CommandCalls(self.client.id).export_project(project))) as pieces:
+            async for piece in pieces:
+                for entry in incoming.feed(piece):
+                    yield entry
+        incoming.end()
+
+    async def import_project(self, project: str, entries: Iterable[Entry]) -> ImportedCommands:
+        """As that of Commands."""
+        imported = ImportedCommands()
+        for some in outgoing(entries):
+            with some.named():
+                imported += await self.client.send(CommandCalls(self.client.id).import_some(project, some))
+        return imported

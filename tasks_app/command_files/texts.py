@@ -122,12 +122,19 @@ def _lines(content: bytes) -> Sequence[str]:
 
 
 def _run(lines: Sequence[str], out: bytes, err: bytes) -> Run | None:
-    if lines:
-        worker, started, ended = lines
-        return Run(worker=worker, started=int(started), ended=int(ended), out=Output.of(out), err=Output.of(err))
-    if out or err:
+    if not lines and (out or err):
         raise NotFiles(["it has an output, and 7 lines: those of a command that was not run"])
-    return None
+    if not lines:
+        return None
+    worker, (started, ended) = lines[0], map(int, lines[1:])
+    return Run(
+        worker=worker,
+        started=started,
+        ended=ended,
+        duration_ms=min(max(0, ended - started) * 1_000, MOST),  # No more is known of it.
+        out=Output.of(out),
+        err=Output.of(err),
+    )
 
 
 def _wrong_fields(name: str, lines: Sequence[str]) -> Iterator[str]:

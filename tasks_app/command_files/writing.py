@@ -73,8 +73,9 @@ class ProjectWriter:
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Raises NotFiles, which names all that can't be written."""
+        self.root.mkdir()
         for status in CommandStatus:
-            (self.root / status).mkdir(parents=True)
+            (self.root / status).mkdir()
         for status, entry in entries:
             if isinstance(entry, CommandList):
                 self._write_list(status, entry)

@@ -25,7 +25,7 @@ from ..operations import NOBODY
 from .pieces import PIECE
 from .reading import available, pages_of, tasks_with, understood
 
-MOST_LOOKED_AT = 5_000  # New commands for one round,
+MOST_LOOKED_AT = 2_000  # New commands for one round,
 MOST_BYTES = 16 * 2**20  # and bytes of them.
 LISTS_A_COMMIT = 10
 LONGEST_LIST = 2**20  # Bytes of its commands, unless it is one alone: their outputs need room beside them.

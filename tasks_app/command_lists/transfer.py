@@ -34,6 +34,7 @@ from .reading import tasks_with, understood
 
 IN_MEMORY_BYTES = 2**20
 PIECE_BYTES = 2**16
+ASKED_AT_ONCE = 5_000  # Ids: databases take only so many in one statement.
 LISTS = (CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.CLOSED)
 ALONE = tuple(status for status in CommandStatus if status not in OF_LISTS)
 ID = re.compile(rb'"id": ?"([^"\\]+)"')  # Within a text of JSON the quotes would have backslashes before them.
@@ -148,23 +149,29 @@ def _as_submitted(command: Command) -> Command:
 
 def _there(project: str, ids: Set[str]) -> dict[str, Command]:
     """The commands of the project that have one of these ids."""
-    groups = [group_of(project, status) for status in ALONE]
-    tasks = Task.objects.get_queryset()
-    first_ids = {stem for each in ids for stem in (each, each.rpartition("_")[0])}
-    labels = tasks.filter(group__in=groups).values_list("id", "labels").iterator()
-    likely = [task_id for task_id, labelled in labels if labelled.get(COMMAND_LABEL) in first_ids]
-    found: dict[str, Command] = {}
-    for some in glances.in_pieces(likely, READ_AT_ONCE):
-        for task in tasks_with(some):
-            if command := understood(task, Command.decode):
-                found[command.id] = command
-    for task in tasks.filter(group__in=[group_of(project, status) for status in LISTS]).of_one_moment():
+    return {
+        command.id: command for command in chain(_alone(project, ids), _in_lists(project, ids)) if command.id in ids
+    }
+
+
+def _alone(project: str, ids: Set[str]) -> Iterator[Command]:
+    """Those that lie by themselves and may have one of these ids: their tasks are known by the first ones."""
+    first_ids = sorted({stem for each in ids for stem in (each, each.rpartition("_")[0])})
+    tasks = Task.objects.get_queryset().filter(group__in=[group_of(project, status) for status in ALONE])
+    for some in glances.in_pieces(first_ids, ASKED_AT_ONCE):
+        named = tasks.filter(**{f"labels__{COMMAND_LABEL}__in": some})
+        for few in glances.in_pieces(list(named.values_list("id", flat=True)), READ_AT_ONCE):
+            yield from filter(None, (understood(task, Command.decode) for task in tasks_with(few)))
+
+
+def _in_lists(project: str, ids: Set[str]) -> Iterator[Command]:
+    """All of the lists that have one of these ids."""
+    names = {each.encode() for each in ids}
+    tasks = Task.objects.get_queryset().filter(group__in=[group_of(project, status) for status in LISTS])
+    for task in tasks.of_one_moment():
         # To read the list takes far longer.
-        if not ids.isdisjoint(map(bytes.decode, ID.findall(task.data))) and (
-            made := understood(task, CommandList.decode)
-        ):
-            found |= {command.id: command for command in made.commands}
-    return {each: command for each, command in found.items() if each in ids}
+        if not names.isdisjoint(ID.findall(bytes(task.data))) and (made := understood(task, CommandList.decode)):
+            yield from made.commands
 
 
 def _names_of_open_lists(project: str) -> set[str]:

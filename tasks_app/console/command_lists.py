@@ -33,7 +33,7 @@ from ..operations import EVERY_GROUP, GroupScope
 from ..policy import Action, commands_are_on, may, may_command
 from . import command_outputs, payload, reading
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
-from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_submit
+from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_run_commands, command_to_submit
 from .pages import is_partial, page, user_of
 
 OF_COMMANDS = GroupScope((f"{PREFIX}*",))
@@ -133,6 +133,7 @@ def command(request: HttpRequest) -> HttpResponse:
             "shown": _shown(seen),
             "line": payload.text_of(seen.command.cmd.encode(), is_whole=True),
             "meaning": MEANINGS[seen.status],
+            "progress": _progress_of(seen),
             "in_list": seen.status in OF_LISTS,
             **_times_of(seen.command),
             "runs": [(each, LOOKS[each.status]) for each in (found.newest, *found.earlier)],
@@ -230,6 +231,7 @@ def _project(
         "completed": _sum(found, CommandStatus.COMPLETED),
         "now_ms": Task.objects.now_ms(),
         "command": command_to_submit(request, name),
+        "command_to_run": command_to_run_commands(name),
         "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
         **rights,
         "may_select": rights["may_change"] and status in VERBS,
@@ -251,6 +253,8 @@ def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:
     place = place_of(chain.group) if chain else None
     why = history.fate_of(list_id, EVERY_GROUP) or ""
     context = {"list_id": list_id, "why": why, "project": place[0] if place else "", "is_known": chain is not None}
+    if is_partial(request):  # An open page of it is told in its place: a 404 would leave it as it was.
+        return render(request, "console/_no_command_list.html", context)
     return render(request, "console/no_command_list.html", context, status=404)
 
 
@@ -261,6 +265,13 @@ def _rows_of(found: ListWhole) -> list[tuple[Command, str, str]]:
         (command, *_progress(command, place < found.seen.done, command.id in under_way))
         for place, command in enumerate(found.list.commands)
     ]
+
+
+def _progress_of(seen: CommandSeen) -> str:
+    """How far a command is within its running list; empty: it is in none."""
+    found = looking.command_list(seen.task) if seen.status is CommandStatus.RUNNING else None
+    words = {command.id: word for command, _, word in _rows_of(found)} if found else {}
+    return words.get(seen.command.id, "")
 
 
 def _progress(command: Command, is_done: bool, is_under_way: bool) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -46,6 +47,7 @@ class Dialect(ABC):
     clock: ClassVar[str]  # An expression: the time in milliseconds.
     time_of: ClassVar[str]  # An expression: what a DateTimeField holds, of one parameter: seconds since the Epoch.
     newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
+    newest_commit: ClassVar[str]  # And for the largest number of a commit.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
     later_of: ClassVar[str]  # A function: the greater of two numbers.
@@ -56,6 +58,12 @@ class Dialect(ABC):
     def __init__(self, using: str, *, waits: bool) -> None:
         self.using = using
         self.waits = waits
+        self.began_s = time.monotonic()
+
+    @property
+    def left_s(self) -> float:
+        """How long the operation for which this was made may go on waiting."""
+        return self.patience_s - (time.monotonic() - self.began_s)
 
     def drive(self, steps: Steps[T]) -> T:
         """Run the steps on Django's connection."""
@@ -91,6 +99,10 @@ class Dialect(ABC):
     def kept_answers(self, keys: Iterable[str]) -> Statement:
         sql = f"SELECT key, digest, answer, ids FROM tasks_app_keptanswer WHERE {self.is_key_named}"
         return Statement(sql, [self.list_of_names(keys)])
+
+    @abstractmethod
+    def go_on_after(self, name: str, number: int) -> Statement:
+        """From now on the `ids`, or the numbers of `commits`, are larger than this one, which is above 0."""
 
     @abstractmethod
     def list_of_names(self, names: Iterable[str]) -> Any:

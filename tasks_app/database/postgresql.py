@@ -71,12 +71,16 @@ def _arrays(columns: Sequence[str]) -> str:
     return ", ".join(f"%s::{POSTGRESQL_TYPES.get(name, 'bigint')}[]" for name in columns)
 
 
+LEAST_MS = 50  # 0 would be for ever.
+
+
 class PostgreSQL(Dialect):
     hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
     selected = Dialect.selected.replace('"labels"', "labels::text")
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     time_of = "to_timestamp(%s::bigint)"
     newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"
+    newest_commit = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_commits"
     is_listed = "id = ANY(%s::bigint[])"
     is_key_named = "key = ANY(%s::text[])"
     later_of = "greatest"
@@ -153,6 +157,11 @@ class PostgreSQL(Dialect):
         super().__init__(using, waits=waits)
         self._pools = Pools()
 
+    def go_on_after(self, name: str, number: int) -> Statement:
+        sequence = f"tasks_app_{name}"
+        before = f"SELECT last_value FROM {sequence}"
+        return Statement(f"SELECT setval('{sequence}', greatest(%s::bigint, ({before})))", [number])
+
     def list_of(self, ids: Iterable[int]) -> Any:
         return self.array("bigint", list(ids))
 
@@ -167,7 +176,8 @@ class PostgreSQL(Dialect):
         return transaction.atomic(using=self.using)
 
     def preparation(self) -> Sequence[Statement]:
-        statements = [Statement(f"SET LOCAL lock_timeout = '{int(self.patience_s * 1000)}ms'")]
+        # The time that went by until there was a connection counts, too.
+        statements = [Statement(f"SET LOCAL lock_timeout = '{max(LEAST_MS, int(self.left_s * 1000))}ms'")]
         if is_opportunistic():
             statements.append(Statement("SET LOCAL synchronous_commit = off"))
         return statements

@@ -25,7 +25,15 @@ LINES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\
 CMDS = LINES.filter(str.strip)
 WORKERS = st.text(st.characters(categories=["L", "N", "P"], exclude_characters="/"), min_size=1, max_size=30)
 OUTPUTS = st.binary(max_size=100).map(Output.of)
-RUNS = st.builds(Run, worker=LINES, started=NUMBERS, ended=NUMBERS, out=OUTPUTS, err=OUTPUTS)
+
+
+def run(worker, started, ended, out, err):
+    """Files tell how long it took in whole seconds."""
+    duration_ms = min(max(0, ended - started) * 1_000, MOST)
+    return Run(worker=worker, started=started, ended=ended, duration_ms=duration_ms, out=out, err=err)
+
+
+RUNS = st.builds(run, LINES, NUMBERS, NUMBERS, OUTPUTS, OUTPUTS)
 UNRUN = st.builds(
     Command,
     id=IDS,

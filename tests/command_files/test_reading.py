@@ -192,7 +192,9 @@ def test_what_has_failed_is_settled(tmp_path, lines, fates):
     put(tmp_path, "failed/1_0.err", "no")
     content = read_project(tmp_path, now=1_000)
     assert [f"{status} {command.id}" for status, command in content.commands] == fates
-    assert content.commands[0][1].run == Run(worker="ann_1", started=150, ended=151, err=Output(text="no"))
+    assert content.commands[0][1].run == Run(
+        worker="ann_1", started=150, ended=151, duration_ms=1_000, err=Output(text="no")
+    )
 
 
 def test_a_duplicate_that_is_there_already_is_not_made_again(tmp_path):

@@ -264,8 +264,12 @@ def test_the_audit_names_who_has_imported_how_many():
 
 
 def test_what_is_no_command_is_left_out():
-    Task.objects.commit(owner=NOBODY, adds=[NewTask(group=group_of("mail", CommandStatus.NEW), data=b"x")])
+    for status in (CommandStatus.NEW, CommandStatus.OPEN):
+        group, data = group_of("mail", status), b'{"id":"\xff","id":"5_0"'
+        Task.objects.commit(owner=NOBODY, adds=[NewTask(group=group, data=data, labels={"command": "5", "list": "5"})])
     assert exported() == []
+    assert imported("mail", lines(("new", COMMAND))).commands == 1
+    assert exported() == [("new", COMMAND)]
 
 
 def test_a_project_without_commands_has_no_lines():

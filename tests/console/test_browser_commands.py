@@ -57,7 +57,7 @@ def test_lines_are_submitted_run_and_seen_to_their_end(person):
 def test_the_page_of_a_command_follows_what_it_writes(person):
     page, task = person.page, running_list("1_0")
     person.go("/console/commands/command?project=default&id=1_0")
-    expect(page.get_by_text("as soon as it has begun to write")).to_be_visible()
+    expect(page.get_by_text("who runs others first")).to_be_visible()
     first = writes(task, "1_0", "frame 1")
     expect(page.get_by_label("stdout", exact=True).last).to_have_text("frame 1")
     Task.objects.commit(owner=NOBODY, deletes=[first.id])
@@ -91,6 +91,19 @@ def test_failed_commands_are_selected_and_run_once_more_by_keyboard_and_dialog(p
     person.button("Retry 3 commands").click()
     expect(page.get_by_text("Commands that are run once more: 3.")).to_be_visible()
     assert len(commands_in("default", CommandStatus.NEW)) == 3
+
+
+def test_running_lists_and_results_come_and_go_by_themselves(person):
+    page = person.page
+    ended("1_0", CommandStatus.COMPLETED, cmd="make a")
+    person.go("/console/commands/project?project=default")
+    expect(page.locator("#results tbody tr")).to_have_count(1)
+    task = running_list("2_0")
+    expect(page.locator("#lists tbody tr")).to_have_count(1)
+    Task.objects.commit(owner=BOB, deletes=[task.id])
+    ended("2_0", CommandStatus.COMPLETED, cmd="make b")
+    expect(page.locator("#results tbody tr")).to_have_count(2)
+    expect(page.locator("#lists tbody tr")).to_have_count(0)
 
 
 def test_what_is_typed_and_selected_stays_while_numbers_change(person):

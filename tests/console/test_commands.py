@@ -168,6 +168,8 @@ def test_a_list_that_is_gone_leads_to_its_project(submitter):
     task = running_list("1_0")
     Task.objects.commit(owner=BOB, deletes=[task.id])
     assert 'href="/console/commands/project?project=default"' in text_of(submitter, f"commands/list/{task.id}", 404)
+    part = submitter.get(f"/console/commands/list/{task.id}", headers={"HX-Request-Type": "partial"})
+    assert (part.status_code, "Its worker was done with it" in part.content.decode()) == (200, True)
     assert "Nothing is known" in text_of(submitter, "commands/list/999", 404)
     assert "Nothing is known" in text_of(submitter, "commands/list/99999999999999999999", 404)
 
@@ -198,12 +200,17 @@ def test_earlier_runs_keep_what_they_wrote(submitter):
 def test_a_running_command_shows_what_it_has_written_so_far(submitter):
     task = running_list("1_0")
     page = "commands/command?project=default&id=1_0"
-    assert "as soon as it has begun to write" in text_of(submitter, page)
+    assert "who runs others first" in text_of(submitter, page)
     writes(task, "1_0", out=Output.of(b"frame 3"))
     text = text_of(submitter, page)
     assert "frame 3" in text
     assert 'data-hx-trigger="every 1s"' in text
     assert f'href="/console/commands/list/{task.id}"' in text
+
+
+def test_a_command_whose_list_goes_on_says_that_it_has_been_run(submitter):
+    writes(running_list("1_0", "2_0"), "2_0", done=1)
+    assert "It has been run." in text_of(submitter, "commands/command?project=default&id=1_0")
 
 
 def test_a_command_that_was_never_run_says_so(submitter):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Group
 
 from ...command_record import OF_LISTS, Command, CommandStatus, LiveOutput, Run
@@ -13,6 +16,7 @@ from ...quantities import duration
 from ..commands import CommandSeen, CommandWhole, ListSeen, ListWhole, ProjectStatus, RunningList
 from . import kinds
 from .command import Scope, command
+from .commands_files import write_results
 from .commands_group import commands, found, paged, project, statuses
 from .failures import Failure, some
 from .records import as_json
@@ -239,20 +243,38 @@ def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
 @click.option(
     "--text", default="", metavar="TEXT", help="What has to be in the id, the line, the worker or the outputs."
 )
+@click.option("--to", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write all of them there instead: ID.task, ID.out, ID.err.")  # fmt: skip
 @kinds.limit
-def results(session: Session, /, id: str | None, project: str, status: str | None, text: str, limit: int) -> None:
+def results(session: Session, /, id: str | None, project: str, to: Path | None, limit: int, **which: Any) -> None:
     """List the commands that are done with, the newest first; with an ID write what this one wrote to its outputs."""
-    if id is not None:
-        if status or text:
-            raise click.UsageError("--status and --text are for many; an ID names one")
+    if id is not None and any(which.values()):
+        raise click.UsageError("--status and --text are for many; an ID names one")
+    if to is not None:
+        many = results_of(session, project, _limit_of_files(limit), **which)
+        write_results(session, many if id is None else [last_run(found(session, project, id))], to)
+    elif id is not None:
         show(session, found(session, project, id))
-        return
+    else:
+        show_results(session, project, list(results_of(session, project, limit, **which)))
 
+
+def results_of(session: Session, project: str, limit: int, **which: Any) -> Iterator[CommandSeen]:
     def page_of(after: str | None, size: int) -> tuple[Sequence[CommandSeen], str | None]:
-        page = session.store.commands.results(project, status=status, text=text, after=after, limit=size)
+        page = session.store.commands.results(project, after=after, limit=size, **which)
         return page.commands, page.after
 
-    seen = some(list(paged(page_of, limit)), f"there is no such command in the project {project}")
+    yield from paged(page_of, limit)
+
+
+def _limit_of_files(limit: int) -> int:
+    """What is a good number of lines to read would be too few files: all, unless somebody says how many."""
+    said = click.get_current_context().get_parameter_source("limit")
+    return 0 if said is ParameterSource.DEFAULT else limit
+
+
+def show_results(session: Session, project: str, seen: Sequence[CommandSeen]) -> None:
+    some(seen, f"there is no such command in the project {project}")
     if session.is_json:
         session.tell(map(as_json, seen))
         return
@@ -284,20 +306,25 @@ def _error_line(written: bytes, exit_code: int | None) -> str:
     return "".join((lines[:-1] or lines)[-1:] if exit_code else lines[-1:])
 
 
+def last_run(whole: CommandWhole) -> CommandSeen:
+    for each in (whole.newest, *whole.earlier):
+        if each.run:
+            return each
+    raise Failure(f"command {whole.newest.id} is {whole.newest.status} and has not been run")
+
+
 def show(session: Session, whole: CommandWhole) -> None:
     """What a command wrote, as it wrote it; as JSON all that is known of it."""
     if session.is_json:
         session.tell([as_json(whole)])
         return
-    ran = next((each for each in (whole.newest, *whole.earlier) if each.run), None)
-    written = whole.tail or (ran.run if ran else None)
-    if written is None:
-        raise Failure(f"command {whole.newest.id} is {whole.newest.status} and has not been run")
+    ran = whole.newest if whole.tail else last_run(whole)
+    written = whole.tail or ran.run or Run(worker="")
     for output, pieces in ((sys.stdout, written.out), (sys.stderr, written.err)):
         output.flush()
         output.buffer.write(pieces.content)
         output.buffer.flush()
     if whole.tail:
         session.note(f"command {whole.newest.id} is still running")
-    elif ran is not whole.newest and ran:
+    elif ran is not whole.newest:
         session.note(f"this is the run {ran.id}; {whole.newest.id} is {whole.newest.status}")

@@ -95,7 +95,7 @@ def test_it_takes_a_token_of_the_scope_commands(command, settings):
 def test_a_server_that_takes_no_commands_says_how_it_would(commands, settings):
     settings.TASKSTORE_COMMANDS = False
     told = commands("submit", "true")
-    assert (told.code, "--commands" in told.err) == (4, True)
+    assert (told.code, "--commands" in told.err, "token" in told.err) == (4, True, False)
 
 
 # ---- Look
@@ -235,3 +235,90 @@ def test_a_list_whose_worker_is_dead_is_opened(commands):
 )
 def test_it_has_to_be_said_which(commands, arguments):
     assert commands(*arguments).code == 2
+
+
+# ---- Files
+
+
+def files(directory):
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_project_goes_into_directories_and_back(commands, tmp_path):
+    _, done = completed(out=b"\xff\n")
+    is_in(CommandStatus.NEW_STASHED)
+    _, made = open_list()
+    assert commands("export", str(tmp_path / "a")).out == f"{tmp_path / 'a'}: 4 commands\n"
+    assert f"completed/{done.id}.out" in files(tmp_path / "a")
+    assert f"open/{made.name}/{made.commands[0].id}.task" in files(tmp_path / "a")
+    told = commands("import", str(tmp_path / "a"), "--project", "daily")
+    assert told.out == "imported 4 commands; lists: 1\n"
+    assert commands("export", str(tmp_path / "b"), "--project", "daily", "--json").records == [{"commands": 4}]
+    assert files(tmp_path / "b") == files(tmp_path / "a")
+    told = commands("import", str(tmp_path / "a"), "--project", "daily", "--json")
+    assert told.records == [{"commands": 0, "lists": 0, "there_already": 4}]
+    told = commands("import", str(tmp_path / "a"), "--project", "daily")
+    assert told.out == "imported 0 commands; there already: 4\n"
+
+
+def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, tmp_path):
+    (tmp_path / "new").mkdir()
+    for number in range(102):
+        (tmp_path / "new" / f"{number:03}_0.task").write_text("x\n")
+    told = commands("import", str(tmp_path))
+    lines = told.err.splitlines()
+    assert told.code == 1
+    assert lines[0] == "new/000_0.task: it has 7 lines, or 10 when it was run, not 1"
+    assert lines[-2:] == ["and 2 more", "taskstore: nothing is imported: 102 problems"]
+    assert commands("status").code == 1
+    told = commands("import", str(tmp_path / "nowhere"))
+    assert (told.code, "No such file or directory" in told.err) == (1, True)
+
+
+def test_an_import_that_is_refused_says_how_to_go_on(commands, tmp_path):
+    _, made = is_in(CommandStatus.NEW)
+    commands("export", str(tmp_path / "a"))
+    file = tmp_path / "a" / "new" / f"{made.id}.task"
+    file.write_text(file.read_text().replace("true", "false"))
+    told = commands("import", str(tmp_path / "a"))
+    assert told.code == 2
+    assert f"new/{made.id}: command.id: another id: {made.id} is another command here" in told.err
+    assert "the same command goes on from there" in told.err
+
+
+def test_an_export_writes_all_or_nothing(commands, tmp_path):
+    is_in(CommandStatus.NEW)
+    _, broken = is_in(CommandStatus.NEW, cmd="a")
+    is_in(CommandStatus.NEW, id=broken.id)
+    told = commands("export", str(tmp_path / "a"))
+    assert told.code == 1
+    assert f"new/{broken.id}: there is another command of this id" in told.err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").write_text("x")
+    told = commands("export", str(tmp_path))
+    assert (told.code, "this has to be a new directory, or an empty one" in told.err) == (1, True)
+    told = commands("export", str(tmp_path / "no" / "where"))
+    assert (told.code, "No such file or directory" in told.err) == (1, True)
+
+
+def test_results_are_written_to_files(commands, tmp_path):
+    made = [completed(out=b"x" * 20_000)[1] for _ in range(60)]
+    _, bad = is_in(CommandStatus.FAILED_COUNT, run=run(failed=True, err=b"no\n"))
+    told = commands("results", "--to", str(tmp_path / "all"))
+    assert told.out == f"{tmp_path / 'all'}: 61 commands\n"
+    written = files(tmp_path / "all")
+    assert len(written) == 61 * 2
+    assert written[f"{made[0].id}.out"] == b"x" * 20_000
+    assert written[f"{bad.id}.err"] == b"no\n"
+    commands("results", "--to", str(tmp_path / "some"), "--status", "completed", "--limit", "2")
+    assert len(files(tmp_path / "some")) == 4
+    commands("results", bad.id, "--to", str(tmp_path / "one"))
+    assert files(tmp_path / "one").keys() == {f"{bad.id}.task", f"{bad.id}.err"}
+
+
+def test_a_result_that_can_be_no_file_is_told_and_the_others_are_written(commands, tmp_path):
+    _, good = completed()
+    is_in(CommandStatus.COMPLETED, run=run(), id="../a")
+    told = commands("results", "--to", str(tmp_path / "all"))
+    assert (told.code, "../a: an id of letters" in told.err) == (1, True)
+    assert files(tmp_path / "all").keys() == {f"{good.id}.task"}
