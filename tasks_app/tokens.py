@@ -19,6 +19,7 @@ from .validation import group_name
 NAME_LENGTH = 100
 PREFIX = "ts_"  # So that scanners for leaked secrets can tell what it is.
 LAST_USED_EVERY = timedelta(minutes=1)  # A write for each request would cost more than the request.
+THIS_MACHINE = "this machine"  # The token of a server for programs beside it has this name, and goes with it.
 TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
 
 # Who everybody is on a server that was started with --no-auth.

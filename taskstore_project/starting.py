@@ -170,7 +170,8 @@ def access_for_this_machine(lock: Lock | None, url: str, grpc: GrpcPort | None) 
     if left_behind := tokens.valid(file.token() or ""):
         left_behind.delete()  # Of a server that was killed.
     # Who can read the file runs the server as well, and decides whether it takes shell commands.
-    token, secret = tokens.create("this machine", ANYTHING if settings.TASKSTORE_COMMANDS else Scope.OPERATE)
+    scope = ANYTHING if settings.TASKSTORE_COMMANDS else Scope.OPERATE
+    token, secret = tokens.create(tokens.THIS_MACHINE, scope)
     file.write(url, grpc.address if grpc else "", secret)
     yield
     forget(token, file)

@@ -33,7 +33,7 @@ from ..operations import EVERY_GROUP, GroupScope
 from ..policy import Action, commands_are_on, may, may_command
 from . import command_outputs, payload, reading
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
-from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_submit
+from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_run_commands, command_to_submit
 from .pages import is_partial, page, user_of
 
 OF_COMMANDS = GroupScope((f"{PREFIX}*",))
@@ -231,6 +231,7 @@ def _project(
         "completed": _sum(found, CommandStatus.COMPLETED),
         "now_ms": Task.objects.now_ms(),
         "command": command_to_submit(request, name),
+        "command_to_run": command_to_run_commands(name),
         "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
         **rights,
         "may_select": rights["may_change"] and status in VERBS,

@@ -37,6 +37,11 @@ def command_to_submit(request: HttpRequest, project: str = DEFAULT_PROJECT) -> s
     return _asked(request, f"/commands/{quote(project, safe='')}", submitted, scope="commands")
 
 
+def command_to_run_commands(project: str) -> str:
+    """Starts a worker for the project."""
+    return f"taskstore commands worker {shlex.quote(project)}"
+
+
 def command_to_be_heard(request: HttpRequest) -> str:
     """Says that a worker lives."""
     return _asked(request, "/clients/1", {"name": "try", "groups": ["mail"]}, "-X PUT ")

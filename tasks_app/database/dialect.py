@@ -46,6 +46,7 @@ class Dialect(ABC):
     clock: ClassVar[str]  # An expression: the time in milliseconds.
     time_of: ClassVar[str]  # An expression: what a DateTimeField holds, of one parameter: seconds since the Epoch.
     newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
+    newest_commit: ClassVar[str]  # And for the largest number of a commit.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
     later_of: ClassVar[str]  # A function: the greater of two numbers.
@@ -91,6 +92,10 @@ class Dialect(ABC):
     def kept_answers(self, keys: Iterable[str]) -> Statement:
         sql = f"SELECT key, digest, answer, ids FROM tasks_app_keptanswer WHERE {self.is_key_named}"
         return Statement(sql, [self.list_of_names(keys)])
+
+    @abstractmethod
+    def go_on_after(self, name: str, number: int) -> Statement:
+        """From now on the `ids`, or the numbers of `commits`, are larger than this one, which is above 0."""
 
     @abstractmethod
     def list_of_names(self, names: Iterable[str]) -> Any:

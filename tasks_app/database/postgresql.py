@@ -77,6 +77,7 @@ class PostgreSQL(Dialect):
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     time_of = "to_timestamp(%s::bigint)"
     newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"
+    newest_commit = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_commits"
     is_listed = "id = ANY(%s::bigint[])"
     is_key_named = "key = ANY(%s::text[])"
     later_of = "greatest"
@@ -152,6 +153,11 @@ class PostgreSQL(Dialect):
     def __init__(self, using: str, *, waits: bool) -> None:
         super().__init__(using, waits=waits)
         self._pools = Pools()
+
+    def go_on_after(self, name: str, number: int) -> Statement:
+        sequence = f"tasks_app_{name}"
+        before = f"SELECT last_value FROM {sequence}"
+        return Statement(f"SELECT setval('{sequence}', greatest(%s::bigint, ({before})))", [number])
 
     def list_of(self, ids: Iterable[int]) -> Any:
         return self.array("bigint", list(ids))

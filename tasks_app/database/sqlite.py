@@ -41,12 +41,17 @@ class SQLite(Dialect):
     clock = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
     time_of = "datetime(%s, 'unixepoch')"
     newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
+    newest_commit = "SELECT value FROM tasks_app_counters WHERE name = 'commits'"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
     later_of = "max"
     names = "(SELECT value AS name FROM json_each(%s)) AS names"
 
     _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
+
+    def go_on_after(self, name: str, number: int) -> Statement:
+        sql = "UPDATE tasks_app_counters SET value = max(value, %s) WHERE name = %s"
+        return Statement(sql, [number, name])
 
     def list_of(self, ids: Iterable[int]) -> Any:
         return json.dumps(list(ids))

@@ -12,7 +12,7 @@ from .answers import ClientAnswer
 from .asked import ClientRequest
 from .base import View
 from .description import ID, REFERENCE, endpoint, path
-from .queries import integer
+from .queries import integer, query_of
 
 CLIENTS = {"type": "array", "items": {"$ref": REFERENCE.format(name=ClientAnswer.__name__)}}
 
@@ -37,5 +37,6 @@ class Clients(View):
 
     @endpoint("clients", answer=CLIENTS)
     def get(self, request: Request) -> Response:
+        query_of(request)
         done, found = clients.done_per_minute(), clients.seen(self.scope())
         return Response([ClientAnswer.of(seen, done.get(seen.client.id, 0.0)) for seen in found])

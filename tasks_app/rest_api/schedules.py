@@ -17,7 +17,7 @@ from . import bodies
 from .asked import ReasonRequest
 from .base import View
 from .description import FAILURES, NOT_THERE, REFERENCE, endpoint, path
-from .queries import refuse_broken_path
+from .queries import query_of, refuse_broken_path
 from .schedule_bodies import ScheduleAnswer, ScheduleRequest
 
 Found = TypeVar("Found")
@@ -34,6 +34,7 @@ class Schedules(View):
 
     @endpoint("schedules", answer=SCHEDULES)
     def get(self, request: Request) -> Response:
+        query_of(request)
         return Response([ScheduleAnswer.of(each) for each in schedules.schedules(self.scope())])
 
 

@@ -59,6 +59,7 @@ class Groups(View):
 
     @endpoint("groups", answer=NAMES)
     def get(self, request: Request) -> Response:
+        query_of(request)
         return Response(Task.objects.groups(self.scope()))
 
 
@@ -69,6 +70,7 @@ class Stats(View):
 
     @endpoint("stats", answer=StatsAnswer)
     def get(self, request: Request) -> Response:
+        query_of(request)
         return Response(StatsAnswer.of(group_stats(self.scope()), Task.objects.now_ms()))
 
 

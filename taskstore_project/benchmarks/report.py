@@ -85,7 +85,7 @@ def _scene(scene: Scene, results: Results) -> str:
         for entry in scene.entries
     ]
     problems = [f"{entry.name} could not be measured: {text}" for entry, text in results.problems[scene.name].items()]
-    return "\n\n".join([f"## {scene.title}", _table([head, *lines]), *problems])
+    return "\n\n".join([f"## {scene.title}", table([head, *lines]), *problems])
 
 
 def _cells(scene: Scene, entry: Entry, results: Results) -> Iterator[str]:
@@ -105,10 +105,10 @@ def _goals(results: Results) -> str:
         [goal.text, f"{value:.2f}", goal.limit, "yes" if goal.is_met_by(value) else "NO"]
         for goal, value in measured(results)
     ]
-    return "\n\n".join(["## Goals", _table([["", "measured", "goal", "met"], *lines])]) if lines else ""
+    return "\n\n".join(["## Goals", table([["", "measured", "goal", "met"], *lines])]) if lines else ""
 
 
-def _table(lines: Sequence[Sequence[str]]) -> str:
+def table(lines: Sequence[Sequence[str]]) -> str:
     """The first line is the head, the first column is text, the others are figures."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]

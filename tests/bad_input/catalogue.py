@@ -19,6 +19,7 @@ class Bad:
     path: str
     body: Any = b""  # Bytes as they are; a value becomes JSON once the ids in it are known.
     headers: dict[str, str] = field(default_factory=dict)
+    who: str = "operator"
     status: int = 400
     names: list[str] | None = None
     refused: list[str] | None = None
@@ -51,9 +52,22 @@ def bad_field(request: dict[str, Any], path: str, value: Any) -> Bad:
 
 
 def requests() -> Iterator[Case]:
-    for entry in table("requests")["requests"]:
-        it, method = entry.pop("it"), "POST" if "post" in entry else "GET"
-        yield it, [Bad(method=method, path=entry.pop(method.lower()), **entry)]
+    for name in ("requests", "looking", "operating", "access"):
+        for entry in table(name)["requests"]:
+            yield entry.pop("it"), [request_of(entry)]
+
+
+def request_of(entry: dict[str, Any]) -> Bad:
+    """An entry says its method and path as `"post": "/update"`; a long path ends with `then`."""
+    for method in ("get", "post", "put", "delete", "brew"):
+        if path := entry.pop(method, ""):
+            entry["method"], entry["path"] = method.upper(), path + expanded(entry.pop("then", ""), {})
+    if "hex" in entry:
+        entry["body"] = bytes.fromhex(entry.pop("hex"))
+    elif "text" in entry:
+        entry["body"] = expanded(entry.pop("text"), {}).encode()
+    headers = expanded(entry.pop("headers", {}), {})
+    return Bad(who=entry.pop("as", "operator"), headers=headers, **entry)
 
 
 def table(name: str) -> Any:

@@ -1,19 +1,36 @@
 """The catalogue against the REST API: named, nothing changed, and the connection is of use afterwards."""
 
 import json
+from datetime import timedelta
 
 import pytest
+from django.test import Client as Http
+from django.utils import timezone
 
-from tasks_app.models import EndedTask, Task
+from tasks_app.models import (
+    AuditEntry,
+    BulkOperation,
+    Client,
+    EndedTask,
+    KeptAnswer,
+    PausedGroup,
+    Payload,
+    Scope,
+    Task,
+    Token,
+)
 from tasks_app.operations import NewTask
 from tests.rest_api.api import BOB, Api
 
 from .catalogue import Bad, bodies, expanded, fields, requests
 
+# Of which a request could leave something behind.
+MODELS = (Task, Payload, EndedTask, KeptAnswer, PausedGroup, BulkOperation, Client, AuditEntry)
+
 
 @pytest.fixture
 def api(db):
-    return Api()
+    return Api(Scope.OPERATE)
 
 
 @pytest.fixture
@@ -60,10 +77,28 @@ def test_an_answer_to_a_body_of_mistakes_stays_small(api):
 
 def sent(api: Api, ids: dict[str, int], bad: Bad):
     body = bad.body if isinstance(bad.body, bytes) else json.dumps(expanded(bad.body, ids))
-    response = api.http.generic(bad.method, bad.path, body, "application/json", headers=bad.headers)
+    http = api.http if bad.who == "operator" else somebody(bad.who)
+    response = http.generic(bad.method, bad.path, body, "application/json", headers=bad.headers)
     return response.status_code, response.json()
+
+
+def somebody(who: str) -> Http:
+    """Somebody who may less than everything."""
+    match who.split():
+        case ["nobody"]:
+            return Http()
+        case ["reader"]:
+            return Api(Scope.READ).http
+        case ["worker"]:
+            return Api().http
+        case ["of", pattern]:
+            return Api(Scope.OPERATE, (pattern,)).http
+    api = Api(Scope.OPERATE)
+    past = timezone.now() - timedelta(seconds=1)
+    Token.objects.filter(pk=api.token.pk).update(**{{"revoked": "revoked_at", "expired": "expires_at"}[who]: past})
+    return api.http
 
 
 def everything():
     """All rows there are."""
-    return [list(model.objects.order_by("id").values()) for model in (Task, EndedTask)]
+    return [list(model.objects.order_by("pk").values()) for model in MODELS]

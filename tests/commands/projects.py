@@ -78,9 +78,9 @@ class Project:
             worker.stop()
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
-            # It does not wait for claims that are under way; but the next test has another server.
+            # It does not wait for what is asked at its end; but then the client is closed here.
             for each in threading.enumerate():
-                if each.name == "live" or each.name.startswith("list "):
+                if each.name.startswith(("live", "list ", "heartbeat")):
                     each.join(PATIENCE_S)
             for problem in problems:
                 raise problem

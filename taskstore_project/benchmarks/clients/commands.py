@@ -35,7 +35,8 @@ class CommandsClient(WorkersClient):
             return self._results(before, number)
 
     def enqueue(self, number: int) -> None:
-        asked = [Submission(cmd=NOTHING)] * CHUNK
+        # By what is usually expected ten would be a list.
+        asked = [Submission(cmd=NOTHING, expected_duration=1)] * CHUNK
         for start in range(0, number, CHUNK):
             self._store.commands.submit(GROUP, asked[: number - start])
 

@@ -1,0 +1,10 @@
+"""A copy of the whole store in one file, which both databases write and read.
+
+The file is a zip archive: `manifest.json`, and for each table its rows as lines of JSON. Each part has a checksum.
+"""
+
+from .file import FORMAT, Manifest
+from .restoring import restore
+from .writing import write
+
+__all__ = ["FORMAT", "Manifest", "restore", "write"]

@@ -1,0 +1,146 @@
+"""How each database reads and takes rows one by one, so that memory does not grow with the store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.color import no_style
+from django.db import DEFAULT_DB_ALIAS, connection, transaction
+
+from tasks_app.database import DIALECTS, Dialect, Statement
+from taskstore_project.migration import reached
+
+from .tables import TABLES, Row, Table
+
+
+class Session(ABC):
+    """One transaction on a connection of its own."""
+
+    look: tuple[str, ...]  # Statements that begin a transaction which sees one moment and keeps nobody waiting.
+    before_change: tuple[str, ...] = ()
+    change: tuple[str, ...] = ()  # Statements at the beginning of a transaction that changes tables.
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.dialect: Dialect = DIALECTS[connection.vendor](DEFAULT_DB_ALIAS, waits=True)
+
+    def execute(self, sql: str, parameters: Any = ()) -> list[Row]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def number(self, sql: str) -> int:
+        [(number,)] = self.execute(sql)
+        return int(number)
+
+    def send(self, statement: Statement) -> None:
+        self.execute(*statement)
+
+    @abstractmethod
+    def rows(self, table: Table) -> Iterator[Row]:
+        """All rows of the table."""
+
+    @abstractmethod
+    def insert(self, table: Table, rows: Iterable[Row]) -> None: ...
+
+    @abstractmethod
+    def keep_out(self, tables: Iterable[str]) -> None:
+        """Nobody else writes these tables until the end of the transaction."""
+
+    def number_on(self) -> None:
+        """Rows that are added to the tables from now on get other numbers than those that are there."""
+        for sql in self.connection.ops.sequence_reset_sql(no_style(), [table.model for table in TABLES]):
+            self.execute(sql)
+
+
+class SQLiteSession(Session):
+    look = ("BEGIN",)
+    # The disk has it before the command says that all is done, whatever the durability of the server.
+    before_change = ("PRAGMA synchronous = FULL",)
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(f"SELECT {table.quoted_columns} FROM {table.name}")
+            for row in cursor:
+                yield tuple(aware(value) if isinstance(value, datetime) else value for value in row)
+
+    def insert(self, table: Table, rows: Iterable[Row]) -> None:
+        places = ", ".join(["?"] * len(table.columns))
+        # Not Django's: it keeps all rows that it has seen.
+        with self.connection.wrap_database_errors:
+            self.connection.connection.executemany(
+                f"INSERT INTO {table.name} ({table.quoted_columns}) VALUES ({places})", rows
+            )
+
+    def keep_out(self, tables: Iterable[str]) -> None:
+        pass  # Nobody writes at all beside this transaction.
+
+
+class PostgreSQLSession(Session):
+    look = (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        # What is right for requests would end a long backup.
+        "SET LOCAL statement_timeout = 0",
+        "SET LOCAL idle_in_transaction_session_timeout = 0",
+    )
+    change = (
+        *look[1:],
+        "SET LOCAL synchronous_commit = on",
+    )
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        # COPY, because a cursor fetches so many rows at a time, of which each may hold megabytes.
+        copying = f"COPY (SELECT {table.quoted_columns} FROM {table.name}) TO STDOUT"
+        with self.connection.wrap_database_errors, self.connection.cursor() as cursor, cursor.copy(copying) as copy:
+            copy.set_types([self.type_of(field) for field in table.fields])
+            yield from copy.rows()
+
+    def keep_out(self, tables: Iterable[str]) -> None:
+        self.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+
+    def type_of(self, field: Any) -> str:
+        name, _, _ = field.db_type(self.connection).partition("(")
+        return str(name)
+
+    def insert(self, table: Table, rows: Iterable[Row]) -> None:
+        copying = f"COPY {table.name} ({table.quoted_columns}) FROM STDIN"
+        with self.connection.wrap_database_errors, self.connection.cursor() as cursor, cursor.copy(copying) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+
+SESSIONS = {"sqlite": SQLiteSession, "postgresql": PostgreSQLSession}
+
+
+def aware(at: datetime) -> datetime:
+    """SQLite keeps times without their zone; ours are those of UTC."""
+    return at.replace(tzinfo=UTC)
+
+
+@contextmanager
+def looking() -> Iterator[Session]:
+    """A session that sees the store at one moment, while it is served."""
+    with reached() as connection:
+        session = SESSIONS[connection.vendor](connection)
+        begin(session, session.look)
+        yield session
+
+
+@contextmanager
+def changing(tables: Iterable[str]) -> Iterator[Session]:
+    """A session on Django's connection: all of its changes happen, or none. Nobody else writes these tables."""
+    session = SESSIONS[connection.vendor](connection)
+    begin(session, session.before_change)
+    with transaction.atomic():
+        begin(session, session.change)
+        session.keep_out(tables)
+        yield session
+
+
+def begin(session: Session, statements: Iterable[str]) -> None:
+    for statement in statements:
+        session.execute(statement)

@@ -1,0 +1,111 @@
+"""Putting a backup back: into an empty store, all of it or nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from django.conf import settings
+from django.utils import timezone
+
+from tasks_app import audit
+from tasks_app.database import ID_JUMP
+from tasks_app.models import Token
+from tasks_app.tokens import THIS_MACHINE
+from taskstore_project import migration
+from taskstore_project.commands import CannotRun
+from taskstore_project.data_directory import Lock
+from taskstore_project.tables import grouped
+from taskstore_project.users_name import users_name
+
+from .databases import Session, changing
+from .file import Archive, Manifest, opened
+from .tables import TABLES
+from .writing import ROLES, Tell, migrations, told
+
+# More than any store gives out. After a restore ids go on beyond all that may have been since the backup, also in a
+# store that was restored from the same backup before.
+IDS_A_SECOND = 2**16
+
+# What a store must not hold that a backup is put into: queries for how many there are.
+TO_LOSE = {
+    "tasks": "SELECT count(*) FROM tasks_app_task",
+    "ended tasks": "SELECT count(*) FROM tasks_app_endedtask",
+    "paused groups": "SELECT count(*) FROM tasks_app_pausedgroup",
+    "operations": "SELECT count(*) FROM tasks_app_bulkoperation",
+    "entries of the audit": "SELECT count(*) FROM tasks_app_auditentry",
+    "tokens": f"SELECT count(*) FROM tasks_app_token WHERE name <> '{THIS_MACHINE}'",
+    "people": "SELECT count(*) FROM auth_user WHERE id NOT IN (SELECT user_id FROM tasks_app_onetimepassword)",
+}
+
+
+def restore(file: Path, tell: Tell) -> Manifest:
+    """Make the tables where there are none, and put all of the backup into them, in one transaction.
+
+    No id is given out again: they jump ahead. Raises CannotRun, and changes no row, when the file is no whole
+    backup or of other tables, when the store holds anything, or when a server runs in this folder.
+    """
+    with opened(file) as archive, Lock.take(settings.TASKSTORE_DATA):
+        with migration.alone():
+            migration.migrate()
+        with changing(table.name for table in TABLES) as session:
+            need_same_tables(archive.manifest, session)
+            need_empty(session)
+            fill(session, archive, tell)
+            jump(archive.manifest, session)
+            revoke_tokens_of_servers()
+            write_down(archive.manifest)
+        return archive.manifest
+
+
+def need_same_tables(manifest: Manifest, session: Session) -> None:
+    here = migrations(session)
+    if manifest.migrations != here:
+        theirs, ours = (", ".join(sorted(each.values())) for each in (manifest.migrations, here))
+        raise CannotRun(
+            f"the backup has the tables of another version ({theirs}; here {ours}): restore it with that version, "
+            "then start this one on it"
+        )
+
+
+def need_empty(session: Session) -> None:
+    counts = {what: session.number(sql) for what, sql in TO_LOSE.items()}
+    if held := ", ".join(f"{what}: {grouped(count)}" for what, count in counts.items() if count):
+        raise CannotRun(
+            f"the store in {migration.place()} is not empty ({held}): restore into a new --data folder or database"
+        )
+
+
+def fill(session: Session, archive: Archive, tell: Tell) -> None:
+    # The first start of a server has put an admin there, whom nobody knows yet.
+    for name in ("django_session", ROLES, *(table.name for table in reversed(TABLES))):
+        session.execute(f"DELETE FROM {name}")
+    for table in TABLES:
+        rows = told(archive.rows(table.name, table.kinds), table.name, {}, tell)
+        session.insert(table, table.for_the_database(rows, session.connection))
+    for user, role in archive.rows(ROLES, [int, str]):
+        sql = f"INSERT INTO {ROLES} (user_id, group_id) SELECT %s, id FROM auth_group WHERE name = %s"
+        session.execute(sql, [user, role])
+    session.number_on()
+
+
+def jump(manifest: Manifest, session: Session) -> None:
+    seconds = max(0, session.number(f"SELECT {session.dialect.clock}") - manifest.made_at_ms) // 1_000
+    ahead = ID_JUMP + seconds * IDS_A_SECOND
+    session.send(session.dialect.go_on_after("ids", manifest.ids + ahead))
+    session.send(session.dialect.go_on_after("commits", manifest.commits + ahead))
+
+
+def revoke_tokens_of_servers() -> None:
+    """Those that servers gave to programs on their machines: here they would be valid for ever."""
+    Token.objects.filter(name=THIS_MACHINE, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def write_down(manifest: Manifest) -> None:
+    moment = datetime.fromtimestamp(manifest.made_at_ms / 1_000, UTC)
+    audit.record(
+        actor=f"{users_name()} (command line)",
+        action="restore",
+        selection=f"backup of {moment:%Y-%m-%d %H:%M:%S} UTC",
+        done=manifest.tasks,
+    )

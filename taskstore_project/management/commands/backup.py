@@ -1,0 +1,24 @@
+"""The whole store in a file, also while it is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.core.management.base import CommandParser
+
+from taskstore_project import backup
+from taskstore_project.commands import ProjectCommand
+from taskstore_project.migration import need_store
+from taskstore_project.tables import grouped
+
+
+class Command(ProjectCommand):
+    help = "Write the whole store, as it is at one moment, to a file that `restore` puts back. Servers may go on."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, metavar="FILE", help="only its owner can read it; one there is replaced")
+
+    def handle(self, *, file: Path, **options: object) -> None:
+        need_store()
+        manifest = backup.write(file.absolute(), self.stderr.write)
+        self.stdout.write(f"{grouped(manifest.tasks)} tasks, ids up to {manifest.ids}, are in {file}")

@@ -1,0 +1,23 @@
+"""A backup put back into an empty store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.core.management.base import CommandParser
+
+from tasks_app.database import newest_id
+from taskstore_project import backup
+from taskstore_project.commands import ProjectCommand
+from taskstore_project.tables import grouped
+
+
+class Command(ProjectCommand):
+    help = "Put a backup into an empty store, of either database: all of it or nothing. No server may run on it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, metavar="FILE", help="that `backup` wrote")
+
+    def handle(self, *, file: Path, **options: object) -> None:
+        manifest = backup.restore(file.absolute(), self.stderr.write)
+        self.stdout.write(f"{grouped(manifest.tasks)} tasks are here; the next id is larger than {newest_id()}")

@@ -1,0 +1,31 @@
+"""Whether the store holds together, also while it is served."""
+
+from __future__ import annotations
+
+import sys
+
+from django.core.management.base import CommandParser
+
+from taskstore_project import verifying
+from taskstore_project.commands import ProjectCommand
+from taskstore_project.migration import need_store
+
+WRONG = 1
+
+
+class Command(ProjectCommand):
+    help = "Say what is wrong with the store, a line each. Exit code 1: something is. Servers may go on."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--mend", action="store_true", help="put wrong counts right first")
+
+    def handle(self, *, mend: bool, **options: object) -> None:
+        need_store()
+        if mend and (groups := verifying.mend_counts()):
+            self.stdout.write(f"groups whose counts are right again: {groups}")
+        problems = list(verifying.problems())
+        for problem in problems:
+            self.stdout.write(problem)
+        if problems:
+            sys.exit(WRONG)
+        self.stdout.write("all is well")

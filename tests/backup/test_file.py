@@ -1,0 +1,130 @@
+"""The file of a backup, without a database: what is read from it is what was written, or it is refused."""
+
+import json
+import stat
+import zipfile
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskstore_project.backup.file import FORMAT, MANIFEST, Manifest, drafted, opened
+from taskstore_project.commands import CannotRun
+
+pytestmark = pytest.mark.once
+
+ROWS = [(number, f"text {number}", b"\x00\xff") for number in range(200)]
+KINDS = [int, str, bytes]
+WHOLE = Manifest(
+    format=FORMAT,
+    made_at_ms=1,
+    database="sqlite",
+    migrations={"tasks_app": "0001_store"},
+    ids=200,
+    commits=7,
+    rows={"tasks_app_task": len(ROWS)},
+)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    file = tmp_path_factory.mktemp("backup") / "store.zip"
+    write(file, WHOLE)
+    return file
+
+
+def write(file, manifest):
+    with drafted(file) as draft:
+        draft.put("tasks_app_task", map(msgspec.json.encode, ROWS))
+        draft.end(manifest)
+
+
+def read(file):
+    with opened(file) as archive:
+        return archive.manifest, list(archive.rows("tasks_app_task", KINDS))
+
+
+def test_what_was_written_is_read(file):
+    assert read(file) == (WHOLE, ROWS)
+
+
+def test_only_its_owner_can_read_it(file):
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_other_programs_can_look_into_it(file):
+    with zipfile.ZipFile(file) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["tasks_app_task.ndjson", MANIFEST]
+
+
+@given(st.data())
+def test_a_file_that_was_cut_is_refused(file, data):
+    whole = file.read_bytes()
+    cut = file.with_name("cut.zip")
+    cut.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(CannotRun, match="cut short"):
+        read(cut)
+
+
+@given(st.data())
+def test_a_damaged_file_is_refused_unless_nothing_that_counts_is_damaged(file, data):
+    whole = bytearray(file.read_bytes())
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    damaged = file.with_name("damaged.zip")
+    damaged.write_bytes(whole)
+    with suppress(CannotRun):
+        assert read(damaged) == (WHOLE, ROWS)
+
+
+def test_a_file_that_is_no_backup_is_refused(tmp_path):
+    other = tmp_path / "other.zip"
+    other.write_bytes(b"PK\x03\x04 and so on")
+    with pytest.raises(CannotRun, match="never one"):
+        read(other)
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("letter.txt", "Dear Bob")
+    with pytest.raises(CannotRun, match="never one"):
+        read(other)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(CannotRun, match=r"can't read .*/none\.zip: No such file"):
+        read(tmp_path / "none.zip")
+
+
+def test_a_newer_format_is_refused_whatever_else_is_in_it(tmp_path):
+    newer = tmp_path / "newer.zip"
+    with zipfile.ZipFile(newer, "w") as archive:
+        archive.writestr(MANIFEST, json.dumps({"format": FORMAT + 1, "sealed": True}))
+    with pytest.raises(CannotRun, match=r"a newer Task Store wrote this backup \(format 2, here 1\)"):
+        read(newer)
+
+
+def test_missing_rows_are_noticed(tmp_path):
+    short = tmp_path / "short.zip"
+    write(short, msgspec.structs.replace(WHOLE, rows={"tasks_app_task": len(ROWS) + 1}))
+    with pytest.raises(CannotRun, match="no whole backup"):
+        read(short)
+
+
+def test_rows_of_other_columns_are_noticed(file):
+    with opened(file) as archive, pytest.raises(CannotRun, match="no whole backup"):
+        list(archive.rows("tasks_app_task", [int, str]))
+
+
+def test_what_goes_wrong_leaves_the_backup_before_alone(tmp_path):
+    file = tmp_path / "store.zip"
+    file.write_bytes(b"the one before")
+    with pytest.raises(ZeroDivisionError), drafted(file) as draft:
+        draft.put("tasks_app_task", (b"%d" % (1 // (3 - number)) for number in range(5)))
+    assert file.read_bytes() == b"the one before"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(CannotRun, match=r"can't write .*: No such file or directory"), drafted(tmp_path / "no" / "x"):
+        pass

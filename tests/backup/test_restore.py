@@ -1,0 +1,221 @@
+"""`manage.py backup` and `restore`: all of the store is there again, in an empty store, or nothing is."""
+
+import json
+import zipfile
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+
+from tasks_app import audit, database, pauses, tokens
+from tasks_app.models import AuditEntry, KeptAnswer, PausedGroup, SavedSearch, Scope, Task, Token
+from tasks_app.operations import Change, NewTask
+from tasks_app.people import make_first_admin
+from taskstore_project import backup
+from taskstore_project.backup.file import MANIFEST, opened
+from taskstore_project.backup.tables import TABLES
+from tests.behaviour.people import ANN, BOB
+from tests.emptying import empty
+from tests.people import make_user
+
+LARGE = bytes(range(256)) * 1_000
+# Of all others each row is as it was.
+CHANGED = {"tasks_app_token", "tasks_app_auditentry"}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "store.zip"
+
+
+@pytest.fixture
+def filled(transactional_db):
+    """A store with something of everything."""
+    adds = [
+        NewTask(group="mail", data=b"1", labels={"für": "Bob", "a": 'b"c'}, priority=-7),
+        NewTask(group="a/b \u202e", data=LARGE, data_type="type.googleapis.com/Letter"),
+        NewTask(group="mail", data=b"\x00\xff", error="no\nluck", timespec_ms=4_102_444_800_000),
+        NewTask(group="reports"),
+    ]
+    mail, _, _, report = Task.objects.commit(owner=ANN, adds=adds)
+    Task.objects.claim("a/b \u202e", owner=BOB, duration_ms=60_000)
+    Task.objects.commit(owner=ANN, updates=[Change(id=mail.id, data=b"2", labels={"für": "Bob"})], deletes=[report.id])
+    user = make_user("ann", "operator", "see payloads")
+    SavedSearch.objects.create(user=user, name="mine", q="group:mail")
+    pauses.pause("reports", by="ann", reason="Sunday")
+    KeptAnswer.objects.create(key="k", digest="d" * 64, at_ms=1, answer="{}", ids="1")
+
+
+def restored(command, file):
+    empty()
+    code, told = command("restore", file)
+    assert code == 0, told
+    return told
+
+
+def test_all_of_it_is_there_again(command, filled, file, tmp_path):
+    token, secret = tokens.create("ann", Scope.WORK, ["mail", "pay/*"])
+    assert command("backup", file) == (0, f"3 tasks, ids up to {Task.objects.newest_id()}, are in {file}\n")
+    before = list(Task.objects.order_by("id").values())
+    restored(command, file)
+    assert list(Task.objects.order_by("id").values()) == before
+    assert bytes(Task.objects.get(group="a/b \u202e").data) == LARGE
+    assert set(User.objects.get(username="ann").groups.values_list("name", flat=True)) == {"operator", "see payloads"}
+    assert tokens.valid(secret) == token
+    assert Token.objects.get().groups == ["mail", "pay/*"]
+    assert [entry.action for entry in AuditEntry.objects.order_by("id")] == ["pause", "restore"]
+    again = tmp_path / "again.zip"
+    command("backup", again)
+    assert rows_in(again) == rows_in(file)
+    assert command("verify") == (0, "all is well\n")
+
+
+def rows_in(file):
+    with opened(file) as archive:
+        of_tables = {t.name: sorted(archive.rows(t.name, t.kinds), key=str) for t in TABLES if t.name not in CHANGED}
+        return of_tables | {"roles": list(archive.rows("auth_user_groups", [int, str]))}
+
+
+def test_no_id_is_given_out_again(command, filled, file):
+    command("backup", file)
+    # What happens after the backup is gone with the store, but not from the memory of clients.
+    [later] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    restored(command, file)
+    [new] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    assert later.id + 2**32 <= new.id < 2**53
+    assert new.made_by_commit > later.made_by_commit + 2**31
+
+
+def test_nor_after_two_restores_of_the_same_backup(command, filled, file):
+    """Between the two, as many ids may be given out as a store can."""
+    command("backup", file)
+    restored(command, file)
+    first = database.newest_id()
+    put_back_by(file, ms=100_000)
+    restored(command, file)
+    assert database.newest_id() >= first + 100 * 2**16
+
+
+def put_back_by(file, ms):
+    """As if it had been made earlier."""
+    rewrite(file, lambda manifest: {**manifest, "made_at_ms": manifest["made_at_ms"] - ms})
+
+
+def rewrite(file, change):
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts[MANIFEST] = json.dumps(change(json.loads(parts[MANIFEST]))).encode()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+
+
+def test_what_is_added_to_any_table_afterwards_gets_a_number_of_its_own(command, filled, file):
+    command("backup", file)
+    restored(command, file)
+    newest = AuditEntry.objects.latest("id")
+    assert audit.record(actor="ann", action="pause", selection="group", done=1).id > newest.id
+    assert make_user("bob").id > User.objects.get(username="ann").id
+
+
+def test_labels_are_found_in_it(command, filled, file):
+    command("backup", file)
+    restored(command, file)
+    assert Task.objects.get_queryset().bearing("für", "Bob").count() == 1
+
+
+def test_a_token_that_a_server_had_opens_nothing(command, file):
+    _, secret = tokens.create(tokens.THIS_MACHINE, Scope.OPERATE)
+    command("backup", file)
+    restored(command, file)
+    assert tokens.valid(secret) is None
+
+
+def test_it_takes_the_place_of_the_first_admin_whom_nobody_knows(command, filled, file):
+    command("backup", file)
+    empty()
+    make_first_admin()
+    assert command("restore", file)[0] == 0
+    assert [user.username for user in User.objects.all()] == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (lambda: Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")]), "tasks: 1"),
+        (lambda: tokens.create("ann", Scope.READ), "tokens: 1"),
+        (lambda: make_user("bob"), "people: 1"),
+        (lambda: audit.record(actor="ann", action="pause", selection="group", done=1), "entries of the audit: 1"),
+        (lambda: PausedGroup.objects.create(group="mail", by="ann"), "paused groups: 1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_store_that_holds_anything_is_left_alone(command, refusal, filled, file, held, words):
+    command("backup", file)
+    empty()
+    held()
+    before = contents()
+    assert f"is not empty ({words}): restore into a new --data folder or database" in refusal("restore", file)
+    assert contents() == before
+
+
+def contents():
+    return {table.name: list(table.model._base_manager.values_list().order_by("pk")) for table in TABLES}
+
+
+def test_nothing_comes_of_a_file_that_is_damaged_near_its_end(command, refusal, filled, file):
+    command("backup", file)
+    with zipfile.ZipFile(file) as archive:
+        place = archive.getinfo("auth_user_groups.ndjson").header_offset + 80  # Behind the head of the part.
+    damaged = bytearray(file.read_bytes())
+    damaged[place] ^= 0xFF
+    file.write_bytes(damaged)
+    empty()
+    assert "no whole backup" in refusal("restore", file)
+    assert all(rows == [] for rows in contents().values())
+
+
+def test_a_cut_file_is_refused(command, refusal, filled, file):
+    command("backup", file)
+    file.write_bytes(file.read_bytes()[:-100])
+    empty()
+    assert refusal("restore", file) == (
+        f"taskstore: {file} is no whole backup: it was cut short, damaged, or never one\n"
+    )
+
+
+def test_tables_of_another_version_are_refused(command, refusal, file):
+    command("backup", file)
+    rewrite(file, lambda manifest: {**manifest, "migrations": {"auth": "0001_initial", "tasks_app": "0009_old"}})
+    told = refusal("restore", file)
+    assert "the tables of another version (0001_initial, 0009_old; here " in told
+    assert "restore it with that version, then start this one on it" in told
+
+
+def test_payloads_are_not_printed(command, filled, file):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"secret")])
+    told = command("backup", file)[1] + restored(command, file) + command("verify")[1]
+    assert "secret" not in told
+
+
+def test_it_says_how_far_it_is(command, filled, file, monkeypatch):
+    monkeypatch.setattr("taskstore_project.backup.writing.TELL_EVERY", 2)
+    assert "tasks_app_task: 2 rows\n" in command("backup", file)[1]
+    assert "tasks_app_task: 2 rows\n" in restored(command, file)
+
+
+def test_every_table_of_the_store_is_in_it(db):
+    with connection.cursor() as cursor:
+        there = set(connection.introspection.table_names(cursor))
+    ours = {name for name in there if name.startswith("tasks_app_") and "endedtask_" not in name}
+    # Numbers are in the manifest; that the log is intact is said of one database's log.
+    assert ours - {table.name for table in TABLES} <= {"tasks_app_counters", "tasks_app_log_intact"}
+
+
+def test_its_manifest_says_what_it_is(command, filled, file):
+    command("backup", file)
+    with opened(file) as archive:
+        manifest = archive.manifest
+    assert (manifest.format, manifest.database, manifest.tasks) == (backup.FORMAT, connection.vendor, 3)
+    assert manifest.ids == Task.objects.newest_id()
+    assert Token.objects.count() == manifest.rows["tasks_app_token"]

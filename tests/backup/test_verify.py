@@ -1,0 +1,108 @@
+"""`manage.py verify`: it finds what can be wrong with a store, and mends its counts."""
+
+import pytest
+from django.db import connection
+from django.db.models import QuerySet
+
+from tasks_app.database import COLUMNS
+from tasks_app.models import AuditEntry, EndedTask, GroupTotal, Payload, SavedSearch, Task
+from tasks_app.operations import NewTask
+from tasks_app.totals import fold_here
+from tests.behaviour.people import ANN, BOB
+
+# What an entry of the trail has beside what it keeps of the task.
+ENDED = {"ended_at_ms": 1, "ended_by_commit": 1, "ended_by": ANN, "ending": "claimed", "operator": "", "reason": ""}
+
+
+@pytest.fixture
+def task(transactional_db):
+    """The living task of a chain of two, with data of its own row; its counts are folded."""
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"x" * 100_000, labels={"a": "b"})])
+    [task] = Task.objects.claim("mail", owner=BOB, duration_ms=60_000)
+    fold_here()
+    return task
+
+
+def put(model, task, **changed):
+    """One more row with the values of the task, but for some. Past the verbs, which would not have it."""
+    known = {name: getattr(task, name) for name in COLUMNS if name != "data"} | ENDED | changed
+    names = {field.attname for field in model._meta.concrete_fields}
+    QuerySet(model).bulk_create([model(**{name: value for name, value in known.items() if name in names})])
+
+
+def delete(model):
+    QuerySet(model)._raw_delete("default")
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda task: delete(Payload), "tasks whose data is not there: {id}"),
+        (lambda task: Payload.objects.create(id=1000, data=b""), "data that no task has: 1000"),
+        (lambda task: put(EndedTask, task), "tasks that have ended, and are there: {id}"),
+        (lambda task: put(Task, task, id=0), "tasks older than the first of their chain: 0"),
+        (lambda task: put(Task, task, id=0), "chains with several living tasks: {origin}"),
+        (
+            lambda task: put(EndedTask, task, id=0, successor=0),
+            "ended tasks that are not older than their successor: 0",
+        ),
+        (lambda task: put(EndedTask, task, id=-1, origin=-1, successor=task.id), "successors in another chain: {id}"),
+        (lambda task: put(Task, task, id=0, claims=-1), "tasks with leases or claims below zero: 0"),
+        (
+            lambda task: put(Task, task, id=task.id + 7),
+            "tasks with ids beyond {id}, the last given out: {far}",
+        ),
+        (lambda task: put(Task, task, id=0, made_by_commit=10**12), ", the last there was: 0"),
+        (lambda task: put(Task, task, id=0, labels=[1]), "tasks whose labels are no texts under names: 0"),
+        (lambda task: put(Task, task, id=0, labels={"a": 1}), "tasks whose labels are no texts under names: 0"),
+        (lambda task: delete(GroupTotal), "counts of the group 'mail' are wrong: 1 tasks too few, 1 leases too few"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_it_says_what_is_wrong(command, task, damage, told):
+    assert command("verify") == (0, "all is well\n")
+    damage(task)
+    code, said = command("verify")
+    assert code == 1
+    assert told.format(id=task.id, origin=task.origin, far=task.id + 7) in said
+
+
+def test_it_names_a_few_of_many(command, task):
+    Payload.objects.bulk_create([Payload(id=1000 + place, data=b"") for place in range(6)])
+    assert command("verify") == (1, "data that no task has: 1000, 1001, 1002, 1003, 1004, ...\n")
+
+
+@pytest.mark.skipif(connection.vendor == "postgresql", reason="a server looks after its own files")
+def test_it_names_rows_that_lead_nowhere(command, task):
+    with connection.constraint_checks_disabled():
+        SavedSearch.objects.create(user_id=1000, name="mine", q="")
+        code, said = command("verify")
+        SavedSearch.objects.all().delete()
+    assert (code, "tasks_app_savedsearch names one that is not there" in said) == (1, True)
+
+
+def test_it_mends_counts_and_says_so_in_the_audit(command, task):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", error="no luck"), NewTask(group="reports")])
+    fold_here()
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="reports")])  # Of which there is a delta only.
+    GroupTotal.objects.filter(group="mail").update(tasks=7, leases=0)
+    GroupTotal.objects.create(group="gone", tasks=1, leases=0, failed=0)
+    code, said = command("verify")
+    assert (code, said.splitlines()) == (
+        1,
+        [
+            "counts of the group 'gone' are wrong: 1 tasks too many",
+            "counts of the group 'mail' are wrong: 5 tasks too many, 1 leases too few",
+        ],
+    )
+    assert command("verify", "--mend") == (0, "groups whose counts are right again: 2\nall is well\n")
+    assert command("verify", "--mend") == (0, "all is well\n")
+    assert [entry.action for entry in AuditEntry.objects.all()] == ["mend counts"]
+    fold_here()
+    totals = GroupTotal.objects.order_by("group").values_list("group", "tasks", "leases", "failed")
+    assert list(totals) == [("mail", 2, 1, 1), ("reports", 2, 0, 0)]
+
+
+def test_what_it_does_not_mend_stays_wrong(command, task):
+    delete(Payload)
+    assert command("verify", "--mend") == (1, f"tasks whose data is not there: {task.id}\n")
