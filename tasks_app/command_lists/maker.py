@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from asgiref.sync import sync_to_async
 from django.db import Error, connections
 
-from ..command_record import LIST_LABEL, PREFIX, CommandStatus, group_of, output_group
-from ..errors import TaskStoreError
+from ..command_record import LIST_LABEL, CommandStatus, group_of, output_group
+from ..errors import InvalidInput, TaskStoreError
 from ..models import Task
-from ..operations import NOBODY, GroupScope
+from ..operations import NOBODY
 from .making import make_lists
 from .moving import archive_old
 from .pieces import by_pieces
@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 0.5
 TIDIED_EVERY_S = 10.0
-OF_COMMANDS = GroupScope((f"{PREFIX}*",))
 
 
 class ListMaker:
@@ -77,14 +76,17 @@ class ListMaker:
 
 def look_after() -> bool:
     """Settle closed lists and make new ones, of each project some. Says whether there was anything to do."""
-    groups = set(Task.objects.groups(OF_COMMANDS))
-    done = 0
-    for project in projects():
-        if group_of(project, CommandStatus.CLOSED) in groups:
-            done += process_closed(project)
-        # What failed a moment ago may be among the new ones.
-        done += make_lists(project)
-    return done > 0
+    looks = [_look_after(project) for project in projects()]
+    return any(looks)
+
+
+def _look_after(project: str) -> bool:
+    try:
+        # What failed a moment ago may be among the new ones then.
+        return process_closed(project) + make_lists(project) > 0
+    except InvalidInput as problem:  # Limits of this server that are too low for it: the other projects go on.
+        log.warning("commands of %s are left alone: %s", project, problem)
+        return False
 
 
 def tidy() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from django.db import connections, transaction
 
 from ..command_record import (
     LIST_LABEL,
+    LONGEST_ID,
     Command,
     CommandList,
     CommandStatus,
+    NotACommand,
     group_of,
     is_late,
     new_command_task,
@@ -20,6 +22,7 @@ from ..command_record import (
 )
 from ..command_rules import ListRule, rule_of
 from ..errors import CommitRefused
+from ..managers import limits
 from ..models import Task
 from ..operations import NOBODY
 from .pieces import PIECE
@@ -52,9 +55,15 @@ def make_lists(project: str) -> int:
     of late commands. Any number of processes may do it at once.
     """
     try:
-        return _make_lists(project, rule_of(project))
+        return _make_lists(project, _rule_of(project))
     except CommitRefused:
         return 0  # Somebody else was quicker, and goes on.
+
+
+def _rule_of(project: str) -> ListRule:
+    """With lists so short that one commit can take them and what becomes of them: a result and a duplicate each."""
+    rule = rule_of(project)
+    return replace(rule, count=max(1, min(rule.count, limits().changes // 3)))
 
 
 def _make_lists(project: str, rule: ListRule) -> int:
@@ -68,8 +77,9 @@ def _make_lists(project: str, rule: ListRule) -> int:
     # All but the last one are full. Where there is more to come, it may get fuller the next time.
     if batches and not (is_all and _is_due(batches[-1], rule, now_ms)):
         batches.pop()
-    for start in range(0, len(batches), LISTS_A_COMMIT):
-        _make(project, batches[start : start + LISTS_A_COMMIT])
+    at_once = max(1, min(LISTS_A_COMMIT, limits().changes // (rule.count + 1)))
+    for start in range(0, len(batches), at_once):
+        _make(project, batches[start : start + at_once])
     return len(late) + len(batches)
 
 
@@ -101,10 +111,18 @@ def _waiting(project: str) -> tuple[list[Waiting], bool]:
         if len(found) >= MOST_LOOKED_AT or size >= MOST_BYTES:
             return found, False
         for task in tasks_with(ids):
-            if command := understood(task, Command.decode):
+            if command := understood(task, named_rightly):
                 size += len(task.data)
                 found.append(Waiting(task=task.id, since_ms=task.made_at_ms, size=len(task.data), command=command))
     return found, True
+
+
+def named_rightly(data: bytes) -> Command:
+    """Raises NotACommand also for an id that its labels could not hold."""
+    command = Command.decode(data)
+    if len(command.id) > LONGEST_ID or "\0" in command.id:
+        raise NotACommand(f"the id of a command has at most {LONGEST_ID} characters, and no NUL among them")
+    return command
 
 
 def _fail(project: str, late: Batch) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..command_record import CommandList, CommandStatus, group_of, new_command_task, settled
-from ..errors import CommitRefused
+from ..errors import CommitRefused, InvalidInput
 from ..models import Task
 from ..operations import NOBODY
-from .reading import available, ids_of, understood
+from .reading import available, ids_of, leave_alone, understood
 
 MOST_AT_ONCE = 100  # Lists of one round.
 
@@ -24,7 +24,7 @@ def process_closed(project: str, *, limit: int = MOST_AT_ONCE) -> int:
 def _process(project: str, task_id: int) -> bool:
     [task] = Task.objects.find([task_id])
     closed = understood(task, CommandList.decode) if task else None
-    if closed is None:
+    if task is None or closed is None:
         return False
     now = Task.objects.now_ms() // 1_000
     fates = [new_command_task(project, command, status) for status, command in settled(closed, now)]
@@ -32,4 +32,7 @@ def _process(project: str, task_id: int) -> bool:
         Task.objects.commit(owner=NOBODY, adds=fates, deletes=[task_id])
     except CommitRefused:
         return False  # Somebody else was quicker.
+    except InvalidInput as problem:  # Made by hand, with what no task can have.
+        leave_alone(task, problem)
+        return False
     return True

@@ -56,11 +56,12 @@ def understood(task: Task, decode: Callable[[bytes], Record]) -> Record | None:
     try:
         return decode(bytes(task.data))
     except NotACommand as problem:
-        _tell(task, problem)
+        leave_alone(task, problem)
         return None
 
 
-def _tell(task: Task, problem: NotACommand) -> None:
+def leave_alone(task: Task, problem: Exception) -> None:
+    """Say once why nothing is done to the task, and look at it no more."""
     if task.id in _told:
         return
     if len(_told) >= MOST_TOLD:

@@ -130,6 +130,25 @@ def test_what_is_no_command_is_left_alone_and_told_once(settings, caplog):
     assert Task.objects.find([odd.id]) == [odd]
 
 
+def test_a_command_with_an_id_that_no_label_can_hold_is_left_alone(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
+    for odd in ("x" * 300, "a\0b"):
+        data = Command(id=odd, cmd="true", until=1).encode()
+        Task.objects.commit(owner=NOBODY, adds=[NewTask(group="commands/default/new", data=data)])
+    submitted(1)
+    assert make_lists("default") == 1
+    assert len(commands_in("default", CommandStatus.NEW)) == 2
+
+
+def test_lists_are_as_short_as_a_commit_has_to_be(settings):
+    settings.TASKSTORE_COMMAND_LISTS, settings.TASKSTORE_MAX_CHANGES = "*=50/1d/0s", 100
+    submitted(90)
+    make_lists("default")
+    assert [len(made.commands) for made in lists_in("default")] == [33, 33, 24]
+    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=1)))
+    assert process_closed("default") == 1
+
+
 # ---- What becomes of them
 
 
@@ -165,6 +184,17 @@ def test_closed_lists_that_make_no_sense_do_not_stop_the_rest(settings):
     close("default", lambda command: replace(command, run=Run(worker="w", exit_code=0)))
     assert process_closed("default") == 1
     assert len(commands_in("default", CommandStatus.COMPLETED)) == 1
+
+
+def test_a_closed_list_that_no_commit_can_settle_does_not_stop_the_rest(settings, caplog):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1d/0s"
+    submitted(2)
+    make_lists("default")
+    close("default", lambda command: replace(command, id="x" * 300))
+    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=0)))
+    assert process_closed("default") == 1
+    assert process_closed("default") == 0
+    assert len(caplog.records) == 1
 
 
 def test_a_list_that_a_worker_holds_is_not_settled(settings):
