@@ -12,6 +12,9 @@ from tests.client.patience import wait_for_last_requests
 
 from .workers import PATIENCE_S, Queue, eventually
 
+# It is a matter of the way to the store, not of its database.
+pytestmark = pytest.mark.once
+
 
 class Away(Queue):
     """The same store by another way, which can be cut."""
