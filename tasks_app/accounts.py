@@ -17,9 +17,9 @@ from django.db import transaction
 from . import audit
 from .errors import InvalidInput
 from .people import password_was_given, random_password
-from .policy import ROLES, SEES_PAYLOADS, administrators
+from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, administrators
 
-ROLE_NAMES = tuple(role for role in ROLES if role != SEES_PAYLOADS)  # Each includes the ones before it.
+ROLE_NAMES = tuple(role for role in ROLES if role not in BESIDE_A_ROLE)  # Each includes the ones before it.
 ADMIN = ROLE_NAMES[-1]
 
 
@@ -29,13 +29,15 @@ class Rights:
 
     role: str  # Of ROLE_NAMES; empty: none.
     sees_payloads: bool
+    commands: bool = False  # Submits shell commands, which workers run.
 
 
 def rights_of(user: User) -> Rights:
     """The highest role counts where somebody was given several in Django's admin."""
     names = {group.name for group in user.groups.all()} | ({ADMIN} if user.is_superuser else set())
     role = next((role for role in reversed(ROLE_NAMES) if role in names), "")
-    return Rights(role=role, sees_payloads=SEES_PAYLOADS in names or role == ADMIN)
+    is_admin = role == ADMIN
+    return Rights(role=role, sees_payloads=is_admin or SEES_PAYLOADS in names, commands=is_admin or COMMANDS in names)
 
 
 def add(name: str, rights: Rights, *, by: User) -> tuple[User, str]:
@@ -113,7 +115,8 @@ def _may_lose(user: User, by: User) -> Iterator[None]:
 
 
 def _give(user: User, rights: Rights) -> None:
-    names = {rights.role} | ({SEES_PAYLOADS} if rights.sees_payloads else set())
+    beside = {SEES_PAYLOADS: rights.sees_payloads, COMMANDS: rights.commands}
+    names = {rights.role} | {name for name, is_given in beside.items() if is_given}
     # A project that installs the store may have groups of its own.
     user.groups.remove(*Group.objects.filter(name__in=set(ROLES) - names))
     user.groups.add(*Group.objects.filter(name__in=names))

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
 
-from . import retention
+from . import command_rules, retention
 
 DURABILITIES = ("strict", "opportunistic")
 
@@ -19,7 +19,7 @@ DURABILITIES = ("strict", "opportunistic")
 @register(Tags.compatibility)
 def check_store(**_: Any) -> list[CheckMessage]:
     """Whether the database and its settings keep what the store promises."""
-    return [*_database(), *_durability(), *_history(), *_retention(), *_descriptors()]
+    return [*_database(), *_durability(), *_history(), *_retention(), *_command_lists(), *_descriptors()]
 
 
 @register(Tags.security)
@@ -76,6 +76,17 @@ def _retention() -> Iterator[CheckMessage]:
             f"TASKSTORE_RETENTION: {problem}.",
             hint=f'Write it as the default is written: "{retention.GROUPS}".',
             id="tasks_app.E011",
+        )
+
+
+def _command_lists() -> Iterator[CheckMessage]:
+    try:
+        command_rules.rules_in(str(getattr(settings, "TASKSTORE_COMMAND_LISTS", command_rules.DEFAULT)))
+    except ValueError as problem:
+        yield Error(
+            f"TASKSTORE_COMMAND_LISTS: {problem}.",
+            hint=f'Write it as the default is written: "{command_rules.DEFAULT}".',
+            id="tasks_app.E012",
         )
 
 

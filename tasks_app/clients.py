@@ -77,5 +77,5 @@ def done_per_minute() -> dict[int, float]:
 def _within(scope: GroupScope, heard: Iterable[Client], now_ms: int) -> Iterator[Seen]:
     for client in heard:
         groups = [group for group in client.groups if scope.allows(group)]
-        if groups or scope == EVERY_GROUP:
+        if groups or scope.patterns is None:
             yield Seen(client=client, groups=groups, age_ms=max(0, now_ms - client.seen_at_ms))

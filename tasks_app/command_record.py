@@ -9,21 +9,25 @@ Times are whole seconds since the Epoch, durations whole seconds, as in TDF2.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
 from . import records
-from .operations import NewTask
+from .operations import COMMAND_GROUPS, NewTask
 
-PREFIX = "commands/"
+PREFIX = COMMAND_GROUPS
 DEFAULT_PROJECT = "default"
 COMMAND_LABEL = "command"  # The first id of a command: all its runs bear it.
 LIST_LABEL = "list"  # The name of its list.
+COUNT_LABEL = "commands"  # Of a list: how many it has,
+EXPECTED_LABEL = "expected"  # and how long they are expected to take together. Pages need not read them then.
 LONGEST_PROJECT = 200  # Characters: with what stands around it, it is the name of a group.
 LONGEST_ID = 200  # Characters: it is the name of files, and a label.
 LONGEST_CMD = 64 * 2**10  # Bytes.
+ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
 OUTPUT = "output"  # The end of the group with what running commands have written so far.
 
 
@@ -52,6 +56,17 @@ FINAL = frozenset(
         CommandStatus.FAILED_COUNT,
     }
 )
+BEFORE_A_RUN = frozenset(
+    {
+        CommandStatus.NEW,
+        CommandStatus.NEW_STASHED,
+        CommandStatus.OPEN,
+        CommandStatus.OPEN_STASHED,
+        CommandStatus.RUNNING,
+    }
+)
+# It may have been too late for a run; what is retried then goes into the archive.
+MAYBE_TOO_LATE = frozenset({CommandStatus.CLOSED, CommandStatus.FAILED_TIME, CommandStatus.FAILED_ARCHIVE})
 RESULTS = FINAL | {CommandStatus.FAILED_ARCHIVE}  # With a run, unless it was too late for one.
 
 
@@ -180,6 +195,30 @@ class CommandList:
         return sum(command.expected_duration for command in self.commands)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOutput:
+    """What a running command has written so far: one task of the output group for each."""
+
+    list: str  # The name of the list.
+    task: int  # The id of the task that the list is.
+    command: str  # The id of the command.
+    at: int  # When this was written.
+    done: int = 0  # So many commands of the list are finished.
+    out: Output = Output()
+    err: Output = Output()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises NotACommand, which names the member that is wrong."""
+        try:
+            return records.decode(cls, data)
+        except (ValueError, RecursionError) as problem:
+            raise NotACommand(f"this is not what a command has written: {problem}") from None
+
+    def encode(self) -> bytes:
+        return records.encode(self)
+
+
 def group_of(project: str, status: CommandStatus) -> str:
     """Where the tasks of this status lie. Lists that are running lie in `open`, leased."""
     return f"{PREFIX}{project}/{CommandStatus.OPEN if status is CommandStatus.RUNNING else status}"
@@ -203,6 +242,22 @@ def why_no_project(name: str) -> str | None:
     return f"at most {LONGEST_PROJECT} characters" if len(name) > LONGEST_PROJECT else None
 
 
+def why_no_id(name: str) -> str | None:
+    """Why this can't be the id of a command, which is the name of files too; None when it can."""
+    if not ID.fullmatch(name):
+        return "an id of letters, digits, and _ . -, of which . and - do not come first"
+    return f"an id of at most {LONGEST_ID} characters" if len(name) > LONGEST_ID else None
+
+
+def why_misplaced(status: CommandStatus, command: Command) -> str | None:
+    """Why a command, as it is, can't be in this status; None when it can."""
+    if status in BEFORE_A_RUN and command.run:
+        return f"it was run, and is {status}"
+    if status not in BEFORE_A_RUN | MAYBE_TOO_LATE and not command.run:
+        return f"it was not run, and is {status}"
+    return None
+
+
 def new_command_task(project: str, command: Command, status: CommandStatus = CommandStatus.NEW) -> NewTask:
     """The task that a command is in this status."""
     labels = {COMMAND_LABEL: command.first_id, **({LIST_LABEL: command.list} if command.list else {})}
@@ -214,8 +269,13 @@ def new_list_task(project: str, made: CommandList, status: CommandStatus = Comma
     return NewTask(group=group_of(project, status), data=made.encode(), labels=list_labels(made))
 
 
+def live_labels(live: LiveOutput, command: Command) -> Mapping[str, str]:
+    return {COMMAND_LABEL: command.first_id, LIST_LABEL: live.list}
+
+
 def list_labels(made: CommandList) -> Mapping[str, str]:
-    return {LIST_LABEL: made.name}
+    sizes = {COUNT_LABEL: str(len(made.commands)), EXPECTED_LABEL: str(made.expected_duration)}
+    return {LIST_LABEL: made.name, **sizes}
 
 
 def settled(closed: CommandList, now: int) -> Sequence[tuple[CommandStatus, Command]]:

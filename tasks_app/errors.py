@@ -3,6 +3,7 @@
 TaskStoreError
   InvalidInput         the caller's values make no sense: correct them
     LimitExceeded      more than the store takes: ask for less
+  Forbidden            whoever asks may see these tasks, but not change them: the message says what is missing
   CommitRefused        something that the commit names is gone or leased: drop the work, claim again
   JobUnfinished        only what is finished can be deleted or requeued: wait until it is
   KeyReused            the idempotency key came before with another request: use a new key
@@ -43,6 +44,15 @@ class LimitExceeded(InvalidInput):
     """More than the store takes at once. Nothing was changed. Ask for less; each limit is a setting."""
 
     code = "limit"
+
+
+class Forbidden(TaskStoreError):
+    """Tasks of a group may be seen, but not changed, by whoever asks. Nothing was changed.
+
+    The message names the group and says what is missing: a permission, or a switch of the server.
+    """
+
+    code = "forbidden"
 
 
 class CommitRefused(TaskStoreError):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from .errors import InvalidInput, LimitExceeded
 from .managers import limits
 from .validation import group_name, refuse
@@ -23,8 +21,7 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
     """
     if group:
         refuse(group_name("group", group))
-    lines = list(_lines(body))
-    _refuse_number(len(lines))
+    lines = numbered_lines(body)
     adds: list[Add] = []
     problems: dict[str, list[str]] = {}
     wrong = 0
@@ -32,7 +29,7 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
         try:
             adds.append(_add(line, group))
         except InvalidInput as refused:
-            problems |= _of_line(number, refused)
+            problems |= of_line(number, refused)
             wrong += 1
             if wrong == MOST_NAMED:
                 break
@@ -41,18 +38,15 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
     return tuple(adds)
 
 
-def _lines(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each line with its number, but for blank ones."""
-    for number, line in enumerate(body.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1):
-        if line.strip():
-            yield number, line
-
-
-def _refuse_number(lines: int) -> None:
-    if not lines:
+def numbered_lines(body: bytes) -> list[tuple[int, bytes]]:
+    """Each line with its number, but for blank ones. Raises InvalidInput or LimitExceeded about how many they are."""
+    lines = enumerate(body.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1)
+    found = [(number, line) for number, line in lines if line.strip()]
+    if not found:
         raise InvalidInput({"lines": ["at least one task, each in a line of its own"]})
-    if lines > limits().changes:
-        raise LimitExceeded({"lines": [f"at most {limits().changes} tasks an import, not {lines}"]})
+    if len(found) > limits().changes:
+        raise LimitExceeded({"lines": [f"at most {limits().changes} tasks an import, not {len(found)}"]})
+    return found
 
 
 def _add(line: bytes, group: str) -> Add:
@@ -66,7 +60,7 @@ def _add(line: bytes, group: str) -> Add:
     return add
 
 
-def _of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:
+def of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:
     """What is wrong, with the number of the line in front."""
     return {
         f"line {number}" if path == "body" else f"line {number}: {path}": [

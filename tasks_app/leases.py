@@ -7,30 +7,32 @@ from django.db import transaction
 from . import audit
 from .errors import CommitRefused, InvalidInput
 from .models import Task
-from .operations import Change, Ending, Operator, State
+from .operations import EVERY_GROUP, Change, Ending, GroupScope, Operator, State
 
 NOT_HELD = "no worker holds this task any more: look at it again"
 
 
-def give_back(task_id: int, *, by: str, reason: str = "") -> Task:
+def give_back(task_id: int, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Task:
     """Make a claimed task available now, with its error as it is. What its worker commits for it is refused then.
 
-    Returns the successor. Raises InvalidInput about `id` when the task is not claimed, or no longer there.
+    Returns the successor. Raises InvalidInput about `id` when the task is not claimed, or no longer there,
+    Forbidden when tasks of its group may not be changed.
     """
     [task] = Task.objects.find([task_id])
     if task is None or task.state(Task.objects.now_ms()) is not State.CLAIMED:
         raise InvalidInput({"id": [NOT_HELD]})
     try:
-        return _give_back(task, by, reason)
+        return _give_back(task, by, reason, scope)
     except CommitRefused:
         raise InvalidInput({"id": [NOT_HELD]}) from None
 
 
 @transaction.atomic
-def _give_back(task: Task, by: str, reason: str) -> Task:
+def _give_back(task: Task, by: str, reason: str, scope: GroupScope) -> Task:
     [successor] = Task.objects.commit(
         owner=0,
         updates=[Change(id=task.id, keep_data=True, keep_error=True, release=True)],
+        scope=scope,
         operator=Operator(name=by, ending=Ending.GIVEN_BACK, reason=reason),
     )
     audit.record(

@@ -13,7 +13,7 @@ from mmap import mmap
 from tempfile import TemporaryFile
 from threading import Lock
 
-from .errors import CommitRefused, InvalidInput, TaskStoreError
+from .errors import CommitRefused, Forbidden, InvalidInput, TaskStoreError
 from .tally import Work
 
 # Why something was refused. Each has its row in docs/metrics.md.
@@ -131,4 +131,4 @@ def _reasons_of(error: TaskStoreError) -> Sequence[str]:
             "bugs": refusal.bugs,
         }
         return [reason for reason, named in reasons.items() if named]
-    return [] if isinstance(error, InvalidInput) else [error.code]
+    return [] if isinstance(error, InvalidInput | Forbidden) else [error.code]

@@ -300,11 +300,12 @@ class Client(models.Model):
 
 
 class Scope(models.TextChoices):
-    """What a token may do; each includes the ones before it."""
+    """What a token may do; each of the first three includes the ones before it."""
 
     READ = "read"
     WORK = "work"
     OPERATE = "operate"
+    COMMANDS = "commands"  # What `work` may, and also decide what shells run.
 
 
 class Token(models.Model):

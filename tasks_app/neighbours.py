@@ -65,7 +65,8 @@ class Neighbours:
         """Do the work on a connection of this name, and again on another one when that has broken."""
         while True:
             with suppress(psycopg.Error):
-                parameters = parameters_of(self._using) | {"application_name": name}
+                # What one server process has prepared another one does not know, where a pooler stands between.
+                parameters = parameters_of(self._using) | {"application_name": name, "prepare_threshold": None}
                 async with await psycopg.AsyncConnection.connect(**parameters, autocommit=True) as connection:
                     await work(connection)
             await asyncio.sleep(PAUSE_S)

@@ -42,14 +42,19 @@ class Order(StrEnum):
     OLDEST = "oldest"
 
 
+COMMAND_GROUPS = "commands/"  # How their names begin. Whoever writes there decides what shells run.
+
+
 @dataclass(frozen=True, slots=True)
 class GroupScope:
     """The groups that somebody may touch: exact names, or prefixes written with a star.
 
-    `pay` allows only `pay`; `pay/*` allows every name that begins with `pay/`. None: every group.
+    `pay` allows only `pay`; `pay/*` allows every name that begins with `pay/`. None: every group. Groups with shell
+    commands among them may be changed only when `held` is empty; it says what is missing.
     """
 
     patterns: tuple[str, ...] | None = None
+    held: str = ""
 
     @property
     def is_everything(self) -> bool:
@@ -59,6 +64,12 @@ class GroupScope:
         if self.patterns is None:
             return True
         return any(_matches(pattern, group) for pattern in self.patterns)
+
+    def why_held(self, group: str) -> str:
+        """Why tasks of the group may be seen but not changed, as a sentence; empty: they may."""
+        if self.held and group.startswith(COMMAND_GROUPS):
+            return f'Tasks of the group "{group}" can\'t be changed: {self.held}.'
+        return ""
 
 
 def _matches(pattern: str, group: str) -> bool:
@@ -254,9 +265,10 @@ class Refusal:
     depends: tuple[int, ...] = ()  # Not there.
     owned: tuple[int, ...] = ()  # Not yet available, and another client's.
     bugs: tuple[str, ...] = ()  # What makes no sense.
+    held: tuple[str, ...] = ()  # Why groups with shell commands may not be changed by this client.
 
     def __bool__(self) -> bool:
-        return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs)
+        return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs or self.held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

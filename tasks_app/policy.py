@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 from django.db import connections
 from django.db.models import Q, QuerySet
 
 from .models import Scope, Token
+from .operations import GroupScope
 from .people import must_choose_password
 
 
@@ -20,24 +22,37 @@ class Action(StrEnum):
     WORK = "work"  # Add and claim tasks, commit results.
     OPERATE = "operate"  # Override owners: requeue, move, edit, purge. See the audit: reasons may name people.
     ADMINISTER = "administer"  # Users and tokens.
+    COMMANDS = "commands"  # Submit shell commands, run them, and change them in any other way.
 
 
 Actor = Token | AbstractBaseUser | AnonymousUser
+
+ANYTHING = "anything"  # The scope of whoever asks on a server that was started without tokens.
 
 SCOPES: Mapping[str, set[Action]] = {
     Scope.READ: {Action.SEE, Action.SEE_PAYLOADS},
     Scope.WORK: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK},
     Scope.OPERATE: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.OPERATE},
+    Scope.COMMANDS: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.COMMANDS},
+    ANYTHING: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.OPERATE, Action.COMMANDS},
 }
 
 # Groups of Django's users. Seeing payloads is given apart from the role: they may hold what is nobody's business.
 SEES_PAYLOADS = "see payloads"
+# So is the right to decide what shells run, on the machines of the workers.
+COMMANDS = "commands"
 ROLES = {
     "viewer": {Action.SEE},
     "operator": {Action.SEE, Action.WORK, Action.OPERATE},
     "admin": set(Action),
     SEES_PAYLOADS: {Action.SEE_PAYLOADS},
+    COMMANDS: {Action.COMMANDS},
 }
+BESIDE_A_ROLE = (SEES_PAYLOADS, COMMANDS)
+
+COMMANDS_ARE_OFF = "shell commands are off on this server; start it with --commands, or with TASKSTORE_COMMANDS=1"
+OF_TOKENS = "it takes a token of the scope commands"
+OF_PEOPLE = "it takes the role commands, or admin"
 
 
 def may(actor: Actor, action: Action, group: str | None = None) -> bool:
@@ -47,6 +62,31 @@ def may(actor: Actor, action: Action, group: str | None = None) -> bool:
     if not isinstance(actor, User) or not actor.is_active or must_choose_password(actor):
         return False
     return actor.is_superuser or action in _actions_of_roles(actor)
+
+
+def scope_of(actor: Actor) -> GroupScope:
+    """The groups that the actor may touch, and what is missing to change those with shell commands."""
+    return GroupScope(
+        actor.group_scope.patterns if isinstance(actor, Token) else None, held=_missing_for_commands(actor)
+    )
+
+
+def may_command(actor: Actor, group: str | None = None) -> bool:
+    """Whether the actor may change groups with shell commands, or this one, on this server."""
+    return commands_are_on() and may(actor, Action.COMMANDS, group)
+
+
+def commands_are_on() -> bool:
+    """Whether shell commands are switched on: groups that hold them can be changed through this server."""
+    return bool(getattr(settings, "TASKSTORE_COMMANDS", False))
+
+
+def _missing_for_commands(actor: Actor) -> str:
+    if not commands_are_on():
+        return COMMANDS_ARE_OFF
+    if may(actor, Action.COMMANDS):
+        return ""
+    return OF_TOKENS if isinstance(actor, Token) else OF_PEOPLE
 
 
 def _actions_of_roles(user: User) -> set[Action]:

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL on which statements go together: each prepared once, one wait for all of them.
+"""A connection to PostgreSQL on which statements go together: each prepared once if possible, one wait for all.
 
 psycopg's cursors cost more here than the statements do. What is below them, `pq`, is libpq as it is;
 the names that are used of it are few and all in this file.
@@ -24,9 +24,13 @@ FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
 
 class Pipeline:
-    """Belongs to the loop that runs now. After an error, or a wait that was cancelled, it can only be closed."""
+    """Belongs to the loop that runs now. After an error, or a wait that was cancelled, it can only be closed.
 
-    def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
+    `prepares`: whether a statement may be sent once and then be named.
+    """
+
+    def __init__(self, connection: psycopg.AsyncConnection[Row], *, prepares: bool = True) -> None:
+        self.prepares = prepares
         self._connection = connection  # Kept open; nothing else is done with it.
         self._libpq = connection.pgconn
         self._encoding = connection.info.encoding
@@ -44,7 +48,8 @@ class Pipeline:
     @classmethod
     async def connect(cls, parameters: dict[str, Any]) -> Pipeline:
         """Raises psycopg.OperationalError when the database can't be reached."""
-        return cls(await psycopg.AsyncConnection.connect(**parameters, autocommit=True))
+        connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
+        return cls(connection, prepares=not await _is_pooled(connection))
 
     @property
     def is_closed(self) -> bool:
@@ -75,12 +80,15 @@ class Pipeline:
 
     def _send(self, sql: str, parameters: Sequence[Any]) -> int:
         """Returns how many results will come of it."""
+        values, formats = zip(*map(_sent, parameters), strict=True) if parameters else ((), ())
+        if not self.prepares:
+            self._libpq.send_query_params(_numbered(sql), values, None, formats, pq.Format.BINARY)
+            return 1
         name = self._prepared.get(sql)
         is_new = name is None
         if name is None:
             name = self._prepared[sql] = b"s%d" % next(self._numbers)
             self._libpq.send_prepare(name, _numbered(sql))
-        values, formats = zip(*map(_sent, parameters), strict=True) if parameters else ((), ())
         self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
         return 1 + is_new
 
@@ -141,6 +149,16 @@ class Pipeline:
             return []
         self._transformer.set_pgresult(result)
         return self._transformer.load_rows(0, result.ntuples, tuple)
+
+
+async def _is_pooled(connection: psycopg.AsyncConnection[Row]) -> bool:
+    """Whether a pooler stands between, which may give each transaction another server process.
+
+    A statement that one of them has prepared the others do not know. A pooler invents the number by which it lets a
+    client cancel; a server names its own.
+    """
+    cursor = await connection.execute("SELECT pg_backend_pid()")
+    return await cursor.fetchone() != (connection.info.backend_pid,)
 
 
 def _numbered(sql: str) -> bytes:

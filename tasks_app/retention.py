@@ -15,7 +15,11 @@ DAYS = 7
 AUDIT_DAYS = 400
 UNDO_DAYS = 7  # Bulk operations keep what they replaced.
 OPERATIONS_DAYS = 400  # Bulk operations, without that.
-GROUPS = "jobs/*/succeeded=7d jobs/*/failed=30d"  # Finished jobs.
+# Finished jobs and commands.
+GROUPS = (
+    "jobs/*/succeeded=7d jobs/*/failed=30d commands/*/completed_archive=30d commands/*/failed_archive=30d "
+    "commands/*/failed_time=90d commands/*/failed_count=90d"
+)
 
 FOR_GOOD = "forever"
 UNITS_MS = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

@@ -5,6 +5,7 @@ Every way into the store ends here. Source: contract.md sections 2 and 3.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -28,6 +29,8 @@ from .operations import (
 )
 
 Answer = Effect | Refusal
+
+SCHEDULES = "schedules"  # The group of the tasks that are schedules; see schedules/record.py.
 
 
 class World:
@@ -110,9 +113,10 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     deletes = _missing(operation.deletes, operation.scope, world)
     owned = _owned_by_others(operation, world)
     bugs = tuple(_bugs(operation))
-    if not (changes or deletes or depends or owned or bugs):
+    held = _held(operation, world) if operation.scope.held else ()
+    if not (changes or deletes or depends or owned or bugs or held):
         return None  # Nearly always: no refusal is made only to be asked whether it is one.
-    return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs)
+    return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs, held=held)
 
 
 def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, ...]:
@@ -137,6 +141,28 @@ def _respected_ids(commit: Commit) -> Iterable[int]:
     if not isinstance(commit, Update):
         return ()
     return [task_id for task_id in commit.deletes if task_id not in commit.matched]
+
+
+def _held(commit: Commit, world: World) -> tuple[str, ...]:
+    """Why tasks that it names may not be changed by this client, or schedules not be what it makes of them."""
+    scope = commit.scope
+    named = [task for task_id in commit.changed_ids if (task := world.find(task_id, scope))]
+    groups = {task.group for task in named} | {_fed_by(add.group, add.data) for add in commit.adds}
+    for change in commit.updates:
+        if task := world.find(change.id, scope):
+            groups.add(_fed_by(change.group or task.group, task.data if change.keep_data else change.data))
+    return tuple(sorted(filter(None, map(scope.why_held, groups))))
+
+
+def _fed_by(group: str, data: bytes) -> str:
+    """The group that a schedule adds tasks to, which is as good as writing there; empty: none, or it is no schedule."""
+    if group != SCHEDULES:
+        return ""
+    try:
+        added = json.loads(data)["task"]["group"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""  # As a schedule it is broken, and adds nothing.
+    return added if isinstance(added, str) else ""
 
 
 def is_held(task: TaskRecord, now_ms: int) -> bool:

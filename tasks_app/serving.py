@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from .bulk.runner import Runner
+from .command_lists import ListMaker
 from .grpc_api.port import GrpcPort
+from .policy import commands_are_on
 from .schedules import Scheduler
 from .writer import Companion, Writer
 
 
 def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
-    """What starts the writer, bulk operations, schedules and gRPC, on the loop that runs then.
+    """What starts the writer, bulk operations, schedules, lists of commands and gRPC, on the loop that runs then.
 
     All of it stops with the writer.
     """
@@ -22,6 +24,8 @@ def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
         from .grpc_api.serving import GrpcServer
 
         companions.append(partial(GrpcServer, grpc))
+    if commands_are_on():
+        companions.append(ListMaker)
     return partial(_start, [*companions, Runner, Scheduler])
 
 

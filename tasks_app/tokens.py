@@ -12,7 +12,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from .errors import InvalidInput
-from .models import Scope, Token
+from .models import Token
+from .policy import ANYTHING
 from .validation import group_name
 
 NAME_LENGTH = 100
@@ -22,14 +23,14 @@ THIS_MACHINE = "this machine"  # The token of a server for programs beside it ha
 TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
 
 # Who everybody is on a server that was started with --no-auth.
-ANYBODY = Token(name="anybody", scope=Scope.OPERATE)
+ANYBODY = Token(name="anybody", scope=ANYTHING)
 
 _trusted: dict[str, tuple[Token, float]] = {}
 
 
 def create(
     name: str,
-    scope: Scope,
+    scope: str,  # One of Scope.
     groups: Sequence[str] = (),
     expires_at: datetime | None = None,
 ) -> tuple[Token, str]:

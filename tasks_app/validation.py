@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .errors import InvalidInput, LimitExceeded
-from .operations import Change, Claim, Commit, NewTask, Operation, Query, Update
+from .errors import Forbidden, InvalidInput, LimitExceeded
+from .operations import Change, Claim, Commit, GroupScope, NewTask, Operation, Query, Update
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 LATEST_MS = 253_402_300_799_999  # The end of the year 9999: what every client's calendar can show.
@@ -35,13 +35,34 @@ class Limits:
 
 
 def validate(operation: Operation, limits: Limits) -> None:
-    """Raise InvalidInput that names every wrong field, or LimitExceeded when all that is wrong is too much."""
+    """Raise InvalidInput that names every wrong field, or LimitExceeded when all that is wrong is too much.
+
+    Raises Forbidden when a group that it names may not be changed.
+    """
+    if operation.scope.held:
+        for group in _named_groups(operation):
+            refuse_held(operation.scope, group)
     too_much = list(_too_much(operation, limits))
     wrong = list(_wrong(operation))
     if wrong:
         refuse(wrong + too_much)
     if too_much:
         raise LimitExceeded(_by_field(too_much))
+
+
+def refuse_held(scope: GroupScope, group: str) -> None:
+    """Raise Forbidden when tasks of the group may not be changed."""
+    if why := scope.why_held(group):
+        raise Forbidden(why)
+
+
+def _named_groups(operation: Operation) -> Iterator[str]:
+    """Those that it changes; those of the tasks that it names are seen by `rules`."""
+    if isinstance(operation, Claim):
+        yield from () if isinstance(operation, Query) and operation.only_reads else operation.groups
+        return
+    for _, item in _items(operation):
+        yield item.group or ""
 
 
 def refuse(problems: Iterable[Problem]) -> None:

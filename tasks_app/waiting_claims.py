@@ -45,7 +45,7 @@ class WaitingClaims:
             self._by_depended[task_id].add(asked)
         if asked not in self._tried:
             self._tried.add(asked)
-            timer = asyncio.get_running_loop().call_later(left_s, asked.succeed, [])
+            timer = asyncio.get_running_loop().call_later(left_s, self._end, asked)
             asked.answer.add_done_callback(lambda _: self._forget(asked, timer))
         return True
 
@@ -88,6 +88,15 @@ class WaitingClaims:
 
     def __len__(self) -> int:
         return len(self._all())
+
+    def _end(self, asked: Asked) -> None:
+        """Its time is over. What is being tried just now may have taken something: it ends with what comes of that."""
+        if self._is_in_line(asked):
+            asked.succeed([])
+
+    def _is_in_line(self, asked: Asked) -> bool:
+        lines = self._lines_of(asked)
+        return any(asked in lines.get(group, ()) for group in _groups_of(asked))
 
     def _all(self) -> set[Asked]:
         lines = chain(self._by_group.values(), self._readers.values())

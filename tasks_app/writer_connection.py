@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ from .postgresql_pipeline import Pipeline
 from .tally import Work
 
 COMMIT = Statement("COMMIT")
+FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +166,17 @@ class PostgreSQLConnection(WriterConnection):
 
     @asynccontextmanager
     async def _failures(self, meaning: StoreUnavailable | None = None) -> AsyncIterator[None]:
-        """Whatever goes wrong, the transaction ends with its connection; the next batch opens another one."""
+        """Whatever goes wrong, the transaction ends with its connection; the next batch opens another one.
+
+        `meaning`: of a connection that was lost. What the database itself refuses, its disk being full, is not done.
+        """
         try:
             yield
         except psycopg.OperationalError as error:
             await self.close()
-            raise meaning or StoreUnavailable("the database can't be reached: try again later") from error
+            if meaning and self.dialect.is_disconnected(error):
+                raise meaning from error
+            raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
         except BaseException:
             await self.close()
             raise
@@ -219,6 +226,7 @@ class SQLiteConnection(WriterConnection):
         super().__init__(using, is_durable=is_durable)
         self.dialect = SQLite(using, waits=False)
         self._connection: sqlite3.Connection | None = None
+        self._locked_since_s = self._last_locked_s = float("-inf")
 
     async def _run(self, operations: Sequence[Operation]) -> Answered:
         async with self._transaction() as connection:
@@ -256,15 +264,28 @@ class SQLiteConnection(WriterConnection):
 
     async def _execute(self, connection: sqlite3.Connection, statement: str) -> None:
         """Again while others lock the file. They are short: sessions, the audit, and without WAL readers, too."""
-        for _ in range(int(PATIENCE_S / 0.01)):
+        while True:
             try:
                 connection.execute(statement)
+                self._last_locked_s = float("-inf")
                 return
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error):
                     raise StoreUnavailable("the database can't be written: try again later") from error
+            if self._locked_for_s() > PATIENCE_S:
+                raise StoreBusy("the database is locked by another program: try again later")
             await asyncio.sleep(0.01)
-        raise StoreBusy("the database is locked by another program: try again later")
+
+    def _locked_for_s(self) -> float:
+        """For how long each try has failed, this one included, whoever's it was.
+
+        Who is behind others in the queue has waited with them: each waiting anew, the last one would wait for ever.
+        """
+        now_s = time.monotonic()
+        if now_s > self._last_locked_s + FORGOTTEN_S:
+            self._locked_since_s = now_s
+        self._last_locked_s = now_s
+        return now_s - self._locked_since_s
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:

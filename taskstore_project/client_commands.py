@@ -45,6 +45,7 @@ COMMANDS = {
     "import": "files:import_",
     "job": "jobs:job",
     "schedule": "schedules:schedule",
+    "commands": "taskstore_project.commands_worker:commands",
     "work": "taskstore_project.work_command:work",
     "completion": "completing:completion",
 }

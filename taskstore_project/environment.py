@@ -11,6 +11,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env, validate
 
+from tasks_app import command_rules
 from tasks_app.retention import GROUPS, rules_in
 
 env = Env()
@@ -48,6 +49,21 @@ def retention(name: str) -> str:
     text = env.str(name, GROUPS)
     try:
         rules_in(text)
+    except ValueError as problem:
+        raise ImproperlyConfigured(f"{name}: {problem}") from None
+    return text
+
+
+def switch(name: str) -> bool:
+    """Off, unless it says that it is on."""
+    return env.bool(name, False)
+
+
+def command_lists(name: str) -> str:
+    """When lists are made of shell commands, as tasks_app.command_rules reads it."""
+    text = env.str(name, command_rules.DEFAULT)
+    try:
+        command_rules.rules_in(text)
     except ValueError as problem:
         raise ImproperlyConfigured(f"{name}: {problem}") from None
     return text

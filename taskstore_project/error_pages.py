@@ -20,7 +20,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return answer(request, 403, "You may not do that.")
+    return answer(request, 403, str(exception) or "You may not do that.")
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -30,6 +30,10 @@ TASKSTORE_MAX_CHANGES = environment.number("TASKSTORE_MAX_CHANGES", 10_000)
 TASKSTORE_MAX_LABELS = environment.number("TASKSTORE_MAX_LABELS", 64)
 # Whoever is on this machine may do everything through the API; `up --no-auth` switches it on.
 TASKSTORE_NO_AUTH = False
+# Shell commands can be submitted and run; `up --commands` switches it on, too.
+TASKSTORE_COMMANDS = environment.switch("TASKSTORE_COMMANDS")
+# When lists are made of them.
+TASKSTORE_COMMAND_LISTS = environment.command_lists("TASKSTORE_COMMAND_LISTS")
 # full: what became of every id is kept. finished: only how tasks ended. off: nothing, for the last bit of speed.
 TASKSTORE_HISTORY = environment.choice("TASKSTORE_HISTORY", "full", "finished", "off")
 # What became of an id can be asked for so long; on SQLite the newest so many at most.

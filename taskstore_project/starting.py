@@ -25,6 +25,7 @@ from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.models import Scope, Task, Token
 from tasks_app.operations import NewTask
 from tasks_app.people import FIRST_ADMIN, make_first_admin
+from tasks_app.policy import ANYTHING
 from taskstore_project import migration
 from taskstore_project.commands import CannotRun, ProjectCommand
 from taskstore_project.data_directory import FolderTaken, Lock, ServerFile
@@ -53,6 +54,12 @@ class ServerCommand(ProjectCommand, ABC):
             help="a store that has never held a task gets an empty one in this group",
         )
         parser.add_argument("--no-auth", action="store_true", help="programs on this machine need no token")
+        parser.add_argument(
+            "--commands",
+            action="store_true",
+            default=settings.TASKSTORE_COMMANDS,
+            help="take shell commands, which workers run, from whoever has the right",
+        )
 
     @abstractmethod
     def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
@@ -61,7 +68,7 @@ class ServerCommand(ProjectCommand, ABC):
         Returns whether everything was answered at the end.
         """
 
-    def handle(self, *, host: str, port: int, grpc_port: int, no_auth: bool, **options: Any) -> None:
+    def handle(self, *, host: str, port: int, grpc_port: int, no_auth: bool, commands: bool, **options: Any) -> None:
         leave_quietly_when_told()
         os.umask(0o077)
         address = resolve(host, port)
@@ -69,7 +76,7 @@ class ServerCommand(ProjectCommand, ABC):
         held = held_grpc_port(host, grpc_port)
         with folder_lock(settings.TASKSTORE_DATA) as lock, address.bind() as bound, held as grpc:
             url = local_url(bound)
-            allow(url, no_auth=no_auth)
+            allow(url, no_auth=no_auth, commands=commands)
             with migration.alone():
                 self.check()  # With the database within reach: a newer Django asks it what it can do.
                 make_ready(lock, url, options["bootstrap_group"])
@@ -123,9 +130,9 @@ def folder_lock(folder: Path) -> AbstractContextManager[Lock | None]:
         return nullcontext()  # PostgreSQL keeps several servers apart by itself.
 
 
-def allow(url: str, *, no_auth: bool) -> None:
+def allow(url: str, *, no_auth: bool, commands: bool) -> None:
     """Settings that only the command line knows."""
-    settings.TASKSTORE_NO_AUTH = no_auth
+    settings.TASKSTORE_NO_AUTH, settings.TASKSTORE_COMMANDS = no_auth, commands
     host = url.removeprefix("http://").rpartition(":")[0]
     # Programs on this machine come by this address, whatever the public one is.
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, host]
@@ -162,7 +169,9 @@ def access_for_this_machine(lock: Lock | None, url: str, grpc: GrpcPort | None) 
     file = ServerFile(settings.TASKSTORE_DATA)
     if left_behind := tokens.valid(file.token() or ""):
         left_behind.delete()  # Of a server that was killed.
-    token, secret = tokens.create(tokens.THIS_MACHINE, Scope.OPERATE)
+    # Who can read the file runs the server as well, and decides whether it takes shell commands.
+    scope = ANYTHING if settings.TASKSTORE_COMMANDS else Scope.OPERATE
+    token, secret = tokens.create(tokens.THIS_MACHINE, scope)
     file.write(url, grpc.address if grpc else "", secret)
     yield
     forget(token, file)

@@ -6,6 +6,7 @@ from django.test import Client
 ROLES = {
     "viewer": ["viewer"],
     "payload viewer": ["viewer", "see payloads"],
+    "submitter": ["viewer", "commands"],
     "operator": ["operator"],
     "admin": ["admin"],
 }
@@ -13,6 +14,7 @@ ROLES = {
 EVERYBODY = {*ROLES, "superuser"}
 OPERATORS = {"operator", "admin", "superuser"}
 PAYLOADS = {"payload viewer", "admin", "superuser"}
+SUBMITTERS = {"submitter", "admin", "superuser"}  # Of shell commands.
 ADMINISTRATORS = {"admin", "superuser"}
 NOBODY: set[str] = set()
 

@@ -17,12 +17,15 @@ from django.test import Client
 
 from tasks_app import pauses, schedules, tokens
 from tasks_app.bulk import Selection, Verb
+from tasks_app.command_record import CommandStatus
 from tasks_app.console.urls import urlpatterns as console_urls
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.operations import NewTask
 from tasks_app.schedules import DueTask, SchedulePlan
 
 from .admin.pages import fields_of
+from .command_lists.commands import submitted
+from .command_lists.stages import completed, is_in, running_list
 from .console.store import change_all
 from .console.test_editing import form_of
 from .console.test_rights import CALLS, SCHEDULE
@@ -46,11 +49,13 @@ class World:
     bob: User
     token: Token
     operator: Api
+    commander: Api
     operation: BulkOperation
 
 
 @pytest.fixture
 def world(settings) -> World:
+    settings.TASKSTORE_COMMANDS = True
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     ada = make_user("ada", "admin")
     ada.set_password(OLD)
@@ -71,6 +76,7 @@ def world(settings) -> World:
         bob=make_user("bob", "viewer"),
         token=token,
         operator=Api(Scope.OPERATE),
+        commander=Api(Scope.COMMANDS),
         operation=change_all(Verb.REQUEUE, Selection(group="again")),
     )
 
@@ -114,6 +120,11 @@ def imported(world: World) -> Any:
     return world.ada.post("/console/import", {"text": LINE, "digest": digest and digest[1]})
 
 
+def reopened(world: World) -> Any:
+    task, _ = running_list()
+    return world.commander.post(f"/commands/default/lists/{task.id}/reopen", {})
+
+
 def edit(world: World) -> Any:
     url = f"/console/task/{world.task.id}/edit"
     fields = form_of(world.ada.get(url).content.decode())
@@ -139,6 +150,16 @@ def on_list(model: str, action: str, chosen: Callable[[World], Any], **fields: A
 
 def of_schedule(page: str, name: str = "digest", **fields: Any) -> Callable[[World], Any]:
     return lambda world: world.ada.post(f"/console/schedules/{name}/{page}", fields)
+
+
+def of_commands(page: str, status: CommandStatus) -> Callable[[World], Any]:
+    """Done to one that lies there."""
+
+    def send(world: World) -> Any:
+        is_in(status)
+        return world.ada.post(f"/console/commands/{page}", {"project": "default", "all": "1", "expected": "1"})
+
+    return send
 
 
 ALL = {"name": "mail", "all": "1", "expected": "1"}
@@ -173,6 +194,15 @@ CONSOLE = {
     "resume_schedule": ("resume schedule", of_schedule("resume", "paused")),
     "run_schedule": ("run schedule", of_schedule("run")),
     "delete_schedule": ("delete schedule", of_schedule("delete")),
+    "submit_commands": ("submit", console("submit_commands", project="default", lines="true")),
+    "reopen_list": (
+        "reopen",
+        lambda world: world.ada.post(f"/console/commands/list/{running_list()[0].id}/reopen"),
+    ),
+    "retry_commands": ("retry", of_commands("retry", CommandStatus.FAILED_COUNT)),
+    "stash_commands": ("stash", of_commands("stash", CommandStatus.NEW)),
+    "unstash_commands": ("unstash", of_commands("unstash", CommandStatus.NEW_STASHED)),
+    "archive_commands": ("archive", of_commands("archive", CommandStatus.COMPLETED)),
     "add_token": ("create token", console("add_token", name="cron", scope="work")),
     "revoke_token": ("revoke token", console("revoke_token")),
     "add_person": ("add user", console("add_person", name="carl", role="viewer")),
@@ -188,6 +218,29 @@ REST = {
     "/bulk": ("requeue", bulk_over_rest),
     "/jobs/1/requeue": ("requeue", lambda world: world.operator.post(f"/jobs/{failed()}/requeue", {})),
     "/jobs/1?delete": ("delete", lambda world: world.operator.http.delete(f"/jobs/{failed()}")),
+    "/commands/nightly/lists/1/reopen": ("reopen", reopened),
+    "/commands/nightly/retry": (
+        "retry",
+        lambda world: (completed(), world.commander.post("/commands/default/retry", {"status": "completed"})),
+    ),
+    "/commands/nightly/stash": (
+        "stash",
+        lambda world: (submitted(1), world.commander.post("/commands/default/stash", {})),
+    ),
+    "/commands/nightly/unstash": (
+        "unstash",
+        lambda world: (is_in(CommandStatus.NEW_STASHED), world.commander.post("/commands/default/unstash", {})),
+    ),
+    "/commands/nightly/import": (
+        "import",
+        lambda world: world.commander.post(
+            "/commands/nightly/import", {"status": "new", "command": {"id": "5_0", "cmd": "true"}}
+        ),
+    ),
+    "/commands/nightly/archive": (
+        "archive",
+        lambda world: (completed(), world.commander.post("/commands/default/archive", {})),
+    ),
     "/schedules/digest?put": (
         "put schedule",
         lambda world: world.operator.http.put("/schedules/weekly", json.dumps(WEEKLY), "application/json"),
@@ -242,7 +295,8 @@ ADMIN = {
 # Who is there, what a browser looks like, and what somebody keeps for themselves is nobody else's business.
 NO_CHANGES = {"login", "logout", "theme", "save_search", "rename_search", "delete_search"}
 # What workers do is in the history of each task; `/tasks` and the preview only read.
-OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post"}
+OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post",
+              "/commands/nightly?post"}  # fmt: skip
 # Pages of the admin that change nothing, or refuse to.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",

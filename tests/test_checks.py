@@ -103,3 +103,9 @@ def test_a_server_behind_https_passes_the_check_for_deployment(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("rules", "found"), [("*=50/10min/1s", False), ("*=50", True)])
+def test_rules_for_lists_of_commands_have_to_make_sense(complaints, settings, rules, found):
+    settings.TASKSTORE_COMMAND_LISTS = rules
+    assert complaints() == ["tasks_app.E012"] * found

@@ -55,6 +55,8 @@ def setting(python):
         ("TASKSTORE_HISTORY_DAYS", "-1", "1"),
         ("TASKSTORE_AUDIT_DAYS", "0", "1"),
         ("TASKSTORE_RETENTION", "jobs/*=7d mail=soon", '"mail=soon" is no rule'),
+        ("TASKSTORE_COMMAND_LISTS", "*=50/10min/1s a=1", '"a=1" is no rule'),
+        ("TASKSTORE_COMMANDS", "perhaps", "TASKSTORE_COMMANDS"),
         ("TASKSTORE_MAX_DATA_BYTES", "ten", "integer"),
         ("TASKSTORE_TOKEN_RATE", "-1", "0"),
         ("TASKSTORE_GRPC_MAX_MESSAGE_BYTES", "3000000000", "2147483647"),

@@ -1,4 +1,4 @@
-// The selection in a list of tasks: how many, the whole page at once, a range with shift, or all that there are.
+// The selection in a list: how many, the whole page at once, a range with shift, or all that there are.
 //
 // It is kept for the list, whichever of its pages one looks at, until something was done to it.
 
@@ -11,12 +11,14 @@ for (const form of document.querySelectorAll("[data-selection]")) {
 
 function follow(form, bar) {
   const page = bar.querySelector("[data-select-page]");
-  const all = bar.querySelector("[data-select-all]");
+  // Without that box all of them are never meant.
+  const all = bar.querySelector("[data-select-all]") ?? document.createElement("input");
   const none = bar.querySelector("[data-select-none]");
   const count = bar.querySelector("[data-selected-count]");
   const rows = [...form.querySelectorAll("input[name=id]")];
   const here = new Set(rows.map((row) => row.value));
   const elsewhere = document.createElement("span"); // The selected rows of other pages, as fields of the form.
+  const nothing = count.textContent;
   const storedAs = `taskstore.selection ${location.pathname} ${form.dataset.selection}`;
   let last = null;
 
@@ -75,7 +77,7 @@ function follow(form, bar) {
     none.hidden = !number && !all.checked;
     const onOthers = number - onThisPage;
     const some = onOthers > 0 ? `${number} selected, ${onOthers} on other pages` : `${number} selected`;
-    const text = all.checked ? "All selected" : number ? some : "Select tasks";
+    const text = all.checked ? "All selected" : number ? some : nothing;
     if (count.textContent !== text) count.textContent = text;
   }
 }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.widgets import AdminTextInputWidget
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import resolve_url
@@ -17,9 +20,10 @@ from django.utils.html import format_html
 from .. import bulk
 from ..bulk import Asked, Parameters, Selection, Verb
 from ..bulk.starting import REASON_LENGTH
-from ..errors import InvalidInput
+from ..errors import Forbidden, InvalidInput
 from ..models import BulkOperation, Task
 from ..operations import State
+from ..policy import scope_of
 from ..validation import GROUP_LENGTH
 from .keyed import KeyedAdmin
 
@@ -101,25 +105,41 @@ class ActsOnSelected(KeyedAdmin):
     def _change(self, request: HttpRequest, verb: Verb, parameters: Parameters, *, reason: str) -> None:
         """Do it, and say what came of it. Raises InvalidInput about the parameters."""
         ids = ids_in(request)
-        operation = begin(verb, ids, by=request.user.get_username(), parameters=parameters, reason=reason)
+        operation = begin(verb, ids, by=user_of(request), parameters=parameters, reason=reason)
         level = messages.SUCCESS if operation.done else messages.WARNING
         self.message_user(request, told(operation, len(ids)), level)
 
 
+@contextmanager
+def forbidden_as_django() -> Iterator[None]:
+    """Raises PermissionDenied, for which Django has a page, with the text of what the store forbids."""
+    try:
+        yield
+    except Forbidden as refused:
+        raise PermissionDenied(str(refused)) from None
+
+
+def user_of(request: HttpRequest) -> User:
+    """The person who is signed in; only within the admin's pages."""
+    assert isinstance(request.user, User)  # noqa: S101 - the admin lets in nobody else.
+    return request.user
+
+
 def begin(
-    verb: Verb, ids: Sequence[int], *, by: str, parameters: Parameters | None = None, reason: str = ""
+    verb: Verb, ids: Sequence[int], *, by: User, parameters: Parameters | None = None, reason: str = ""
 ) -> BulkOperation:
-    """Do it to those of the tasks that are still there."""
-    seen = bulk.preview(Selection(ids=tuple(ids)))
+    """Do it to those of the tasks that are still there. Raises PermissionDenied when their group may not be changed."""
+    seen = bulk.preview(Selection(ids=tuple(ids), scope=scope_of(by)))
     asked = Asked(
         verb=verb,
         selection=seen.selection,
         expected=seen.count,
-        by=by,
+        by=by.get_username(),
         parameters=parameters or Parameters(),
         reason=reason,
     )
-    return bulk.start(asked)
+    with forbidden_as_django():
+        return bulk.start(asked)
 
 
 def told(operation: BulkOperation, meant: int) -> str:

@@ -24,10 +24,10 @@ from ..errors import CommitRefused, StoreBusy, StoreUnavailable, TaskStoreError
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..operations import Ending, NewTask, Operator, Refusal, State
-from ..policy import Action, may
+from ..policy import Action, may, scope_of
 from ..task_form import BASE64, NOBODY, TaskForm, is_editable, written
 from .keyed import read_id
-from .selected import ActsOnSelected, begin, told
+from .selected import ActsOnSelected, begin, forbidden_as_django, told, user_of
 
 # What a person can do nothing about but try again, or look at the task as it is now.
 REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
@@ -211,12 +211,14 @@ class TaskAdmin(ActsOnSelected):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         reason = form.cleaned_data.get("reason", "")
         operator = Operator(name=request.user.get_username(), ending=Ending.CHANGED, reason=reason)
-        asked = form.operation
+        asked, scope = form.operation, scope_of(user_of(request))
         if isinstance(asked, NewTask):
-            [task] = Task.objects.commit(owner=NOBODY, adds=[asked], operator=operator)
+            with forbidden_as_django():
+                [task] = Task.objects.commit(owner=NOBODY, adds=[asked], scope=scope, operator=operator)
             self._tell(request, "add", task, f"Added task {task.id}.", reason)
         else:
-            [task] = Task.objects.commit(owner=NOBODY, updates=[asked], operator=operator)
+            with forbidden_as_django():
+                [task] = Task.objects.commit(owner=NOBODY, updates=[asked], scope=scope, operator=operator)
             self._tell(request, "edit", task, f"Task {asked.id} is now {task.id}.", reason, replaced=asked.id)
         # What comes after this, the way to the next page, is about the new task.
         obj.id, obj.group = task.id, task.group
@@ -258,7 +260,7 @@ class TaskAdmin(ActsOnSelected):
     def delete_model(self, request: HttpRequest, obj: Task) -> None:
         """Purge it, also when a worker holds it: the page has said so."""
         parameters = Parameters(takes_claimed=True)
-        operation = begin(Verb.PURGE, [obj.id], by=request.user.get_username(), parameters=parameters)
+        operation = begin(Verb.PURGE, [obj.id], by=user_of(request), parameters=parameters)
         if operation.ended_at_ms and not operation.done:
             raise CommitRefused(Refusal(deletes=(obj.id,)))
         self.message_user(request, told(operation, 1), messages.SUCCESS)

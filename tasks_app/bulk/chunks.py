@@ -67,7 +67,8 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     skipped: list[BulkItem] = []
     for task, data_size in _with_sizes(ids):
         before = operation.done + operation.skipped + operation.failed + len(planned) + len(skipped)
-        step = doing.step(task, now_ms, before)
+        why_held = selection.scope.why_held(task.group)
+        step = Skip(why_held) if why_held else doing.step(task, now_ms, before)
         if isinstance(step, Skip):
             skipped.append(skip(operation, task.origin, task.id, step))
         else:

@@ -15,11 +15,11 @@ from django.db.models import Count, F, Q
 from .. import audit
 from ..errors import CommitRefused, StoreBusy, StoreUnavailable
 from ..models import BulkItem, BulkOperation, Task
-from ..operations import EVERY_GROUP, Change, Commit, Ending, GroupScope, NewTask, Operator
+from ..operations import Change, Commit, Ending, NewTask, Operator
 from . import chunks, undoing
 from .chunks import Chunk, Planned
 from .pace import Pace
-from .selection import Selection
+from .selection import scope_in
 from .verbs import CHANGED_MEANWHILE, ENDINGS, Verb
 
 log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ def _commit_of(portion: Sequence[Planned], operation: BulkOperation) -> Commit:
         adds=tuple(step for step in steps if isinstance(step, NewTask)),
         updates=tuple(step for step in steps if isinstance(step, Change)),
         deletes=tuple(step for step in steps if isinstance(step, int)),
-        scope=_scope_of(operation),
+        scope=scope_in(operation.selection),
         operator=Operator(
             name=operation.by,
             ending=ENDINGS.get(Verb(operation.verb), Ending.CHANGED),
@@ -181,10 +181,6 @@ def _commit_of(portion: Sequence[Planned], operation: BulkOperation) -> Commit:
             bulk=operation.pk,
         ),
     )
-
-
-def _scope_of(operation: BulkOperation) -> GroupScope:
-    return Selection.read(operation.selection).scope if operation.selection else EVERY_GROUP
 
 
 def _end(operation: BulkOperation, state: str) -> None:

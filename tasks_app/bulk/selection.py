@@ -55,18 +55,19 @@ class Selection:
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Self:
         """From what `as_json` gave."""
+        fields = {name: value for name, value in kept.items() if name != "held"}
         return cls(
             **{
-                **kept,
+                **fields,
                 "state": State(kept["state"]) if kept["state"] else None,
                 "ids": None if kept["ids"] is None else tuple(kept["ids"]),
-                "scope": GroupScope(None if kept["scope"] is None else tuple(kept["scope"])),
+                "scope": scope_in(kept),
             }
         )
 
     @property
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "scope": self.scope.patterns}
+        return {**asdict(self), "scope": self.scope.patterns, "held": self.scope.held}
 
     @property
     def in_words(self) -> str:
@@ -113,6 +114,12 @@ class Selection:
     def looks_into_data(self) -> bool:
         """Whether the database alone can't say what meets the terms."""
         return any(term.key is Key.DATA and term.name for term in self.terms)
+
+
+def scope_in(kept: Mapping[str, Any]) -> GroupScope:
+    """Of what `Selection.as_json` gave: whose right the operation has."""
+    patterns = kept.get("scope")
+    return GroupScope(None if patterns is None else tuple(patterns), held=kept.get("held", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from django.db import IntegrityError, transaction
 from .. import audit
 from ..errors import KeyReused
 from ..models import BulkOperation, KeptAnswer, Task
-from ..operations import ResendKey
+from ..operations import EVERY_GROUP, GroupScope, ResendKey
 from ..retention import UNDO_DAYS
-from ..validation import Problem, refuse, text
+from ..validation import Problem, refuse, refuse_held, text
 from . import verbs
 from .running import run
 from .selection import Preview, Selection, preview
@@ -43,12 +43,15 @@ def start(asked: Asked) -> BulkOperation:
     """Begin, and do as much as goes at once. Look at its `state` for whether that was all.
 
     Raises InvalidInput when what is asked makes no sense, or when the number is not that of the preview any more,
-    and KeyReused when the key came with something else.
+    Forbidden when the group that all are in, or that they go to, may not be changed, and KeyReused when the key came
+    with something else.
     """
     if asked.key and (begun := _begun_with(asked.key)):
         return begun
     refuse([*text("reason", asked.reason, REASON_LENGTH), *_wrong_binding(asked.selection)])
     seen = preview(asked.selection)
+    for group in (seen.group, asked.parameters.to):
+        refuse_held(asked.selection.scope, group)
     verbs.check(asked.verb, asked.parameters, seen.group)
     refuse([*_drift(asked, seen), *_not_typed(asked, seen)])
     return _begin(
@@ -82,11 +85,14 @@ def cancel(operation: BulkOperation, *, by: str) -> BulkOperation:
     return BulkOperation.objects.get(pk=operation.pk)
 
 
-def undo(operation: BulkOperation, *, by: str, reason: str = "") -> BulkOperation:
-    """Begin to take back what it did, but for what has changed since.
+def undo(operation: BulkOperation, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> BulkOperation:
+    """Begin to take back what it did, but for what has changed since. `scope`: of who takes it back.
 
-    Raises InvalidInput about `operation` when it can't be undone, which says why.
+    Raises InvalidInput about `operation` when it can't be undone, which says why, and Forbidden when the group that all
+    were in, or went to, may not be changed.
     """
+    for group in (operation.group, operation.parameters.get("to", "")):
+        refuse_held(scope, group)
     with transaction.atomic():
         # Two undos at the same moment would bring each task back twice.
         BulkOperation.objects.select_for_update().get(pk=operation.pk)
@@ -94,7 +100,7 @@ def undo(operation: BulkOperation, *, by: str, reason: str = "") -> BulkOperatio
         undo = _kept(
             BulkOperation(
                 verb=Verb.UNDO,
-                selection=operation.selection,  # With the groups that it is for.
+                selection={**operation.selection, "held": scope.held},  # With the groups that it is for.
                 in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
                 group=operation.group,
                 expected=operation.done,

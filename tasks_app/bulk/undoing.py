@@ -11,6 +11,7 @@ from django.db.models.functions import Length
 from ..models import BulkItem, BulkOperation, Task
 from ..operations import Change, NewTask, Origin
 from .chunks import MOST_BYTES, Chunk, Planned, skip
+from .selection import scope_in
 from .verbs import Skip, Verb
 
 THERE_ALREADY = "there already"
@@ -29,11 +30,13 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     if undone.verb == Verb.PURGE:
         _read_data(items)
     living = _living([item.origin for item in items])
+    scope = scope_in(operation.selection)
     planned: list[Planned] = []
     skipped: list[BulkItem] = []
     for item in items:
         now = living.get(item.origin)
-        step = back(item, now, now_ms)
+        why_held = scope.why_held(item.group) or scope.why_held(now.group if now else "")
+        step = Skip(why_held) if why_held else back(item, now, now_ms)
         if isinstance(step, Skip):
             skipped.append(skip(operation, item.origin, now.id if now else 0, step))
         else:

@@ -7,6 +7,7 @@ with Client() as store:
         store.delete(task)
 """
 
+from ..command_record import CommandStatus
 from ..errors import (
     CommitRefused,
     CommitUnknown,
@@ -23,6 +24,7 @@ from ..operations import Change, NewTask, Order, Refusal, State
 from .answers import Task
 from .async_client import AsyncClient
 from .client import Client
+from .commands import Submission
 from .errors import NotAllowed, NotFound, TooOften, UnexpectedAnswer
 from .jobs import Job
 from .schedules import DueJob, DueTask, Schedule
@@ -33,6 +35,7 @@ __all__ = [
     "AsyncClient",
     "Change",
     "Client",
+    "CommandStatus",
     "CommitRefused",
     "CommitUnknown",
     "Context",
@@ -58,6 +61,7 @@ __all__ = [
     "State",
     "StoreBusy",
     "StoreUnavailable",
+    "Submission",
     "Task",
     "TaskStoreError",
     "TooOften",

@@ -14,6 +14,7 @@ from . import identity
 from .answers import Task
 from .base import BaseClient
 from .calls import Call
+from .commands import AsyncCommands
 from .jobs import AsyncJobs
 from .listing import Listing
 from .schedules import AsyncSchedules
@@ -42,6 +43,11 @@ class AsyncClient(BaseClient):
     def jobs(self) -> AsyncJobs:
         """Functions that workers run."""
         return AsyncJobs(self)
+
+    @property
+    def commands(self) -> AsyncCommands:
+        """Shell commands that workers run in lists."""
+        return AsyncCommands(self)
 
     @property
     def schedules(self) -> AsyncSchedules:
@@ -95,7 +101,7 @@ class AsyncClient(BaseClient):
         """The tasks of a group, as those of Client."""
         listing = Listing()
         call = Calls(self.id).group(name, limit=limit, owned=owned, labels=labels)
-        async with aclosing(self._pieces(call)) as pieces:
+        async with aclosing(self.pieces(call)) as pieces:
             async for piece in pieces:
                 for task in listing.feed(piece):
                     yield task
@@ -104,9 +110,10 @@ class AsyncClient(BaseClient):
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> AsyncIterator[bytes]:
         """The file of Client, piece by piece."""
-        return self._pieces(Calls(self.id).export_tasks(query, format=format))
+        return self.pieces(Calls(self.id).export_tasks(query, format=format))
 
-    async def _pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]:
+    async def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]:
+        """As that of Client."""
         answer = await self._answer_to(call, stream=True)
         try:
             async for piece in answer.aiter_bytes():

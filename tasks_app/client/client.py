@@ -13,6 +13,7 @@ from . import identity
 from .answers import Task
 from .base import BaseClient
 from .calls import Call
+from .commands import Commands
 from .jobs import Jobs
 from .listing import Listing
 from .schedules import Schedules
@@ -41,6 +42,11 @@ class Client(BaseClient):
     def jobs(self) -> Jobs:
         """Functions that workers run."""
         return Jobs(self)
+
+    @property
+    def commands(self) -> Commands:
+        """Shell commands that workers run in lists."""
+        return Commands(self)
 
     @property
     def schedules(self) -> Schedules:
@@ -96,15 +102,16 @@ class Client(BaseClient):
         `owned`: also what is not available. `labels`: those that bear all of them; None stands for any value.
         """
         listing = Listing()
-        for piece in self._pieces(Calls(self.id).group(name, limit=limit, owned=owned, labels=labels)):
+        for piece in self.pieces(Calls(self.id).group(name, limit=limit, owned=owned, labels=labels)):
             yield from listing.feed(piece)
         yield from listing.end()
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> Iterator[bytes]:
         """All tasks that a search finds, as a file, piece by piece: `ndjson` (see `import_tasks`) or `csv`."""
-        return self._pieces(Calls(self.id).export_tasks(query, format=format))
+        return self.pieces(Calls(self.id).export_tasks(query, format=format))
 
-    def _pieces(self, call: Call[Any]) -> Iterator[bytes]:
+    def pieces(self, call: Call[Any]) -> Iterator[bytes]:
+        """A long answer, piece by piece while it comes in. Raises StoreUnavailable when it breaks off."""
         answer = self._answer_to(call, stream=True)
         try:
             yield from answer.iter_bytes()

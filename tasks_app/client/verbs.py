@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import wraps
 from inspect import Signature, signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -28,12 +28,16 @@ class Sender(Protocol):
 
     def send(self, call: Call[T]) -> T: ...
 
+    def pieces(self, call: Call[Any]) -> Iterator[bytes]: ...
+
 
 class AsyncSender(Protocol):
     @property
     def id(self) -> int: ...
 
     async def send(self, call: Call[T]) -> T: ...
+
+    def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]: ...
 
 
 def verb(describe: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[Sender, P], T]:

@@ -28,14 +28,15 @@ CLOSE, OPEN, RESET = "close", "open", "reset"
 
 
 class RightsForm(forms.Form):
-    """A role, and the right beside it."""
+    """A role, and the rights beside it."""
 
     role = forms.ChoiceField(choices=[(role, role) for role in ROLES], required=False)
     sees_payloads = forms.BooleanField(required=False)
+    commands = forms.BooleanField(required=False)
 
     def rights(self) -> Rights:
         """Those of a form that is valid."""
-        return Rights(**{name: self.cleaned_data[name] for name in ("role", "sees_payloads")})
+        return Rights(**{name: self.cleaned_data[name] for name in ("role", "sees_payloads", "commands")})
 
 
 class PersonForm(RightsForm):
@@ -131,7 +132,7 @@ def _made(form: PersonForm, by: User) -> tuple[User, str] | None:
 
 def _initial(user: User) -> dict[str, object]:
     rights = rights_of(user)
-    return {"role": rights.role, "sees_payloads": rights.sees_payloads}
+    return {"role": rights.role, "sees_payloads": rights.sees_payloads, "commands": rights.commands}
 
 
 def _question(request: HttpRequest, user: User, verb: str) -> HttpResponse:

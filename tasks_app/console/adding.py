@@ -14,11 +14,11 @@ from django.views.decorators.http import require_http_methods
 from .. import audit
 from ..errors import InvalidInput
 from ..models import Task
-from ..operations import NewTask
+from ..operations import GroupScope, NewTask
 from ..policy import Action
 from ..validation import GROUP_LENGTH, MOST_PRIORITY, group_name
 from .form_texts import labels_in, number_in
-from .pages import page, user_of
+from .pages import page, scope_for, user_of
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 NOBODY = 0  # Whose the task is: whoever claims it.
@@ -76,17 +76,17 @@ def add(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request, TaskForm(initial={"group": request.GET.get("name", "")}))
     form = TaskForm(request.POST)
-    task = _added(form, by=user_of(request).username) if form.is_valid() else None
+    task = _added(form, by=user_of(request).username, scope=scope_for(request)) if form.is_valid() else None
     if task is None:
         return _form(request, form, status=422)
     messages.success(request, f"Added task {task.id} to {task.group}.")
     return redirect("console:task", task.id)
 
 
-def _added(form: TaskForm, *, by: str) -> Task | None:
+def _added(form: TaskForm, *, by: str, scope: GroupScope) -> Task | None:
     """The new task, or None when the store takes it not; then the form says why."""
     try:
-        return _commit(form.task(), by)
+        return _commit(form.task(), by, scope)
     except InvalidInput as refused:
         for path, texts in refused.fields.items():
             field = path.removeprefix("adds[0].").partition(".")[0]
@@ -95,8 +95,8 @@ def _added(form: TaskForm, *, by: str) -> Task | None:
 
 
 @transaction.atomic
-def _commit(asked: NewTask, by: str) -> Task:
-    [task] = Task.objects.commit(owner=NOBODY, adds=[asked])
+def _commit(asked: NewTask, by: str, scope: GroupScope) -> Task:
+    [task] = Task.objects.commit(owner=NOBODY, adds=[asked], scope=scope)
     audit.record(
         actor=by,
         action="add",

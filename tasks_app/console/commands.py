@@ -6,9 +6,13 @@ import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from django.http import HttpRequest
 
+from ..command_record import DEFAULT_PROJECT
+
+COMMAND_TO_TAKE_COMMANDS = "python3 manage.py up --commands"
 COMMAND_TO_BE_AUDITED = "python3 manage.py token create try --scope read"
 
 
@@ -25,6 +29,17 @@ def command_to_fail(request: HttpRequest) -> str:
 def command_to_enqueue(request: HttpRequest) -> str:
     """Enqueues a job, for a worker that knows the function."""
     return _asked(request, "/jobs", {"function": "mail.send", "args": ["ann"]})
+
+
+def command_to_submit(request: HttpRequest, project: str = DEFAULT_PROJECT) -> str:
+    """Submits a command, for a worker of the project."""
+    submitted = {"commands": [{"cmd": "echo 'A'; sleep 2; echo 'B'"}]}
+    return _asked(request, f"/commands/{quote(project, safe='')}", submitted, scope="commands")
+
+
+def command_to_run_commands(project: str) -> str:
+    """Starts a worker for the project."""
+    return f"taskstore commands worker {shlex.quote(project)}"
 
 
 def command_to_be_heard(request: HttpRequest) -> str:

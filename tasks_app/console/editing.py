@@ -18,11 +18,11 @@ from django.views.decorators.http import require_http_methods
 from .. import audit
 from ..errors import CommitRefused
 from ..models import Task
-from ..operations import Change, Ending, NewTask, Operator, State
+from ..operations import Change, Ending, GroupScope, NewTask, Operator, State
 from ..policy import Action, may
 from ..task_form import NOBODY, TaskForm, written
 from . import words
-from .pages import page, user_of
+from .pages import page, scope_for, user_of
 
 CONTEXT = 3  # Lines around what differs.
 
@@ -74,7 +74,7 @@ def edit(request: HttpRequest, task_id: int) -> HttpResponse:
 
 def _save(request: HttpRequest, task: Task, change: Change, given: dict[str, Any]) -> HttpResponse:
     try:
-        successor = _edited(task, change, given, by=user_of(request).username)
+        successor = _edited(task, change, given, by=user_of(request).username, scope=scope_for(request))
     except CommitRefused:
         return _too_late(request, task.id)
     messages.success(request, f"Task {task.id} is now {successor.id}.")
@@ -82,10 +82,10 @@ def _save(request: HttpRequest, task: Task, change: Change, given: dict[str, Any
 
 
 @transaction.atomic
-def _edited(task: Task, change: Change, given: dict[str, Any], *, by: str) -> Task:
+def _edited(task: Task, change: Change, given: dict[str, Any], *, by: str, scope: GroupScope) -> Task:
     reason, ending = given["reason"], Ending.REQUEUED if given["requeue"] else Ending.CHANGED
     operator = Operator(name=by, ending=ending, reason=reason)
-    [successor] = Task.objects.commit(owner=NOBODY, updates=[change], operator=operator)
+    [successor] = Task.objects.commit(owner=NOBODY, updates=[change], scope=scope, operator=operator)
     audit.record(
         actor=by,
         action="edit",

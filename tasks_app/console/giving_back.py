@@ -13,7 +13,7 @@ from ..models import Task
 from ..operations import State
 from ..policy import Action
 from . import reading
-from .pages import go_to, is_partial, page, user_of
+from .pages import go_to, is_partial, page, scope_for, user_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -24,7 +24,7 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
         return _question(request, task_id)
     try:
         reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-        task = leases.give_back(task_id, by=user_of(request).username, reason=reason)
+        task = leases.give_back(task_id, by=user_of(request).username, reason=reason, scope=scope_for(request))
     except InvalidInput as refused:
         return _question(request, task_id, refused)
     messages.success(request, f"Gave back task {task_id}: it is ready as {task.id}.")

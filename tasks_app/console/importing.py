@@ -20,7 +20,7 @@ from ..policy import Action
 from ..validation import GROUP_LENGTH
 from ..wire.tasks import Add
 from . import links, payload, words
-from .pages import go_to, is_partial, page, user_of
+from .pages import go_to, is_partial, page, scope_for, user_of
 
 NOBODY = 0  # Whose the tasks are: whoever claims them.
 SAMPLES = 3
@@ -116,7 +116,7 @@ def _checked(form: ImportForm) -> Checked:
 
 
 def _import(request: HttpRequest, form: ImportForm, checked: Checked) -> None:
-    tasks = Task.objects.commit(owner=NOBODY, adds=[add.new_task() for add in checked.adds])
+    tasks = Task.objects.commit(owner=NOBODY, adds=[add.new_task() for add in checked.adds], scope=scope_for(request))
     audit.record(
         actor=user_of(request).username,
         action="import",

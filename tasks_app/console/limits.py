@@ -89,6 +89,7 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_HISTORY_ROWS", says="how many rows of it at most, on SQLite", show=words.number),
         Limit(name="TASKSTORE_AUDIT_DAYS", says="for how long it is kept who changed what", show=days),
         Limit(name="TASKSTORE_RETENTION", says="for how long tasks lie in some groups", show=words_or("for good")),
+        Limit(name="TASKSTORE_COMMAND_LISTS", says="when lists are made of shell commands", show=words_or("none")),
         Limit(name="TASKSTORE_KEY_SECONDS", says="a request can be sent again with its Idempotency-Key", show=seconds),
     ),
     "Who gets in, and how often": (

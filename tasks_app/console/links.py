@@ -6,6 +6,8 @@ from django.shortcuts import resolve_url
 from django.utils.http import urlencode
 
 from ..bulk import Verb
+from ..command_record import COMMAND_LABEL, OF_LISTS, place_of
+from ..models import Task
 from ..operations import State
 from ..search.grammar import Label, label_term, quoted
 
@@ -50,6 +52,45 @@ def add_page(name: str) -> str:
 
 def import_page(name: str) -> str:
     return f"{resolve_url('console:import')}?{_query(name=name)}"
+
+
+def commands_page(project: str, status: str | None = None, **place: object) -> str:
+    """The page of a project of commands, with what lies in this status; `place`: `text` and `after`."""
+    return f"{resolve_url('console:command_project')}?{_query(project=project, status=status, **place)}"
+
+
+def commands_page_of(group: str) -> str:
+    """The page of the project whose group this is; empty for a group without commands."""
+    place = place_of(group)
+    return commands_page(place[0]) if place else ""
+
+
+def commands_page_of_task(task: Task) -> str:
+    """The page of the command or the list that a task is; empty when it is neither."""
+    project, end = place_of(task.group) or ("", "")
+    if end in OF_LISTS:
+        return resolve_url("console:command_list", task.origin)
+    first_id = task.labels.get(COMMAND_LABEL, "")
+    return command_page(project, first_id) if project and first_id else ""
+
+
+def command_page(project: str, command_id: str) -> str:
+    return f"{resolve_url('console:command')}?{_query(project=project, id=command_id)}"
+
+
+def command_output(project: str, command_id: str, stream: str) -> str:
+    """What a run wrote, as a file."""
+    return f"{resolve_url('console:command_output')}?{_query(project=project, id=command_id, stream=stream)}"
+
+
+def submit_page(project: str = "") -> str:
+    return f"{resolve_url('console:submit_commands')}?{_query(project=project)}"
+
+
+def confirm_commands_page(verb: str, project: str, *, status: str | None = None, task: int | None = None) -> str:
+    """The question before a verb is done to a command, or to all that are meant."""
+    which = {"all": 1} if task is None else {"id": task}
+    return f"{resolve_url('console:confirm_commands')}?{_query(verb=verb, project=project, status=status, **which)}"
 
 
 def search_page(q: str) -> str:

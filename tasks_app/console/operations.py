@@ -12,7 +12,7 @@ from .. import bulk
 from ..models import BulkItem, BulkOperation, Task
 from ..policy import Action
 from . import reading, words
-from .pages import go_to, is_partial, page, user_of
+from .pages import go_to, is_partial, page, scope_for, user_of
 
 PAGE = 50
 TOLD_MS = 30_000  # How long every page tells somebody of what they did, with its undo.
@@ -147,7 +147,7 @@ def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
 def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
     """Begin to take it back; what has changed since stays."""
     reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-    begun = bulk.undo(_named(operation_id), by=user_of(request).username, reason=reason)
+    begun = bulk.undo(_named(operation_id), by=user_of(request).username, reason=reason, scope=scope_for(request))
     return go_to(request, resolve_url("console:operation", begun.pk))
 
 

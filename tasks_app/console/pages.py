@@ -15,9 +15,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.cache import never_cache
 
-from ..errors import CommitUnknown, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable
+from ..errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable
+from ..operations import GroupScope
 from ..people import must_choose_password
-from ..policy import Action, may
+from ..policy import Action, may, scope_of
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
@@ -47,7 +48,7 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
                 refuse_broken_text(request)
                 return view(request, *args, **kwargs)
             except (
-                PermissionDenied, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, OperationalError,
+                PermissionDenied, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, OperationalError,
             ) as error:  # fmt: skip
                 return problem(request, error)
 
@@ -72,6 +73,11 @@ def user_of(request: HttpRequest) -> User:
     """The person who is signed in; only within a page."""
     assert isinstance(request.user, User)  # noqa: S101 - the guard of every page has seen to it.
     return request.user
+
+
+def scope_for(request: HttpRequest) -> GroupScope:
+    """What the person may change; only within a page."""
+    return scope_of(user_of(request))
 
 
 def is_partial(request: HttpRequest) -> bool:
@@ -103,6 +109,8 @@ def _told(error: Exception) -> tuple[int, str, str]:
     match error:
         case PermissionDenied():
             return 403, "You may not do this", "Your role does not allow it. An administrator can give you another."
+        case Forbidden():
+            return 403, "You may not do this", f"{error} Nothing was changed."
         case InvalidInput():
             return 400, "This makes no sense to the store", "Nothing was changed."
         case JobUnfinished():

@@ -11,8 +11,9 @@ from .. import pauses
 from ..counts import counts_of
 from ..errors import InvalidInput
 from ..policy import Action
+from ..validation import refuse_held
 from . import links, reading
-from .pages import go_to, is_partial, page, user_of
+from .pages import go_to, is_partial, page, scope_for, user_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -22,6 +23,7 @@ def pause(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _question(request, reading.group_of(request.GET))
     name = reading.group_of(request.POST)
+    refuse_held(scope_for(request), name)
     try:
         reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
     except InvalidInput as refused:
@@ -35,6 +37,7 @@ def pause(request: HttpRequest) -> HttpResponse:
 @page(Action.OPERATE)
 def resume(request: HttpRequest) -> HttpResponse:
     name = reading.group_of(request.POST)
+    refuse_held(scope_for(request), name)
     pauses.resume(name, by=user_of(request).username)
     messages.success(request, f"Resumed {name}: claims find its tasks again.")
     return go_to(request, links.group_page(name))

@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 from ..files import Format
 from ..listing import END, Place
 from ..operations import State
-from ..policy import Action, may
+from ..policy import Action, may, scope_of
 from ..rates import Span
 from ..search import grammar
 from ..search.grammar import Key, Label, Term
@@ -153,11 +153,11 @@ def selection_of(asked: QueryDict, user: User) -> Selection:
     bound = whole_number("bound", asked.get("bound") or "0")
     as_of_ms = whole_number("as_of", asked.get("as_of") or "0")
     if not asked.get("all"):
-        return Selection(group=group, ids=_ids(asked), bound=bound, as_of_ms=as_of_ms)
+        return Selection(group=group, ids=ids_of(asked), bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
     q = asked.get("q", "")
     if not terms_of(q, user) and not group:
         raise InvalidInput({"q": ["a search or a group has to say which: all tasks of the store are never meant"]})
-    return Selection(group=group, state=state_of(asked), q=q, bound=bound, as_of_ms=as_of_ms)
+    return Selection(group=group, state=state_of(asked), q=q, bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
 
 
 def terms_of(q: str, user: User) -> list[Term]:
@@ -168,7 +168,8 @@ def terms_of(q: str, user: User) -> list[Term]:
     return terms
 
 
-def _ids(asked: QueryDict) -> tuple[int, ...]:
+def ids_of(asked: QueryDict) -> tuple[int, ...]:
+    """The ids of the selected tasks, at least one."""
     ids = [whole_number(f"id[{place}]", text, least=1) for place, text in enumerate(asked.getlist("id"))]
     if not ids:
         raise InvalidInput({"id": ["that of at least one selected task"]})

@@ -23,7 +23,7 @@ from ..schedules.timetable import zone_of
 from ..validation import refuse
 from . import reading
 from .commands import command_to_schedule
-from .pages import go_to, is_partial, page, user_of
+from .pages import go_to, is_partial, page, scope_for, user_of
 from .schedule_form import ADDS, CATCH_UPS, ScheduleForm
 
 NEXT = 5  # Due times that are shown while somebody types.
@@ -105,7 +105,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 @page(Action.OPERATE)
 def resume(request: HttpRequest, name: str) -> HttpResponse:
-    if verbs.resume(name, by=user_of(request).username) is None:
+    if verbs.resume(name, by=user_of(request).username, scope=scope_for(request)) is None:
         raise Http404
     return _done(request, f"Resumed {name}: it is due again from now on.")
 
@@ -125,7 +125,7 @@ def _asked_first(
         return _question(request, found, verb)
     try:
         reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-        is_done = do(name, by=user_of(request).username, reason=reason) is not None
+        is_done = do(name, by=user_of(request).username, reason=reason, scope=scope_for(request)) is not None
     except InvalidInput as refused:
         return _question(request, found, verb, refused)
     return _done(request, told) if is_done else _question(request, _named(name), verb)
@@ -151,7 +151,8 @@ def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None
     """The schedule of a valid form, or None when it is refused; then the form says why."""
     given = form.cleaned_data
     try:
-        made, _ = verbs.put(name, form.plan(), by=user_of(request).username, reason=given["reason"].strip())
+        by, reason = user_of(request).username, given["reason"].strip()
+        made, _ = verbs.put(name, form.plan(), by=by, reason=reason, scope=scope_for(request))
     except InvalidInput as refused:
         form.tell(refused)
         return None

@@ -14,7 +14,7 @@ from ..job_record import queue_of
 from ..models import Task
 from ..operations import State
 from ..policy import Action, may
-from . import payload, reading
+from . import links, payload, reading
 from .pages import page, user_of
 from .payload import Shown
 from .timeline import story_of
@@ -34,6 +34,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
         {
             "asked_id": task_id,
             "job_id": chain.origin if chain.living and queue_of(chain.group) else None,
+            "commands_page": links.commands_page_of_task(chain.living) if chain.living else "",
             "chain": chain,
             "last": chain.living or chain.ended[-1],
             "state": state,

@@ -28,6 +28,7 @@ SCOPES = {
     Scope.READ: "sees groups, tasks and their data",
     Scope.WORK: "also adds and claims tasks and commits results: what a worker needs",
     Scope.OPERATE: "also overrides owners, changes many tasks at once, pauses groups and sees the audit",
+    Scope.COMMANDS: "what work does, and also submits shell commands, which workers run on their machines",
 }
 
 

@@ -8,7 +8,7 @@ from typing import cast
 
 from django.db import transaction
 
-from ..errors import CommitRefused, KeyReused
+from ..errors import CommitRefused, Forbidden, KeyReused
 from ..meters import meters
 from ..operations import Claim, Effect, Operation, Query, Refusal, TaskRecord
 from ..rules import World, decide, is_held
@@ -129,7 +129,9 @@ def _earliest_by_group(tasks: Iterable[TaskRecord]) -> dict[str, int]:
 
 
 def granted(answer: Decided) -> list[TaskRecord]:
-    """The new tasks. Raises CommitRefused or KeyReused when that is the answer."""
+    """The new tasks. Raises Forbidden, CommitRefused or KeyReused when that is the answer."""
+    if isinstance(answer, Refusal) and answer.held:
+        raise Forbidden(" ".join(answer.held))
     if isinstance(answer, Refusal):
         raise CommitRefused(answer)
     if isinstance(answer, KeyReused):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -57,6 +58,12 @@ class Dialect(ABC):
     def __init__(self, using: str, *, waits: bool) -> None:
         self.using = using
         self.waits = waits
+        self.began_s = time.monotonic()
+
+    @property
+    def left_s(self) -> float:
+        """How long the operation for which this was made may go on waiting."""
+        return self.patience_s - (time.monotonic() - self.began_s)
 
     def drive(self, steps: Steps[T]) -> T:
         """Run the steps on Django's connection."""

@@ -71,6 +71,9 @@ def _arrays(columns: Sequence[str]) -> str:
     return ", ".join(f"%s::{POSTGRESQL_TYPES.get(name, 'bigint')}[]" for name in columns)
 
 
+LEAST_MS = 50  # 0 would be for ever.
+
+
 class PostgreSQL(Dialect):
     hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
     selected = Dialect.selected.replace('"labels"', "labels::text")
@@ -173,7 +176,8 @@ class PostgreSQL(Dialect):
         return transaction.atomic(using=self.using)
 
     def preparation(self) -> Sequence[Statement]:
-        statements = [Statement(f"SET LOCAL lock_timeout = '{int(self.patience_s * 1000)}ms'")]
+        # The time that went by until there was a connection counts, too.
+        statements = [Statement(f"SET LOCAL lock_timeout = '{max(LEAST_MS, int(self.left_s * 1000))}ms'")]
         if is_opportunistic():
             statements.append(Statement("SET LOCAL synchronous_commit = off"))
         return statements

@@ -30,7 +30,6 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS) -> list[
     connection died during COMMIT.
     """
     dialect = dialect_of(using)
-    deadline = time.monotonic() + dialect.patience_s
     for pause_s in _growing_pauses():
         try:
             return _transaction(operations, dialect)
@@ -39,7 +38,7 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS) -> list[
                 raise
             if not (isinstance(error, Again) or dialect.is_contention(error)):
                 raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
-            if time.monotonic() + pause_s > deadline:
+            if dialect.left_s < pause_s:
                 raise StoreBusy("the tasks are locked by another transaction: try again later") from error
         time.sleep(pause_s)
     raise AssertionError("the pauses never end")

@@ -17,7 +17,7 @@ from ..managers import TaskQuerySet, limits
 from ..masstasker import masstasker_pb2 as pb
 from ..models import Task, Token
 from ..operations import NOBODY, Change, Commit, GroupScope, Operator
-from ..policy import Action
+from ..policy import Action, scope_of
 from ..validation import validate
 from .authentication import must_reach
 from .reading import time_in
@@ -89,7 +89,7 @@ async def bulk_set(request: pb.BulkSetRequest, token: Token) -> pb.BulkSetRespon
 def _set_all(refs: Refs, setting: Setting, token: Token, has_gone: threading.Event) -> int:
     """Change what matches now. Returns how many tasks that were; the audit tells it also when it ends early."""
     began = time.monotonic()
-    work = _Work(refs=refs, setting=setting, scope=token.group_scope, operator=Operator(name=audit.name_of(token)))
+    work = _Work(refs=refs, setting=setting, scope=scope_of(token), operator=Operator(name=audit.name_of(token)))
     try:
         chains = work.chains()
         origins = iter(chains)

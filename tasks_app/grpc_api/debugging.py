@@ -10,7 +10,7 @@ from ..managers import TaskQuerySet
 from ..masstasker import masstasker_pb2 as pb
 from ..models import Task, Token
 from ..operations import GroupScope
-from ..policy import Action
+from ..policy import Action, scope_of
 from ..validation import group_name, refuse
 from .answers import message_of
 from .authentication import must_reach
@@ -25,7 +25,7 @@ async def debug(request: pb.DebugRequest, token: Token) -> pb.DebugResponse:
     if request.group:
         refuse(group_name("group", request.group))
     must_reach(token, Action.SEE_PAYLOADS, [request.group] if request.group else [])
-    return await beside_the_loop(_found, request.group, min(request.limit or MOST, MOST), token.group_scope)
+    return await beside_the_loop(_found, request.group, min(request.limit or MOST, MOST), scope_of(token))
 
 
 def _found(group: str, limit: int, scope: GroupScope) -> pb.DebugResponse:

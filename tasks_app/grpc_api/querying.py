@@ -11,7 +11,7 @@ from grpc.aio import ServicerContext
 from ..masstasker.masstasker_pb2 import QueryRequest, QueryResponse
 from ..models import Task, Token
 from ..operations import Query
-from ..policy import Action
+from ..policy import Action, scope_of
 from .answers import message_of
 from .authentication import must_reach
 from .reading import duration_in, time_in
@@ -27,7 +27,7 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
         duration_ms=duration_in(request.own_for, "own_for"),
         at_ms=time_in(request.now, "now") if request.HasField("now") else 0,
         wait_ms=_left_ms(context) if request.wait else 0,
-        scope=token.group_scope,
+        scope=scope_of(token),
     )
     must_reach(token, Action.SEE_PAYLOADS if asked.only_reads else Action.WORK, asked.groups)
     # A client that has gone cancels this, and with it the operation: it takes nothing.

@@ -17,7 +17,7 @@ from grpc import StatusCode
 from grpc.aio import ServicerContext
 from grpc_status import rpc_status
 
-from ..errors import CommitRefused, CommitUnknown, InvalidInput, LimitExceeded, StoreBusy, StoreUnavailable
+from ..errors import CommitRefused, CommitUnknown, Forbidden, InvalidInput, LimitExceeded, StoreBusy, StoreUnavailable
 from ..meters import meters
 from ..operations import Refusal
 from .reading import IDS, path_on_the_wire
@@ -27,6 +27,7 @@ RETRY_AFTER_S = 1
 # A status travels in a header, of which clients take 8 kB.
 MOST_NAMED = 10
 LONGEST_TEXT = 200
+LONGEST_REASON = 1_000  # It names groups, each with what is missing.
 
 # What the verbs refuse they count themselves.
 REASONS = {
@@ -64,6 +65,8 @@ def _count(error: Exception) -> None:
             meters.add("throttled" if error.retry_after_s else "limit")
         case CallRefused() if error.code in REASONS:
             meters.add(REASONS[error.code])
+        case Forbidden():
+            meters.add("forbidden")
         case InvalidInput():
             meters.add("limit" if isinstance(error, LimitExceeded) else "invalid")
 
@@ -73,6 +76,8 @@ def status_of(error: Exception) -> Status | None:
     match error:
         case CallRefused():
             return _status(error.code, str(error), *_retry(error.retry_after_s))
+        case Forbidden():
+            return _status(StatusCode.PERMISSION_DENIED, _shortened(str(error), LONGEST_REASON), _info(error.code))
         case CommitRefused():
             return _refused(error.refusal)
         case InvalidInput():
@@ -114,9 +119,9 @@ def _invalid(error: InvalidInput) -> Status:
     return _status(StatusCode.INVALID_ARGUMENT, text, BadRequest(field_violations=violations), _info(error.code))
 
 
-def _shortened(text: str) -> str:
+def _shortened(text: str, longest: int = LONGEST_TEXT) -> str:
     # What the client sent may be as long as the request.
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _info(reason: str, metadata: Mapping[str, str] | None = None) -> ErrorInfo:

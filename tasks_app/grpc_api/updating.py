@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 from ..masstasker.masstasker_pb2 import UpdateRequest, UpdateResponse
 from ..models import Task, Token
 from ..operations import NOBODY, Ending, Operator, Update
-from ..policy import Action
+from ..policy import Action, scope_of
 from . import older
 from .authentication import must_reach
 from .reading import id_in, new_tasks_in
@@ -33,7 +33,7 @@ async def update(request: UpdateRequest, token: Token) -> UpdateResponse:
         adds=new_tasks_in(request.created),
         deletes=refs.ids,
         depends=tuple(map(id_in, request.predicates)),
-        scope=token.group_scope,
+        scope=scope_of(token),
     )
     must_reach(token, Action.WORK, {add.group for add in asked.adds})
     if refs.groups or refs.selectors:

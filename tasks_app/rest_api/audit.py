@@ -57,14 +57,14 @@ class Audit(View):
     def page(self, wanted: Wanted, asked: Mapping[str, str]) -> Response:
         after = Place.read(asked["after"]) if "after" in asked else None
         limit = _limit_in(asked.get("limit", str(PAGE)))
-        page = page_of(wanted, after=after, scope=self.token().group_scope, limit=limit)
+        page = page_of(wanted, after=after, scope=self.scope(), limit=limit)
         entries = tuple(map(AuditEntryAnswer.of, page.entries))
         return Response(AuditAnswer(entries=entries, after=str(page.after) if page.after else None))
 
     def file(self, wanted: Wanted, form: str) -> StreamingHttpResponse:
         if form not in {*Format}:
             raise InvalidInput({"format": [f"one of {', '.join(Format)}"]})
-        pieces = file_of(wanted, Format(form), self.token().group_scope)
+        pieces = file_of(wanted, Format(form), self.scope())
         return streamed(self.request._request, pieces, MEDIA_TYPES[Format(form)])
 
 

@@ -16,7 +16,9 @@ from rest_framework.views import APIView
 
 from .. import audit
 from ..models import Token
-from ..policy import Action, may
+from ..operations import GroupScope
+from ..policy import Action, may, scope_of
+from ..validation import refuse_held
 from .authentication import MayDo, TokenAuthentication
 from .error_answers import answer_to
 from .rendering import JSONRenderer
@@ -69,6 +71,15 @@ class View(APIView):
     def by(self) -> str:
         """Who asks, as what is written down of it names them."""
         return audit.name_of(self.token())
+
+    def scope(self) -> GroupScope:
+        """The groups that the token may touch, and whether it may change those with shell commands."""
+        return scope_of(self.token())
+
+    def must_change(self, group: str) -> None:
+        """As `must_reach`. Raises Forbidden when the token may see the group, but not change it."""
+        self.must_reach(group)
+        refuse_held(self.scope(), group)
 
     def must_reach(self, group: str) -> None:
         """Raise PermissionDenied when the token may not touch a group that the request names."""

@@ -28,7 +28,7 @@ class Preview(View):
         asked = bodies.read(request, BulkPreviewRequest)
         for group in asked.groups:
             self.must_reach(group)
-        seen = bulk.preview(asked.selection(self.token().group_scope))
+        seen = bulk.preview(asked.selection(self.scope()))
         return Response(PreviewAnswer.of(bulk.Verb(asked.verb), seen))
 
 
@@ -46,9 +46,8 @@ class Bulk(View):
         asked = bodies.read(request, BulkRequest)
         for group in asked.groups:
             self.must_reach(group)
-        token = self.token()
-        key = key_in(request, asked, f"bulk of token {token.pk}")
-        return begun(bulk.start(asked.asked(token.group_scope, self.by(), key)))
+        key = key_in(request, asked, f"bulk of token {self.token().pk}")
+        return begun(bulk.start(asked.asked(self.scope(), self.by(), key)))
 
 
 def begun(operation: BulkOperation) -> Response:

@@ -38,5 +38,5 @@ class Clients(View):
     @endpoint("clients", answer=CLIENTS)
     def get(self, request: Request) -> Response:
         query_of(request)
-        done, found = clients.done_per_minute(), clients.seen(self.token().group_scope)
+        done, found = clients.done_per_minute(), clients.seen(self.scope())
         return Response([ClientAnswer.of(seen, done.get(seen.client.id, 0.0)) for seen in found])

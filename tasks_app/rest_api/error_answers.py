@@ -8,7 +8,16 @@ from django.db import InterfaceError, OperationalError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from ..errors import CommitRefused, InvalidInput, JobUnfinished, KeyReused, LimitExceeded, StoreBusy, StoreUnavailable
+from ..errors import (
+    CommitRefused,
+    Forbidden,
+    InvalidInput,
+    JobUnfinished,
+    KeyReused,
+    LimitExceeded,
+    StoreBusy,
+    StoreUnavailable,
+)
 from ..meters import meters
 from .answers import Failure, Outcome, Problems, Refused
 
@@ -34,6 +43,8 @@ def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
         case CommitRefused():
             # Not 409: clients of the original take every other status for a broken server.
             return Response(Outcome(error=Refused.of(error.refusal)))
+        case Forbidden():
+            return Response(Failure(detail=printable(str(error)), code=error.code), status=403)
         case KeyReused() | JobUnfinished():
             return Response(Failure(detail=str(error), code=error.code), status=409)
         case LimitExceeded():

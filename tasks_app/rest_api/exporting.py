@@ -39,7 +39,7 @@ class ExportTasks(View):
             terms=grammar.parse(asked.get("q", "")),
             format=_format_in(asked.get("format", Format.NDJSON)),
             with_data=True,
-            scope=self.token().group_scope,
+            scope=self.scope(),
         )
         return download(request._request, export)
 

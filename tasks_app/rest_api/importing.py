@@ -39,5 +39,5 @@ class ImportTasks(LoopView):
         for name in {add.group for add in adds}:
             self.must_reach(name)
         asked = UpdateRequest(clientid=NOBODY, adds=adds)
-        tasks = await Task.objects.adecide(asked.operation(self.token().group_scope, self.key_of(asked)))
+        tasks = await Task.objects.adecide(asked.operation(self.scope(), self.key_of(asked)))
         return ENCODER.encode(ImportAnswer(imported=len(tasks), ids=tuple(task.id for task in tasks)))

@@ -65,20 +65,20 @@ class Jobs(JobsView, LoopView):
 
     def _page(self, asked: Mapping[str, str]) -> job_queues.Page:
         after = Place.read(asked["after"], "after") if "after" in asked else None
-        scope, limit = self.token().group_scope, page_size_in(asked, MOST)
+        scope, limit = self.scope(), page_size_in(asked, MOST)
         return job_queues.list_jobs(wanted_in(asked), after=after, limit=limit, scope=scope)
 
     @endpoint("enqueue", answer=JobAnswer, body=JobRequest, failures=FAILURES | KEY_REUSED)
     async def post(self, request: Request) -> bytes:
         asked = jobs_asked.read(request, JobRequest)
         self.must_reach(queue_group(asked.queue))
-        [record] = await Task.objects.adecide(asked.operation(self.token().group_scope, self.key_of(asked)))
+        [record] = await Task.objects.adecide(asked.operation(self.scope(), self.key_of(asked)))
         return ENCODER.encode(JobAnswer.of(job_queues.job_from(Task.of(record), asked.record(), record.made_at_ms)))
 
 
 class JobView(JobsView):
     def job(self, id: str) -> Job:
-        job_id, scope = integer("id", id), self.token().group_scope
+        job_id, scope = integer("id", id), self.scope()
         try:
             job = job_queues.find(job_id, scope)
         except NotAJob as problem:

@@ -32,7 +32,7 @@ class Metrics(View):
     @extend_schema(auth=[{"token": []}, {}])  # type: ignore[list-item]
     @endpoint("metrics", answer=TEXT, kinds=KINDS, failures=REFUSALS)
     def get(self, request: Request) -> HttpResponse:
-        if not self.token().group_scope.is_everything:
+        if not self.scope().is_everything:
             raise PermissionDenied("This token may not see every group.")
         text, media_type = metrics.page(request.META.get("HTTP_ACCEPT", ""))
         return HttpResponse(text, content_type=media_type)

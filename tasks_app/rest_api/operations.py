@@ -38,7 +38,7 @@ class OperationsView(View):
 
     def visible(self) -> QuerySet[BulkOperation]:
         """All of them; to a token for some groups only what was begun with a token of its name, for these groups."""
-        patterns = self.token().group_scope.patterns
+        patterns = self.scope().patterns
         if patterns is None:
             return BulkOperation.objects.all()
         return BulkOperation.objects.filter(by=self.by(), selection__scope=list(patterns))
@@ -126,7 +126,7 @@ class Undo(OperationsView):
     )
     def post(self, request: Request, id: str) -> Response:
         operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
-        return begun(bulk.undo(operation, by=self.by(), reason=asked.reason))
+        return begun(bulk.undo(operation, by=self.by(), reason=asked.reason, scope=self.scope()))
 
 
 def choice(name: str, asked: Mapping[str, str], choices: list[str]) -> str:

@@ -21,9 +21,9 @@ class PauseOrResume(View):
     needs = Action.OPERATE
 
     def reason_in(self, request: Request, name: str) -> str:
-        """The reason that the body gives, once it is clear that the token may touch the group."""
+        """The reason that the body gives, once it is clear that the token may change the group."""
         refuse_broken_path(request)
-        self.must_reach(name)
+        self.must_change(name)
         return bodies.read(request, ReasonRequest).reason
 
 

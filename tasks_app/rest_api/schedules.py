@@ -35,13 +35,13 @@ class Schedules(View):
     @endpoint("schedules", answer=SCHEDULES)
     def get(self, request: Request) -> Response:
         query_of(request)
-        return Response([ScheduleAnswer.of(each) for each in schedules.schedules(self.token().group_scope)])
+        return Response([ScheduleAnswer.of(each) for each in schedules.schedules(self.scope())])
 
 
 class ScheduleView(View):
     def asked(self, **more: Any) -> dict[str, Any]:
         """In whose name a verb is done, and within which groups."""
-        return {"by": self.by(), "scope": self.token().group_scope, **more}
+        return {"by": self.by(), "scope": self.scope(), **more}
 
     def asked_why(self, request: Request) -> dict[str, Any]:
         """The same, with the reason that the body gives."""
@@ -62,7 +62,7 @@ class OneSchedule(ScheduleView):
     @endpoint("schedule", answer=ScheduleAnswer, parameters=[NAME], failures=ALSO_NOT_THERE)
     def get(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        return answer(there(schedules.schedule(name, self.token().group_scope), name))
+        return answer(there(schedules.schedule(name, self.scope()), name))
 
     @endpoint("put_schedule", answer=ScheduleAnswer, body=ScheduleRequest, parameters=[NAME])
     def put(self, request: Request, name: str) -> Response:

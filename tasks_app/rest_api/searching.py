@@ -37,7 +37,7 @@ class Search(View):
     @endpoint("search", answer=SearchAnswer, parameters=ASKED)
     def get(self, request: Request) -> Response:
         asked = query_of(request, "q", "after", "limit")
-        terms, scope = grammar.parse(asked.get("q", "")), self.token().group_scope
+        terms, scope = grammar.parse(asked.get("q", "")), self.scope()
         after = Place.read(asked["after"], "after") if "after" in asked else None
         found = find(terms, scope=scope, after=after, limit=page_size_in(asked, MOST))
         tasks = [task for task in Task.objects.find(found.ids, scope) if task is not None]

@@ -60,7 +60,7 @@ class Groups(View):
     @endpoint("groups", answer=NAMES)
     def get(self, request: Request) -> Response:
         query_of(request)
-        return Response(Task.objects.groups(self.token().group_scope))
+        return Response(Task.objects.groups(self.scope()))
 
 
 class Stats(View):
@@ -71,7 +71,7 @@ class Stats(View):
     @endpoint("stats", answer=StatsAnswer)
     def get(self, request: Request) -> Response:
         query_of(request)
-        return Response(StatsAnswer.of(group_stats(self.token().group_scope), Task.objects.now_ms()))
+        return Response(StatsAnswer.of(group_stats(self.scope()), Task.objects.now_ms()))
 
 
 class Listing(View):
@@ -104,7 +104,7 @@ class GroupByQuery(Listing):
         query = query_of(request, "name", "limit", "owned", "label", repeated=REPEATED)
         if "name" in query:
             return self.tasks_of(query["name"], query)
-        return Response(Task.objects.groups(self.token().group_scope))
+        return Response(Task.objects.groups(self.scope()))
 
 
 class OneTask(View):
@@ -114,7 +114,7 @@ class OneTask(View):
 
     @endpoint("task", answer=TaskAnswer, parameters=[path("id", ID)], failures=FAILURES | NOT_THERE)
     def get(self, request: Request, id: str) -> Response:
-        task_id, scope = integer("id", id), self.token().group_scope
+        task_id, scope = integer("id", id), self.scope()
         [task] = Task.objects.find([task_id], scope)
         if task is None:
             told = history.epitaph_of(task_id, scope)
@@ -129,7 +129,7 @@ class TasksByPath(View):
 
     @endpoint("tasks", answer=TASKS_OR_NULL, parameters=[path("ids", IDS)])
     def get(self, request: Request, ids: str) -> Response:
-        return found(integers("ids", ids), self.token().group_scope)
+        return found(integers("ids", ids), self.scope())
 
 
 class TasksByBody(View):
@@ -139,7 +139,7 @@ class TasksByBody(View):
 
     @endpoint("tasks_by_body", answer=TASKS_OR_NULL, body=TasksRequest)
     def post(self, request: Request) -> Response:
-        return found(bodies.read(request, TasksRequest).ids, self.token().group_scope)
+        return found(bodies.read(request, TasksRequest).ids, self.scope())
 
 
 class Update(LoopView):
@@ -152,7 +152,7 @@ class Update(LoopView):
         asked = bodies.read(request, UpdateRequest)
         for group in {add.group for add in asked.adds if add.group}:
             self.must_reach(group)
-        return await outcome_of(asked.operation(self.token().group_scope, self.key_of(asked)))
+        return await outcome_of(asked.operation(self.scope(), self.key_of(asked)))
 
 
 class ClaimTasks(LoopView):
@@ -165,7 +165,7 @@ class ClaimTasks(LoopView):
         asked = bodies.read(request, ClaimRequest)
         for group in asked.wanted:
             self.must_reach(group)
-        return await outcome_of(asked.operation(self.token().group_scope, self.key_of(asked)))
+        return await outcome_of(asked.operation(self.scope(), self.key_of(asked)))
 
 
 class History(View):
@@ -176,7 +176,7 @@ class History(View):
     @endpoint("history", answer=HistoryAnswer, parameters=[path("id", ID)], failures=FAILURES | NOT_THERE)
     def get(self, request: Request, id: str) -> Response:
         task_id = integer("id", id)
-        chain = history.chain_of(task_id, self.token().group_scope)
+        chain = history.chain_of(task_id, self.scope())
         if chain is None:
             raise NotFound(f"No id {task_id} is known{history.doubt_about(task_id)}.")
         return Response(HistoryAnswer.of(task_id, chain))

@@ -17,7 +17,8 @@ from django.db import Error, connections, transaction
 
 from ..errors import CommitRefused, InvalidInput, TaskStoreError
 from ..models import Task
-from ..operations import Change, Claim, Order
+from ..operations import Change, Claim, GroupScope, Order
+from ..policy import COMMANDS_ARE_OFF, commands_are_on
 from ..validation import LATEST_MS, MOST_WAIT_MS
 from .record import GROUP, LastRun, NotASchedule, ScheduleRecord, turn_of
 from .verbs import Schedule, available_at_ms, named
@@ -98,11 +99,18 @@ def _add_and_put_back(task: Task) -> None:
     turn = turn_of(record, now_ms)
     last = record.last
     if turn.due:
+        _refuse_commands(record)
         added = Task.objects.commit(owner=0, adds=[record.due_task(name, due_ms) for due_ms in turn.due])
         last = LastRun(due=turn.due[-1], at=now_ms, origin=added[-1].origin)
     record = msgspec.structs.replace(record, due=turn.next, last=last)
     change = Change(id=task.id, data=record.encode(), timespec_ms=available_at_ms(record), release=True)
     Task.objects.commit(owner=task.owner, updates=[change])
+
+
+def _refuse_commands(record: ScheduleRecord) -> None:
+    """Raise NotASchedule when it adds shell commands on a server that is to take none."""
+    if why := GroupScope(held="" if commands_are_on() else COMMANDS_ARE_OFF).why_held(record.group):
+        raise NotASchedule(why)
 
 
 def _understood(task: Task) -> tuple[str, ScheduleRecord]:

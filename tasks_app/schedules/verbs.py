@@ -15,7 +15,7 @@ from .. import audit
 from ..errors import InvalidInput
 from ..models import Task
 from ..operations import EVERY_GROUP, Change, Ending, GroupScope, NewTask, Operator
-from ..validation import LATEST_MS, refuse, text
+from ..validation import LATEST_MS, refuse, refuse_held, text
 from .record import (
     GROUP,
     NAME_LABEL,
@@ -96,9 +96,11 @@ def put(
     """Make the schedule, or change the one of this name: it stays paused if it was.
 
     Returns it, and whether it is new. Raises InvalidInput that names every wrong field, and `name` when there are
-    too many or one of this name adds to a group that the scope does not allow.
+    too many or one of this name adds to a group that the scope does not allow. This and all the others that change one
+    raise Forbidden when what it adds goes into a group that the scope does not allow to change.
     """
     refuse([*_wrong_name(name), *text("reason", reason, REASON_LENGTH), *plan.problems()])
+    refuse_held(scope, plan.group)
     _lock_names()
     task = named(name, is_locked=True)
     before = Schedule.of(task) if task else None
@@ -106,6 +108,7 @@ def put(
         return _added(name, plan, by, reason), True
     if not before.is_within(scope):
         raise InvalidInput({"name": ["another one: there is a schedule of this name already"]})
+    _refuse_held(before, scope)
     if before.record and before.record.plan == plan and not before.error:
         return before, False
     return _replaced(before, _changed(before.record, plan), "put schedule", by, reason), False
@@ -189,7 +192,16 @@ def _in_hand(name: str, reason: str, scope: GroupScope) -> Schedule | None:
     refuse(text("reason", reason, REASON_LENGTH))
     task = named(name, is_locked=True)
     found = Schedule.of(task) if task else None
-    return found if found and found.is_within(scope) else None
+    if found is None or not found.is_within(scope):
+        return None
+    _refuse_held(found, scope)
+    return found
+
+
+def _refuse_held(found: Schedule, scope: GroupScope) -> None:
+    """Raise Forbidden when what it adds goes where the asker may change nothing: stopping it is a change there, too."""
+    if found.record:
+        refuse_held(scope, found.record.group)
 
 
 def _understood(found: Schedule) -> ScheduleRecord:

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.shortcuts import resolve_url
 
 from .. import accounts, policy
-from ..console import group_rows, links, operations, payload, words
+from ..console import command_words, group_rows, links, operations, payload, words
 from ..files import Format
 from ..listing import Row
 from ..models import SavedSearch
@@ -28,6 +28,7 @@ register.filter("thousands", words.thousands)
 register.filter("rate", words.rate)
 register.filter("size", size)
 register.filter("duration", duration)
+register.filter("status_word", command_words.status_word)
 register.filter("drain", group_rows.drained)
 
 FEW_LABELS = 3
@@ -35,6 +36,7 @@ SCREENS = (
     ("console:overview", "Overview", "o", Action.SEE),
     ("console:failed", "Failed", "f", Action.SEE),
     ("console:jobs", "Jobs", "j", Action.SEE),
+    ("console:commands", "Commands", "l", Action.SEE),
     ("console:schedules", "Schedules", "c", Action.SEE),
     ("console:workers", "Workers", "w", Action.SEE),
     ("console:operations", "Operations", "b", Action.SEE),
@@ -61,6 +63,18 @@ def is_on(request: HttpRequest, screen: str) -> bool:
 def ms(at: datetime) -> int:
     """Milliseconds since the Epoch, for `when`."""
     return round(at.timestamp() * 1_000)
+
+
+@register.filter
+def milliseconds(value: float) -> str:
+    """A length of time that was measured, or is the mean of some."""
+    return duration(round(value))
+
+
+@register.filter
+def seconds(value: float) -> str:
+    """A length of time in its two largest units."""
+    return duration(round(value * 1_000))
 
 
 @register.filter
@@ -132,6 +146,11 @@ register.simple_tag(links.group_page, name="group_url")
 register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.add_page, name="add_url")
 register.simple_tag(links.import_page, name="import_url")
+register.simple_tag(links.commands_page, name="commands_url")
+register.simple_tag(links.commands_page_of, name="commands_url_of")
+register.simple_tag(links.command_page, name="command_url")
+register.simple_tag(links.command_output, name="output_url")
+register.simple_tag(links.submit_page, name="submit_url")
 register.simple_tag(links.search_page, name="search_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")
@@ -151,6 +170,15 @@ def confirm_button(
     `key`: the key that presses it.
     """
     return {"words": words, "verb": verb, "url": links.confirm_page(verb, group, state=state, task=task), "key": key}
+
+
+@register.inclusion_tag("console/_confirm_button.html")
+def commands_button(
+    words: str, verb: str, project: str, status: str | None = None, task: int | None = None, key: str = ""
+) -> dict[str, str]:
+    """What opens the question before a verb is done to a command, or to all that are meant."""
+    url = links.confirm_commands_page(verb, project, status=status, task=task)
+    return {"words": words, "verb": verb, "url": url, "key": key}
 
 
 @register.inclusion_tag("console/_exports.html")
@@ -224,5 +252,6 @@ def may(context: Any, action: str) -> bool:
 def role(context: Any) -> str:
     """What the person who looks is here, in a word or two."""
     rights = accounts.rights_of(context["request"].user)
-    sees_data = rights.sees_payloads and rights.role != accounts.ADMIN  # Who does anyway.
-    return f"{rights.role or 'no role yet'}{', sees data' * sees_data}"
+    if rights.role == accounts.ADMIN:  # Who may do the rest anyway.
+        return rights.role
+    return f"{rights.role or 'no role yet'}{', sees data' * rights.sees_payloads}{', commands' * rights.commands}"

@@ -185,6 +185,21 @@ JOBS_REUSED = Contender(
     database=Database.POSTGRESQL,
     server=SERVE,
 )
+COMMANDS_WORKER = Contender(
+    name="commands-worker",
+    kind="workers",
+    title="this store's workers (`commands worker`), a process for each command at a time, over HTTP from uvicorn",
+    client="commands-worker",
+    database=Database.POSTGRESQL,
+    server=(*SERVE, "--commands"),
+)
+XARGS = Contender(
+    name="xargs",
+    kind="raw",
+    title="`xargs -P4 -n1 sh -c`, which keeps nothing: what shells cost on this machine",
+    client="xargs",
+    database=Database.SQLITE,  # It has none.
+)
 PROCRASTINATE_WORKER = Contender(
     name="procrastinate-worker",
     kind="peers",

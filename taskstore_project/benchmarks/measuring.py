@@ -83,6 +83,12 @@ def jobs(entry: Entry, place: Place, pace: Pace) -> Figures:
     return found
 
 
+def commands(entry: Entry, place: Place, pace: Pace) -> Figures:
+    """How many shell commands a second are run."""
+    found: Figures = place.ask(entry.load, "commands", number=pace.commands)
+    return found
+
+
 def _work(place: Place, load: Load, lead_s: float, seconds: float, parts: int = 1) -> Done:
     for _ in range(ATTEMPTS):
         _stock_up(place, load, lead_s + seconds)

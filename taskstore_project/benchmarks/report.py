@@ -9,7 +9,7 @@ from .goals import measured
 from .load import DATA, PRESENT
 from .measuring import Entry
 from .run import Results
-from .scenes import CONSOLE, JOBS, Column, Scene
+from .scenes import COMMANDS, CONSOLE, JOBS, Column, Scene
 
 # What tells the lines of a scene apart: each is a column where the lines differ in it.
 DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
@@ -41,6 +41,10 @@ OF_JOBS = """Jobs were enqueued before the workers started. Their rate is that f
 the records that each one's workers write.
 
 """
+OF_COMMANDS = """Commands were submitted, and their lists made, before the workers started. Their rate is that from
+the first completed one to the last: run, written down by the workers, and settled by the server.
+
+"""
 NOTHING = "–"  # noqa: RUF001 - a dash as in printed tables.
 
 
@@ -53,12 +57,14 @@ def report(scenes: Sequence[Scene], results: Results, conditions: Mapping[str, s
 def page(command: str, scenes: Sequence[Scene], text: str) -> str:
     """The report as a document of its own, which says how the scenes were measured."""
     told = [INTRODUCTION.format(command=command)]
-    if any(scene.stage != CONSOLE and scene.name != JOBS for scene in scenes):
+    if any(scene.stage != CONSOLE and scene.name not in (JOBS, COMMANDS) for scene in scenes):
         told.append(OF_CLAIMS.format(bytes=len(DATA), present=number(PRESENT)))
     if any(scene.stage == CONSOLE for scene in scenes):
         told.append(OF_PAGES)
     if any(scene.name == JOBS for scene in scenes):
         told.append(OF_JOBS)
+    if any(scene.name == COMMANDS for scene in scenes):
+        told.append(OF_COMMANDS)
     return "".join([*told, text])
 
 
@@ -79,7 +85,7 @@ def _scene(scene: Scene, results: Results) -> str:
         for entry in scene.entries
     ]
     problems = [f"{entry.name} could not be measured: {text}" for entry, text in results.problems[scene.name].items()]
-    return "\n\n".join([f"## {scene.title}", _table([head, *lines]), *problems])
+    return "\n\n".join([f"## {scene.title}", table([head, *lines]), *problems])
 
 
 def _cells(scene: Scene, entry: Entry, results: Results) -> Iterator[str]:
@@ -99,10 +105,10 @@ def _goals(results: Results) -> str:
         [goal.text, f"{value:.2f}", goal.limit, "yes" if goal.is_met_by(value) else "NO"]
         for goal, value in measured(results)
     ]
-    return "\n\n".join(["## Goals", _table([["", "measured", "goal", "met"], *lines])]) if lines else ""
+    return "\n\n".join(["## Goals", table([["", "measured", "goal", "met"], *lines])]) if lines else ""
 
 
-def _table(lines: Sequence[Sequence[str]]) -> str:
+def table(lines: Sequence[Sequence[str]]) -> str:
     """The first line is the head, the first column is text, the others are figures."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]

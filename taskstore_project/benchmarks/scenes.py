@@ -11,6 +11,7 @@ from .console.pages import PAGES, page_times, walk
 from .console.screen import first_sight, open_long
 from .console.visitor import GROUPS
 from .contenders import (
+    COMMANDS_WORKER,
     DAPHNE,
     DAPHNE_SQLITE,
     DJANGO_TASKS,
@@ -29,10 +30,11 @@ from .contenders import (
     UVICORN,
     WRITER,
     WRITER_SQLITE,
+    XARGS,
 )
 from .figures import Figures
 from .load import Load, Verb
-from .measuring import Entry, endurance, jobs, tasks_handed_out, waiters, wakeups
+from .measuring import Entry, commands, endurance, jobs, tasks_handed_out, waiters, wakeups
 from .pace import Pace
 from .places import Place
 
@@ -73,6 +75,7 @@ class Scene:
 
 CONSOLE = "console"  # The stage on which people look.
 JOBS = "jobs"
+COMMANDS = "commands"
 COSTS = (
     Column(title="client, cores", figure="client_cores", digits=2),
     Column(title="server", figure="server_cores", digits=2),
@@ -193,6 +196,13 @@ def scenes(pace: Pace) -> list[Scene]:
                 Column(title="an idle worker starts one after p50, ms", figure="p50_ms", digits=1),
                 Column(title="longest", figure="p100_ms", digits=1),
             ),
+        ),
+        Scene(
+            name=COMMANDS,
+            title=f"Shell commands that do nothing, {AT_ONCE} at a time, in lists of 50",
+            measure=commands,
+            entries=[Entry(contender=each, load=Load(clients=AT_ONCE)) for each in (COMMANDS_WORKER, XARGS)],
+            columns=(Column(title="commands a second", figure="per_second", has_spread=True),),
         ),
         *console_scenes(Load(clients=1, present=pace.many)),
     ]

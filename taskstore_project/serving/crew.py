@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -32,10 +32,12 @@ log = logging.getLogger(__name__)
 class Crew:
     """`size` processes that serve on one socket, which listens already."""
 
-    def __init__(self, bound: socket.socket, url: str, grpc: GrpcPort | None, *, no_auth: bool, size: int) -> None:
+    def __init__(
+        self, bound: socket.socket, url: str, grpc: GrpcPort | None, *, allowed: Mapping[str, bool], size: int
+    ) -> None:
         self._bound = bound
         self._descriptor = bound.fileno()
-        self._orders = {"socket": bound.fileno(), "url": url, "grpc": grpc and asdict(grpc), "no_auth": no_auth}
+        self._orders = {"socket": bound.fileno(), "url": url, "grpc": grpc and asdict(grpc), **allowed}
         self._size = size
         self._workers: dict[Process, int] = {}  # With the row of each in the memory for what they have done.
         self._free_rows = list(range(size))

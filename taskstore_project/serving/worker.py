@@ -26,7 +26,7 @@ def main() -> None:
     # Late, as they need the settings.
     from taskstore_project.starting import allow, spare_the_collector
 
-    allow(orders["url"], no_auth=orders["no_auth"])
+    allow(orders["url"], no_auth=orders["no_auth"], commands=orders["commands"])
     from tasks_app.grpc_api.port import GrpcPort
     from tasks_app.meters import meters
     from tasks_app.serving import work

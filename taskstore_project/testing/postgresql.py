@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Server:
     folder: Path  # Everything of this server, its socket too.
     user: pwd.struct_passwd | None  # Who it runs as; None: whoever we are.
     settings: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)  # Beside ours.
 
     @property
     def url(self) -> str:
@@ -111,6 +112,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us; the server is stopped at the end.
+                env={**os.environ, **self.environment},
                 **self.identity(),
             )
 

@@ -307,6 +307,23 @@ def test_who_waits_too_long_is_told_to_try_again(ann, bob, task, monkeypatch):
     assert bob.do(lambda: commit(ANN, deletes=[held.id])) == []
 
 
+class Late(database.PostgreSQL):
+    """All the patience has gone into the wait for a connection."""
+
+    def __init__(self, using, *, waits):
+        super().__init__(using, waits=waits)
+        self.began_s -= self.patience_s
+
+
+@only_postgresql
+def test_who_has_waited_for_a_connection_does_not_wait_as_long_again_for_locked_rows(ann, bob, task, monkeypatch):
+    monkeypatch.setattr(database.Dialect, "patience_s", 3_600)
+    monkeypatch.setitem(database.DIALECTS, "postgresql", Late)
+    with ann.transaction():
+        ann.do(lambda: commit(ANN, deletes=[task.id]))
+        bob.do(lambda: try_to(lambda: commit(BOB, deletes=[task.id])))
+
+
 def impatient():
     """SQLite waits by itself; how long is a setting of the connection."""
     connection.ensure_connection()

@@ -74,6 +74,7 @@ def test_no_two_lines_of_a_scene_look_alike():
     [
         (["open"], "The console was", "Contenders were"),
         (["cycles"], "Contenders were", "The console was"),
+        (["commands"], "Commands were submitted", "Jobs were enqueued"),
         (["jobs"], "Jobs were enqueued", "Contenders were"),
     ],
 )

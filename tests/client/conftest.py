@@ -9,6 +9,8 @@ from tasks_app.client import Client
 from tasks_app.models import Scope
 from tests.served import Served
 
+from .patience import wait_for_last_requests
+
 
 @pytest.fixture
 def token(served: Served) -> str:
@@ -21,3 +23,4 @@ def token(served: Served) -> str:
 def store(served: Served, token: str) -> Iterator[Client]:
     with Client(served.url, token=token) as store:
         yield store
+        wait_for_last_requests()

@@ -52,7 +52,7 @@ MADE_OF_COMMITS = {"add", "renew", "release", "move", "delete"}
 # The same in other words, and what is for people.
 OTHER_WAYS = {"group", "tasks_by_path", "schema_page"}
 # They have clients of their own.
-ELSEWHERE = ("jobs", "schedules")
+ELSEWHERE = ("commands", "jobs", "schedules")
 
 
 @pytest.mark.once

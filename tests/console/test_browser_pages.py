@@ -7,6 +7,7 @@ from playwright.sync_api import Dialog, expect
 
 from tasks_app import audit, saved_searches, schedules, tokens
 from tasks_app.bulk import Selection, Verb
+from tasks_app.command_record import CommandStatus, Output
 from tasks_app.job_record import JobError
 from tasks_app.models import Scope, Task
 from tasks_app.operations import NewTask
@@ -14,6 +15,7 @@ from tasks_app.schedules import DueJob, DueTask, SchedulePlan
 
 from ..jobs_store.jobs import begun, enqueued, failed
 from ..people import make_user
+from . import commands
 from .browsing import Person
 from .store import ANN, add, change_all, claim, one_of_each_state
 
@@ -36,7 +38,7 @@ def person(chromium, live_server) -> Person:
 
 
 @pytest.fixture
-def pages(person) -> dict[str, str]:
+def pages(person, settings) -> dict[str, str]:
     """Every kind of page there is, with everything on it that may be there."""
     tasks = one_of_each_state("mail")
     Task.objects.commit(
@@ -78,6 +80,14 @@ def pages(person) -> dict[str, str]:
     enqueued(at_ms=-60_000)
     failed("shop." + "x" * 200, queue="y" * 200, args=["x" * 200], error=TROUBLE)
     jobs = {"begun": begun(), "failed": failed(error=TROUBLE, queue="other")}
+    settings.TASKSTORE_COMMANDS = True
+    odd = Output.of(b"x" * 200 + bytes(range(256)), cut_at=300, missing=5_000)
+    commands.ended("1_0", CommandStatus.FAILED_ARCHIVE, cmd="y" * 300, worker="z" * 100, exit_code=3, err=odd)
+    commands.ended(
+        "1_1", CommandStatus.FAILED_COUNT, cmd="y" * 300, worker="z" * 100, exit_code=3, out=odd, err=Output.of(b"x")
+    )
+    commands.ended("2_0", CommandStatus.NEW, project="p" * 200)
+    command_list = commands.running_list("3_0", "4_0", cmd="y" * 300)
     alive = binary if text.id == ended.origin else text
     return {
         "overview": "/console/",
@@ -115,6 +125,21 @@ def pages(person) -> dict[str, str]:
         **{f"{status} job": f"/console/jobs/{job_id}" for status, job_id in jobs.items()},
         "requeue of a job": f"/console/jobs/{jobs['failed']}/requeue",
         "delete of a job": f"/console/jobs/{jobs['failed']}/delete",
+        "commands": "/console/commands",
+        "project": "/console/commands/project?project=default",
+        "project with a long name": f"/console/commands/project?project={'p' * 200}",
+        "running commands": "/console/commands/project?project=default&status=running",
+        "failed commands": "/console/commands/project?project=default&status=failed_count",
+        "no commands": "/console/commands/project?project=default&status=completed",
+        "no project": "/console/commands/project?project=nothing",
+        "command": "/console/commands/command?project=default&id=1_1",
+        "earlier run": "/console/commands/command?project=default&id=1_0",
+        "no command": "/console/commands/command?project=default&id=9_0",
+        "command list": f"/console/commands/list/{command_list.id}",
+        "no command list": "/console/commands/list/1",
+        "reopen": f"/console/commands/list/{command_list.id}/reopen",
+        "retry": "/console/commands/confirm?project=default&verb=retry&all=1",
+        "submit commands": "/console/commands/submit",
         "audit": "/console/audit",
         "entry of the audit": f"/console/audit/{entry.id}",
         "audit without entries": "/console/audit?by=nobody",

@@ -10,13 +10,15 @@ from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, 
 from tasks_app.policy import Action, may
 
 from ..jobs_store.jobs import succeeded
-from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, make_user, signed_in
+from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, SUBMITTERS, make_user, signed_in
+from .commands import completed, running_list
 from .store import add
 
 # Who may do what is decided before the database is asked for tasks.
 pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
 
 SCHEDULE = {"cron": "@daily", "zone": "UTC", "catch_up": "skip", "adds": "task", "group": "mail"}
+COMMANDS = {"project": "default", "all": "1", "expected": "1"}
 # Name of the address: the method, who may, and what is asked.
 CALLS = {
     "overview": ("GET", EVERYBODY, {}),
@@ -30,6 +32,18 @@ CALLS = {
     "job": ("GET", EVERYBODY, {}),
     "requeue_job": ("POST", OPERATORS, {"args": "[]", "kwargs": "{}", "confirmed": "1"}),
     "delete_job": ("POST", OPERATORS, {}),
+    "commands": ("GET", EVERYBODY, {}),
+    "command_project": ("GET", EVERYBODY, {"project": "default"}),
+    "command_list": ("GET", EVERYBODY, {}),
+    "command": ("GET", EVERYBODY, {"project": "default", "id": "2_0"}),
+    "command_output": ("GET", PAYLOADS, {"project": "default", "id": "2_0", "stream": "out"}),
+    "submit_commands": ("POST", SUBMITTERS, {"project": "default", "lines": "true"}),
+    "reopen_list": ("POST", SUBMITTERS, {}),
+    "confirm_commands": ("GET", SUBMITTERS, {"verb": "archive", **COMMANDS}),
+    "retry_commands": ("POST", SUBMITTERS, COMMANDS),
+    "stash_commands": ("POST", SUBMITTERS, COMMANDS),
+    "unstash_commands": ("POST", SUBMITTERS, COMMANDS),
+    "archive_commands": ("POST", SUBMITTERS, COMMANDS),
     "workers": ("GET", EVERYBODY, {}),
     "audit": ("GET", OPERATORS, {}),
     "audit_export": ("GET", OPERATORS, {"format": "csv"}),
@@ -77,7 +91,7 @@ CALLS = {
     "reset_password": ("POST", ADMINISTRATORS, {}),
     "limits": ("GET", ADMINISTRATORS, {}),
 }
-FINISHED = "jobs/mail/succeeded"
+GROUPS = {"mail", "reports", "jobs/mail/succeeded", "commands/default/open", "commands/default/completed"}
 # What people need before they have a role; test_signing_in.py is about these.
 BEFORE_ROLES = {"login", "logout", "password", "theme"}
 CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} | {"logout", "theme"}
@@ -85,19 +99,22 @@ CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} |
 ASKS_FIRST = {
     "add", "import", "pause", "give_back", "edit", "requeue_job", "delete_job", "add_token", "revoke_token",
     "add_person", "person", "close_account", "open_account", "reset_password", "add_schedule", "edit_schedule",
-    "pause_schedule", "run_schedule", "delete_schedule",
+    "pause_schedule", "run_schedule", "delete_schedule", "submit_commands", "reopen_list",
 }  # fmt: skip
 
 
 @pytest.fixture
-def task() -> Task:
-    """With an operation, a job, a token and a person to do something to."""
+def task(settings) -> Task:
+    """With an operation, a job, commands, a token and a person to do something to."""
+    settings.TASKSTORE_COMMANDS = True
     ended = {"state": "done", "ended_at_ms": Task.objects.now_ms()}
     BulkOperation.objects.create(pk=1, verb="purge", expected=1, done=1, began_at_ms=0, **ended)
     tokens.create("mailer", Scope.READ)
     make_user("kim", "viewer")
     add("reports")
     succeeded(queue="mail")
+    running_list("1_0")
+    completed("2_0")
     return add("mail")[0]
 
 
@@ -109,6 +126,7 @@ def path_of(name: str, task: Task) -> str:
     path = path.replace("<int:search_id>", "1")
     path = path.replace("<int:entry_id>", "1").replace("<str:name>", "digest")
     path = path.replace("<int:job_id>", str(EndedTask.objects.filter(group="jobs/mail").earliest("id").origin))
+    path = path.replace("<int:list_id>", str(Task.objects.get(group="commands/default/open").id))
     return path.replace("<int:user_id>", str(User.objects.get(username="kim").pk))
 
 
@@ -133,7 +151,7 @@ def test_it_changes_nothing_for_those_who_may_not(roles, name, task):
     _, allowed, _ = CALLS[name]
     for role in set(roles) - allowed:
         call(signed_in(roles[role]), name, task)
-    assert set(Task.objects.values_list("group", flat=True)) == {"mail", "reports", FINISHED}
+    assert set(Task.objects.values_list("group", flat=True)) == GROUPS
     assert not AuditEntry.objects.exists()
     assert Token.objects.get().revoked_at is None
     assert [action for action in Action if may(User.objects.get(username="kim"), action)] == [Action.SEE]
@@ -159,7 +177,7 @@ def test_it_shuts_out_people_without_a_role_and_people_who_left(name, task):
 def test_it_changes_by_post_only(roles, name, method, task):
     answer = getattr(signed_in(roles["superuser"]), method)(path_of(name, task))
     assert answer.status_code == 405
-    assert Task.objects.count() == 3
+    assert Task.objects.count() == len(GROUPS)
 
 
 @pytest.mark.parametrize("name", CHANGES | {"login", "password"})
@@ -170,7 +188,7 @@ def test_it_changes_nothing_without_the_token_of_the_form(roles, name, task):
     answer = client.post(path_of(name, task), fields)
     assert answer.status_code == 403
     assert "This form is too old" in answer.content.decode()
-    assert Task.objects.count() == 3
+    assert Task.objects.count() == len(GROUPS)
 
 
 def test_it_tells_a_script_to_go_to_the_sign_in(client, task):

@@ -20,7 +20,7 @@ from ..people import make_user, signed_in
 pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
 
 NO_LIMITS = {
-    "TASKSTORE_DATA", "TASKSTORE_PUBLIC_URL", "TASKSTORE_NO_AUTH", "TASKSTORE_DESCRIPTORS",
+    "TASKSTORE_DATA", "TASKSTORE_PUBLIC_URL", "TASKSTORE_NO_AUTH", "TASKSTORE_COMMANDS", "TASKSTORE_DESCRIPTORS",
     "TASKSTORE_GRPC_CERTIFICATE", "TASKSTORE_GRPC_KEY", "TASKSTORE_BOOTSTRAP_GROUP",
 }  # fmt: skip
 TOKEN = {"name": "mailer", "scope": "work", "groups": "mail\npay/*\n", "days": "30"}
@@ -126,8 +126,16 @@ def test_it_changes_what_somebody_may_do(admin, bob):
     admin.post(f"/console/settings/people/{bob.pk}", {"role": "", "sees_payloads": "1"})
     assert not may(fresh(bob), Action.SEE)
     entry = AuditEntry.objects.latest("id")
-    assert entry.details["before"] == {"role": "operator", "sees_payloads": False}
-    assert entry.details["after"] == {"role": "", "sees_payloads": True}
+    assert entry.details["before"] == {"role": "operator", "sees_payloads": False, "commands": False}
+    assert entry.details["after"] == {"role": "", "sees_payloads": True, "commands": False}
+
+
+def test_it_gives_the_right_to_submit_shell_commands_beside_a_role(admin, bob):
+    admin.post(f"/console/settings/people/{bob.pk}", {"role": "viewer", "commands": "1"})
+    assert may(fresh(bob), Action.COMMANDS)
+    assert "not allowed" not in admin.get("/console/settings/people").content.decode()
+    admin.post(f"/console/settings/people/{bob.pk}", {"role": "viewer"})
+    assert not may(fresh(bob), Action.COMMANDS)
 
 
 def test_it_takes_the_rights_of_a_superuser_too(admin):

@@ -7,6 +7,7 @@ import pytest
 from tasks_app import tokens
 from tasks_app.client import Client
 from tasks_app.models import Scope
+from tests.client.patience import wait_for_last_requests
 from tests.served import Served
 
 from .workers import Queue
@@ -17,3 +18,4 @@ def queue(served: Served) -> Iterator[Queue]:
     _, secret = tokens.create("ann", Scope.WORK)
     with Client(served.url, token=secret) as store:
         yield Queue(store, token=secret)
+        wait_for_last_requests()

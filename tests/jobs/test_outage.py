@@ -8,8 +8,12 @@ from tasks_app.client import Client
 from tasks_app.job_record import How
 from tasks_app.jobs.processes import born
 from tests.client.breaking import proxy_to
+from tests.client.patience import wait_for_last_requests
 
 from .workers import PATIENCE_S, Queue, eventually
+
+# It is a matter of the way to the store, not of its database.
+pytestmark = pytest.mark.once
 
 
 class Away(Queue):
@@ -30,6 +34,7 @@ class Away(Queue):
 def away(queue):
     with proxy_to(queue.store.url) as proxy, Client(proxy.url, token=queue.token, patience_s=0.1) as store:
         yield Away(store, queue.token, proxy)
+        wait_for_last_requests()
 
 
 def test_a_worker_ends_soon_after_its_grace_and_others_get_its_job(queue, away, capfd):

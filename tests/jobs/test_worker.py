@@ -92,6 +92,7 @@ def test_a_worker_that_stops_gives_back_what_does_not_end_in_time(queue):
     assert [task.origin for task in queue.store.claim(queue_group("default"))] == [job]
 
 
+@pytest.mark.once
 def test_sigterm_lets_jobs_finish(queue):
     job = queue.enqueue("sleep", 1)
     with queue.worker_process() as process:
@@ -114,6 +115,7 @@ def test_what_is_no_job_is_laid_aside(queue, data, error):
     assert error in queue.task(task.origin).error
 
 
+@pytest.mark.once
 def test_quick_jobs_may_share_processes(queue):
     jobs = [queue.enqueue("who_am_i") for _ in range(12)]
     with queue.worker(jobs_per_process=6):

@@ -15,7 +15,7 @@ ANN, BOB = 1, 2
 class Api:
     """A worker with a token. Answers are a status and a JSON value."""
 
-    def __init__(self, scope: Scope = Scope.WORK, groups: tuple[str, ...] = ()) -> None:
+    def __init__(self, scope: Scope | str = Scope.WORK, groups: tuple[str, ...] = ()) -> None:
         self.token, self.secret = tokens.create("Ann", scope, groups)
         self.http = Client(headers={"authorization": f"Bearer {self.secret}"})
 

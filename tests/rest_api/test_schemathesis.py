@@ -8,7 +8,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
-from tasks_app.models import Scope
+from tasks_app.policy import ANYTHING
 
 from .api import Api
 
@@ -22,8 +22,9 @@ schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.N
 
 
 @pytest.fixture
-def secret(transactional_db):
-    api = Api(Scope.OPERATE)
+def secret(transactional_db, settings):
+    settings.TASKSTORE_COMMANDS = True
+    api = Api(ANYTHING)
     api.committed(adds=[{"group": "mail"}, {"group": "0"}] * 3)
     return api.secret
 

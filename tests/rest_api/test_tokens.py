@@ -21,6 +21,11 @@ GUARDED = {
     "/bulk": "POST", "/operations": "GET", "/operations/1": "GET", "/operations/1/items": "GET",
     "/operations/1/cancel": "POST", "/operations/1/undo": "POST",
     "/jobs": "GET", "/jobs?post": "POST", "/jobs/1": "GET", "/jobs/1?delete": "DELETE", "/jobs/1/requeue": "POST",
+    "/commands": "GET", "/commands/nightly": "GET", "/commands/nightly?post": "POST", "/commands/nightly/lists": "GET",
+    "/commands/nightly/lists/1": "GET", "/commands/nightly/lists/1/reopen": "POST", "/commands/nightly/results": "GET",
+    "/commands/nightly/command/1": "GET", "/commands/nightly/retry": "POST", "/commands/nightly/stash": "POST",
+    "/commands/nightly/unstash": "POST", "/commands/nightly/archive": "POST",
+    "/commands/nightly/export": "GET", "/commands/nightly/import": "POST",
     "/schedules": "GET", "/schedules/digest": "GET", "/schedules/digest?put": "PUT",
     "/schedules/digest?delete": "DELETE", "/schedules/digest/pause": "POST", "/schedules/digest/resume": "POST",
     "/schedules/digest/run": "POST",
@@ -34,6 +39,10 @@ FOR_OPERATORS = {
     "/jobs/1/requeue",
     "/schedules/digest?put", "/schedules/digest?delete", "/schedules/digest/pause", "/schedules/digest/resume",
     "/schedules/digest/run",
+}  # fmt: skip
+FOR_COMMANDS = {
+    "/commands/nightly?post", "/commands/nightly/lists/1/reopen", "/commands/nightly/retry", "/commands/nightly/stash",
+    "/commands/nightly/unstash", "/commands/nightly/archive", "/commands/nightly/import",
 }  # fmt: skip
 
 
@@ -108,6 +117,8 @@ def test_every_path_has_a_place_in_this_test():
     tested = {
         path.replace("tasks/1", "tasks/<str:ids>")
         .replace("clients/1", "clients/<str:clientid>")
+        .replace("/nightly", "/<str:project>")
+        .replace("lists/1", "lists/<str:task>")
         .replace("/digest", "/<str:name>")
         .replace("/1", "/<str:id>")
         for path in tested
@@ -124,7 +135,12 @@ def test_some_paths_need_no_token(db, path):
 @pytest.mark.parametrize(("path", "method"), GUARDED.items())
 def test_a_scope_allows_what_it_says(db, scope, path, method):
     status = Api(scope).http.generic(method, path).status_code
-    needs_more = {Scope.READ: FOR_WORKERS | FOR_OPERATORS, Scope.WORK: FOR_OPERATORS}
+    needs_more = {
+        Scope.READ: FOR_WORKERS | FOR_OPERATORS | FOR_COMMANDS,
+        Scope.WORK: FOR_OPERATORS | FOR_COMMANDS,
+        Scope.OPERATE: FOR_COMMANDS,
+        Scope.COMMANDS: FOR_OPERATORS,
+    }
     is_forbidden = path in needs_more.get(scope, ())
     assert (status == 403) == is_forbidden
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
+from taskstore_project.chaos import client
+from taskstore_project.chaos.client import Orders
+from taskstore_project.chaos.history import History, events_in
+from taskstore_project.chaos.truth import truth_of
 from tests.server.harness import Server, Store
-
-from . import client
-from .checker import History
-from .history import events_in, truth_of
 
 GOODBYE_S = 60
 
@@ -37,12 +39,14 @@ def clients(servers: Sequence[Server], token: str, folder: Path, *, count: int, 
 def command(server: Server, token: str, number: int, seconds: float, folder: Path) -> list[str]:
     address = server.url.removeprefix("http://")
     file = folder / f"client-{number}.jsonl"
-    return [sys.executable, "-I", client.__file__, address, token, str(number), str(seconds), str(file)]
+    orders = Orders(addresses=[address], token=token, number=number, seconds=seconds, file=str(file))
+    return [sys.executable, "-I", client.__file__, json.dumps(asdict(orders))]
 
 
-def history_of(store: Store, folder: Path) -> History:
-    events = sorted(events_in(folder.glob("client-*.jsonl")), key=lambda event: event.sent_s)
-    return History(events, truth_of(store.folder, store.database_url))
+def history_of(server: Server, store: Store, folder: Path) -> History:
+    """All that was asked, and what is there now that all have gone."""
+    events = list(events_in(folder.glob("client-*.jsonl")))
+    return History(events, truth_of(store.folder, store.database_url, server.url, store.token))
 
 
 def new_token(store: Store) -> str:

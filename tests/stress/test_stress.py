@@ -6,7 +6,8 @@ from contextlib import ExitStack
 import pytest
 from django.db import connection
 
-from .checker import violations
+from taskstore_project.chaos.checker import violations
+
 from .load import clients, history_of, new_token
 
 pytestmark = pytest.mark.stress
@@ -25,7 +26,7 @@ def test_sixteen_clients_see_one_store(store, tmp_path):
         servers = [stack.enter_context(store.up()) for _ in range(count)]
         with clients(servers, new_token(store), tmp_path, count=16, seconds=SECONDS):
             pass
-        history = history_of(store, tmp_path)
+        history = history_of(servers[0], store, tmp_path)
         assert [server.end() for server in servers] == [0] * count
         assert [server.complaints for server in servers] == [""] * count
     assert violations(history) == []
@@ -42,7 +43,7 @@ def test_a_server_that_is_killed_loses_nothing_that_it_answered(store, tmp_path)
                 time.sleep(SECONDS_WITH_KILLS / KILLS / 3)  # At work, in the midst of which it is killed.
                 server.kill()
                 server = stack.enter_context(store.up("--port", port))
-        history = history_of(store, tmp_path)
+        history = history_of(server, store, tmp_path)
     assert violations(history) == []
     assert history.in_doubt
     assert len(history.done) > ENOUGH / 5

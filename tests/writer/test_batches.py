@@ -217,6 +217,27 @@ def test_its_connection_may_be_cut_off_at_any_time(play):
     assert len(there) == Task.objects.count(), "nothing is there twice"
 
 
+@only_postgresql
+def test_what_the_database_can_not_write_is_not_done_for_certain(play, transactional_db):
+    full = "BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END"
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE FUNCTION be_full() RETURNS trigger LANGUAGE plpgsql AS $$ {full} $$")
+        cursor.execute(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON tasks_app_task FOR EACH STATEMENT EXECUTE FUNCTION be_full()"
+        )
+
+    async def scenario(writer):
+        with pytest.raises(StoreUnavailable, match="can't write") as raised:
+            await writer.perform(adding(b"1"))
+        assert not isinstance(raised.value, CommitUnknown)
+
+    try:
+        play(scenario)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION be_full CASCADE")
+
+
 def kill(way):
     assert isinstance(way, PostgreSQLConnection)
     if way._connection is not None and not way._connection.is_closed:

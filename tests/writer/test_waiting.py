@@ -111,6 +111,29 @@ def test_a_commit_beside_the_writer_wakes_it(play):
     play(scenario)
 
 
+def test_what_it_takes_while_its_time_ends_is_its(play, monkeypatch):
+    """The transaction is slow: to say that there was nothing would leave the task to a lease that nobody knows of."""
+
+    async def scenario(writer):
+        waits, loop = await parked(writer, claiming()), asyncio.get_running_loop()
+        run = writer._connection.run
+
+        async def run_until_its_time_is_over(operations):
+            answered = await run(operations)
+            with monkeypatch.context() as patch:
+                patch.setattr(loop, "time", lambda: time.monotonic() + LONG_MS / 1000)
+                for _ in range(3):  # Until what is due then was done.
+                    await asyncio.sleep(0)
+            return answered
+
+        await sync_to_async(database.run)([adding()])
+        monkeypatch.setattr(writer._connection, "run", run_until_its_time_is_over)
+        writer.look_around()
+        assert len(await waits) == 1
+
+    play(scenario)
+
+
 @only_sqlite
 def test_it_is_woken_after_a_look_that_a_lock_kept_out(play, rollback_journal, monkeypatch):
     async def scenario(writer):

@@ -24,6 +24,7 @@ class Scope(StrEnum):
     READ = "read"
     WORK = "work"
     OPERATE = "operate"
+    COMMANDS = "commands"  # What shells of workers run.
 
 
 class StoreCommand(click.Command):

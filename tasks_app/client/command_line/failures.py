@@ -21,6 +21,7 @@ from .words import printable
 T = TypeVar("T")
 
 OTHER_GROUP = "may not touch the group"  # The scope would do.
+SWITCHED_OFF = "are off on this server"  # No token would do.
 
 
 class Failure(click.ClickException):
@@ -56,6 +57,8 @@ def some(found: Sequence[T], nothing: str) -> Sequence[T]:
 def failure_of(problem: TaskStoreError, needs: str, address: str) -> Failure:
     """`needs`: the scope that a token has to have for the command; `address`: of the server."""
     match problem:
+        case NotAllowed() if SWITCHED_OFF in str(problem):
+            return Denied(str(problem))
         case NotAllowed() if OTHER_GROUP in str(problem):
             remedy = "`token create NAME --groups` makes one for other groups, for --token or TASKSTORE_TOKEN"
             return Denied(f"{problem} On the server's machine {remedy}")

@@ -15,6 +15,8 @@ from ...operations import NOBODY
 from .. import Client
 
 DURATION = re.compile(r"([0-9]{1,9})(ms|s|min|h|d|w)")
+SIZE_TEXT = re.compile(r"([0-9]{1,9})(KiB|MiB|GiB)")
+UNITS_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 LARGEST = 2**63 - 1
 COMPLETION_S = 2.0  # Somebody waits with a finger on the key.
@@ -35,6 +37,13 @@ def duration_ms(text: str) -> int:
     if found := DURATION.fullmatch(text):
         return int(found[1]) * UNITS_MS[found[2]]
     raise click.BadParameter(f"{text} is no length of time: write it as 500ms, 30s, 10min, 2h or 7d")
+
+
+def size_bytes(text: str) -> int:
+    """An amount of memory: 256KiB, 512MiB, 2GiB."""
+    if found := SIZE_TEXT.fullmatch(text):
+        return int(found[1]) * UNITS_BYTES[found[2]]
+    raise click.BadParameter(f"{text} is no size: write it as 256KiB, 512MiB or 2GiB")
 
 
 def timespec_ms(text: str) -> int:

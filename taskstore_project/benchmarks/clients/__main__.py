@@ -4,7 +4,8 @@ The first line says which client it is and where it works: {"client": "writer", 
 {"do": "prepare"}, {"do": "add", "tasks": 1000}, each also with {"load": {...}}, and
 {"do": "work", "lead_s": 0.5, "seconds": 5, "parts": 1}, which answers with two lines: the window, before it
 begins, and what was done in it. Those that run jobs by workers of their own take {"do": "jobs", "number": 100,
-"wakeups": 3} instead. {"problem": "..."} is the answer when an order could not be carried out.
+"wakeups": 3} instead, or {"do": "commands", "number": 100}. {"problem": "..."} is the answer when an order could not be
+carried out.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ CLIENTS = {
     "rq": "rq_jobs:RQClient",
     "jobs-forked": "store_worker:StoreWorkerClient",
     "jobs-reused": "store_worker:ReusingStoreWorkerClient",
+    "commands-worker": "commands:CommandsClient",
+    "xargs": "commands:XargsClient",
     "procrastinate-worker": "procrastinate_worker:ProcrastinateWorkerClient",
     "django-tasks-db-worker": "django_tasks_worker:DjangoTasksWorkerClient",
     "rq-worker": "rq_worker:RQWorkerClient",

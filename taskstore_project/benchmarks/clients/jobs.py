@@ -23,25 +23,49 @@ PATIENCE_S = 120  # Without any result.
 IDLE_S = (1.0, 2.0)  # A worker has had nothing to do for a random time between these.
 
 
-class JobClient(Party):
-    """The load's clients are so many jobs at a time."""
-
-    def jobs(self, number: int, wakeups: int) -> dict[str, float]:
-        """Enqueue jobs, start the workers, and look on until there is a result for each."""
-        before = self.finished()  # Those of an earlier round.
-        self.enqueue(number)
-        with ExitStack() as running:
-            for command in self.workers():
-                running.enter_context(worker(command))
-            return {**self._results(before, number), **self._wakeups(before + number, wakeups)}
+class WorkersClient(Party):
+    """What is enqueued is run by workers; the load's clients are so many things at a time."""
 
     def _results(self, before: int, number: int) -> dict[str, float]:
         """The rate from the first result to the last."""
         began, began_s = self._wait_for_results(before + 1)
         ended, ended_s = self._wait_for_results(before + number)
         if ended != before + number:
-            raise CannotMeasure(f"{number} jobs have {ended - before} results")
+            raise CannotMeasure(f"{number} of them have {ended - before} results")
         return {"per_second": (ended - began) / max(ended_s - began_s, LOOK_EVERY_S)}
+
+    def _wait_for_results(self, wanted: int) -> tuple[int, float]:
+        """How many there are when they are at least so many, and when that was."""
+        found = 0
+
+        def look() -> bool:
+            nonlocal found
+            found = self.finished()
+            return found >= wanted
+
+        wait_until(look)
+        return found, time.monotonic()
+
+    @abstractmethod
+    def enqueue(self, number: int) -> None:
+        """Enqueue what does nothing; how fast does not matter."""
+
+    @abstractmethod
+    def workers(self) -> Sequence[Sequence[str]]:
+        """The commands that together run so many things at a time as the load says."""
+
+    @abstractmethod
+    def finished(self) -> int:
+        """How many of them have succeeded, as their records say."""
+
+
+class JobClient(WorkersClient):
+    def jobs(self, number: int, wakeups: int) -> dict[str, float]:
+        """Enqueue jobs, start the workers, and look on until there is a result for each."""
+        before = self.finished()  # Those of an earlier round.
+        self.enqueue(number)
+        with working(self.workers()):
+            return {**self._results(before, number), **self._wakeups(before + number, wakeups)}
 
     def _wakeups(self, done: int, times: int) -> dict[str, float]:
         """How long it takes from enqueuing a job to its function, when the workers had nothing to do."""
@@ -60,38 +84,22 @@ class JobClient(Party):
             wait_until(file.exists)
             return (float(file.read_text()) - sent_s) * 1000
 
-    def _wait_for_results(self, wanted: int) -> tuple[int, float]:
-        """How many there are when they are at least so many, and when that was."""
-        found = 0
-
-        def look() -> bool:
-            nonlocal found
-            found = self.finished()
-            return found >= wanted
-
-        wait_until(look)
-        return found, time.monotonic()
-
-    @abstractmethod
-    def enqueue(self, number: int) -> None:
-        """Enqueue jobs that do nothing; how fast does not matter."""
-
     @abstractmethod
     def enqueue_look_at_clock(self, file: str) -> None:
         """Enqueue one that says when it ran, as a program does that enqueues one job."""
-
-    @abstractmethod
-    def workers(self) -> Sequence[Sequence[str]]:
-        """The commands that together run so many jobs at a time as the load says."""
-
-    @abstractmethod
-    def finished(self) -> int:
-        """How many jobs have succeeded, as their records say."""
 
 
 def module(name: str, *arguments: str) -> list[str]:
     """The command that runs a module of this package."""
     return [sys.executable, "-m", f"{__package__}.{name}", *arguments]
+
+
+@contextmanager
+def working(commands: Sequence[Sequence[str]]) -> Iterator[None]:
+    with ExitStack() as running:
+        for command in commands:
+            running.enter_context(worker(command))
+        yield
 
 
 @contextmanager

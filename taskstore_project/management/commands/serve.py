@@ -35,7 +35,8 @@ class Command(ServerCommand):
         super().handle(**options)
 
     def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
-        crew = Crew(bound, url, grpc, no_auth=settings.TASKSTORE_NO_AUTH, size=options["workers"])
+        allowed = {"no_auth": settings.TASKSTORE_NO_AUTH, "commands": settings.TASKSTORE_COMMANDS}
+        crew = Crew(bound, url, grpc, allowed=allowed, size=options["workers"])
         return crew.run(when_ready=partial(say_ready, url, grpc))
 
 

@@ -30,7 +30,12 @@ class Command(ProjectCommand):
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="create | list | revoke")
         create = verbs.add_parser("create", help="make a token and print it, this once")
         create.add_argument("name", metavar="NAME", help="what uses it")
-        create.add_argument("--scope", choices=Scope.values, required=True, help="each includes the ones before it")
+        create.add_argument(
+            "--scope",
+            choices=Scope.values,
+            required=True,
+            help="each includes the ones before it; commands: what work may, and shell commands",
+        )
         create.add_argument(
             "--groups",
             nargs="+",

@@ -18,7 +18,7 @@ TYPED = re.findall(r"^\$ taskstore (.*)$", PAGE, re.MULTILINE)
 @pytest.mark.parametrize("line", TYPED)
 def test_an_example_is_understood(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("people.txt", "later.ndjson"):  # That some of them read.
+    for name in ("people.txt", "later.ndjson", "lines.txt"):  # That some of them read.
         (tmp_path / name).touch()
     command: click.Command = program()
     words = shlex.split(line)

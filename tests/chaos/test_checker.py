@@ -1,17 +1,17 @@
 """The checker is checked: a store without fault passes, and each fault that is switched on is found."""
 
 import random
+import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from tasks_app.operations import Change, Claim, Commit, NewTask, Order, Refusal
+from taskstore_project.chaos.checker import CHECKS, entries_about, violations
+from taskstore_project.chaos.client import Client, Orders
+from taskstore_project.chaos.history import History, Truth, events_in
 from tests.rules.model import NaiveStore
-
-from . import client as client_module
-from .checker import CHECKS, History, violations
-from .client import Client
-from .history import Truth, events_in
 
 pytestmark = pytest.mark.once
 
@@ -25,15 +25,30 @@ class Server(NaiveStore):
         super().__init__()
         self.ended = {}
         self.answers = 0
+        self.kept = {}
 
     def answer(self, path, body):
-        """The status and the answer; None for both when the connection breaks."""
+        """The status and the answer. Raises OSError when the connection breaks."""
+        if path == "/stats":
+            return 200, self.stats()
         if path.startswith("/group/"):
             name = path.removeprefix("/group/").partition("?")[0]
             return 200, [on_the_wire(task) for task in self.tasks.values() if task.group == name]
         if path == "/tasks":
             return 200, [on_the_wire(self.tasks[number]) if number in self.tasks else None for number in body["ids"]]
-        return 200, outcome(self.perform(claim_of(body) if path == "/claim" else commit_of(body)))
+        return 200, self.do_once(path, body)
+
+    def stats(self):
+        groups = Counter(task.group for task in self.tasks.values())
+        states = dict.fromkeys(("claimed", "expired", "scheduled", "failed"), 0)
+        return {"groups": [{"group": group, "ready": count, **states} for group, count in groups.items()]}
+
+    def do_once(self, path, body):
+        key = body["clientid"], body.get("key")
+        answer = self.kept.get(key) or outcome(self.perform(claim_of(body) if path == "/claim" else commit_of(body)))
+        if "key" in body and (path != "/claim" or answer["tasks"] or answer["error"]):
+            self.kept[key] = answer
+        return answer
 
     def end(self, task, ending, successor, asked):
         super().end(task, ending, successor, asked)
@@ -48,7 +63,7 @@ class Server(NaiveStore):
 
     def truth(self):
         living = {task.id: {**task._asdict(), "data": task.data.decode()} for task in self.tasks.values()}
-        return Truth(living=living, ended=self.ended)
+        return Truth(living=living, ended=self.ended, counts=Counter(row["group"] for row in living.values()))
 
 
 def on_the_wire(task):
@@ -311,6 +326,57 @@ class ShowsOtherData(Server):
         return status, answer
 
 
+class ShowsHalfACommit(Server):
+    """Only what came first of what came last."""
+
+    def answer(self, path, body):
+        status, answer = super().answer(path, body)
+        if path.startswith("/group/"):
+            half = {task.id for task in self.tasks.values() if task.made_by_commit == self.last_commit}
+            answer = [task for task in answer if task["id"] not in sorted(half)[1:]]
+        return status, answer
+
+    def keep(self, **columns):
+        return super().keep(**{**columns, "group": "mail"})
+
+
+class ShowsWhatWasReplacedToo(ShowsWhatIsGone):
+    def answer(self, path, body):
+        status, answer = super().answer(path, body)
+        if path.startswith("/group/"):
+            shown = {task["id"] for task in answer}
+            replaced = (row["id"] for row in self.ended.values() if row["successor"] in shown)
+            answer = [*answer, *(self.all[number] for number in replaced)]
+        return status, answer
+
+
+class IgnoresDepends(Server):
+    """Without locks two commits that depend on what the other removes both happen."""
+
+    def reasons_against(self, commit):
+        refusal = super().reasons_against(commit)
+        return replace(refusal, depends=())
+
+
+class DoesItAgain(BreaksConnections):
+    def do_once(self, path, body):
+        return super().do_once(path, {name: value for name, value in body.items() if name != "key"})
+
+
+class Miscounts(Server):
+    def truth(self):
+        truth = super().truth()
+        return replace(truth, counts={group: count + 1 for group, count in truth.counts.items()})
+
+
+class CountsBelowZero(Server):
+    def stats(self):
+        stats = super().stats()
+        for group in stats["groups"]:
+            group["ready"] -= 1_000
+        return stats
+
+
 class NamesAnotherClientInTheTrail(Server):
     def truth(self):
         truth = super().truth()
@@ -344,6 +410,12 @@ FAULTS = {
     ShowsWhatIsGone: "reads_are_true",
     ShowsOtherData: "reads_are_true",
     LeavesOut: "listings_are_complete",
+    ShowsHalfACommit: "commits_are_shown_whole",
+    ShowsWhatWasReplacedToo: "commits_are_shown_whole",
+    IgnoresDepends: "one_order_explains_all",
+    DoesItAgain: "keys_have_one_answer",
+    Miscounts: "counts_are_true",
+    CountsBelowZero: "counts_are_true",
 }
 
 
@@ -354,27 +426,34 @@ FAULTS = {
 def record(tmp_path, monkeypatch):
     """What three clients see of a server, one request after the other, on a clock that runs by itself."""
 
-    def record(server):
+    def record(server, *, resends=False):
         clock = iter(range(1_000_000, 10**9, 3))
 
-        def now(word):
+        def now(_, word):
             server.now_ms = next(clock)
             return {f"{word}_s": server.now_ms / 1000, f"{word}_ms": server.now_ms}
 
-        monkeypatch.setattr(client_module, "now", now)
-        monkeypatch.setattr(Client, "is_connected", lambda self: True)
-        monkeypatch.setattr(Client, "send", lambda self, method, path, body: server.answer(path, body))
-        clients = [Client("", "", number, tmp_path / f"{number}.jsonl") for number in (1, 2, 3)]
+        monkeypatch.setattr(Client, "now", now)
+        monkeypatch.setattr(Client, "reach", lambda self: self)
+        monkeypatch.setattr(Client, "send", lambda self, there, method, path, body: noted(*server.answer(path, body)))
+        files = [tmp_path / f"{number}.jsonl" for number in (1, 2, 3)]
+        clients = [
+            Client(Orders(addresses=[], token="", number=number, file=str(file), resends=resends), file.open("w"))
+            for number, file in enumerate(files, 1)
+        ]
         chance = random.Random(1)
         for _ in range(MOVES):
             someone = chance.choice(clients)
             chance.choice([someone.add, someone.claim, someone.work, someone.interfere, someone.look])()
         for someone in clients:
             someone.notes.close()
-        events = sorted(events_in(tmp_path.glob("*.jsonl")), key=lambda event: event.sent_s)
-        return History(events, server.truth())
+        return History(list(events_in(files)), server.truth())
 
     return record
+
+
+def noted(status, answer):
+    return {"status": status, "answer": answer}
 
 
 @pytest.mark.parametrize("server", [Server, BreaksConnections])
@@ -385,10 +464,43 @@ def test_a_store_that_keeps_its_promises_passes(record, server):
     assert bool(history.in_doubt) == (server is BreaksConnections)
 
 
+def test_what_is_sent_again_until_it_is_answered_leaves_no_doubt(record):
+    history = record(BreaksConnections(), resends=True)
+    assert violations(history) == []
+    assert any(request.is_in_doubt for request in history.requests)
+    assert [event for event in history.in_doubt if not event.is_claim] == []
+
+
 @pytest.mark.parametrize(("server", "check"), FAULTS.items(), ids=[fault.__name__ for fault in FAULTS])
 def test_a_broken_promise_is_found(record, server, check):
-    found = violations(record(server()))
+    found = violations(record(server(), resends=server is DoesItAgain))
     assert any(text.startswith(check) for text in found), found[:5]
+
+
+def test_a_violation_is_shown_with_the_requests_that_it_is_about(record):
+    history = record(IgnoresOwners())
+    [violation, *_] = violations(history)
+    [task_id] = re.findall(r"task (\d+)", violation)
+    about = entries_about(violation, history)
+    assert any(int(task_id) in event.named for event in about)
+    assert any(int(task_id) in {task["id"] for task in event.made} for event in about)
+    assert len(about) < len(history.requests) / 10
+
+
+def test_a_store_that_can_not_work_says_so_and_when_to_come_again(record):
+    class Away(Server):
+        def answer(self, path, body):
+            self.answers += 1
+            if self.answers % 10 == 0:
+                return 503, {"detail": "the database can't be reached", "code": "unavailable"}
+            return super().answer(path, body)
+
+    history = record(Away())
+    assert {text.partition(":")[0] for text in violations(history)} == {"answers_are_good"}
+    told = [replace(request, retry_after="1") for request in history.requests]
+    assert violations(History(told, history.truth, may_be_unavailable=True)) == []
+    assert violations(History(told, history.truth)) != []
+    assert violations(History(history.requests, history.truth, may_be_unavailable=True)) != []
 
 
 def test_each_check_finds_a_fault():

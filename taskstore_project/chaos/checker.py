@@ -6,74 +6,15 @@ doubt: it counts for what it may have done, and proves nothing.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
-from .history import Event, Row, Truth
+from .history import UNAVAILABLE, Event, History, Row
 
-NEVER_S = float("inf")
 SAME_IN_A_CLAIM = ("group", "data", "error", "labels", "priority", "origin", "created")
-
-
-@dataclass(frozen=True)
-class History:
-    """All events in the order of their sending, and what they came to."""
-
-    events: Sequence[Event]
-    truth: Truth
-
-    @cached_property
-    def done(self) -> list[Event]:
-        return [event for event in self.events if event.is_done]
-
-    @cached_property
-    def in_doubt(self) -> list[Event]:
-        return [event for event in self.events if event.is_change and event.status is None]
-
-    @cached_property
-    def doubts(self) -> Counter[tuple[int, int]]:
-        """By client and id: how many requests in doubt name the task."""
-        return Counter((event.client, task_id) for event in self.in_doubt for task_id in event.named)
-
-    @cached_property
-    def maker(self) -> dict[int, Event]:
-        """By id: the event that was answered with it as new."""
-        return {task["id"]: event for event in self.done for task in event.made}
-
-    @cached_property
-    def made(self) -> dict[int, Row]:
-        return {task["id"]: task for event in self.done for task in event.made}
-
-    @cached_property
-    def predecessor(self) -> dict[int, int]:
-        return {row["successor"]: row["id"] for row in self.truth.ended.values() if row["successor"] is not None}
-
-    @cached_property
-    def deleter(self) -> dict[int, Event]:
-        """By id: the event that was answered to have updated or deleted it."""
-        return {task_id: event for event in self.done if not event.is_claim for task_id in event.named}
-
-    @cached_property
-    def rows(self) -> dict[int, Row]:
-        """All that was ever there."""
-        return self.truth.living | self.truth.ended
-
-    def life_s(self, task_id: int) -> tuple[float, float]:
-        """When the task was there for certain: from the answer that made it until the request that ended it."""
-        maker = self.maker.get(task_id)
-        born_s = maker.received_s if maker else NEVER_S
-        ended = self.truth.ended.get(task_id)
-        if ended is None:
-            return born_s, NEVER_S
-        remover = self.deleter.get(task_id) or self.maker.get(ended["successor"])
-        return born_s, remover.sent_s if remover else 0.0
-
-    def was_there(self, task_id: int, event: Event) -> bool:
-        """Whether the task was there for certain all the time that the event took."""
-        born_s, ended_s = self.life_s(task_id)
-        return born_s <= event.sent_s and event.received_s <= ended_s
+ID = re.compile(r"\b(?:task|id|successor) (\d+)")
 
 
 def violations(history: History) -> list[str]:
@@ -81,10 +22,34 @@ def violations(history: History) -> list[str]:
     return [f"{check.__name__}: {text}" for check in CHECKS for text in check(history)]
 
 
+def entries_about(violation: str, history: History) -> list[Event]:
+    """The requests that name a task of the sentence, or were answered with it, in the order of their sending."""
+    ids = set(map(int, ID.findall(violation)))
+    return [
+        event
+        for event in sorted(history.requests, key=lambda event: event.sent_s)
+        if ids & {task["id"] for task in event.seen} or ids & {*event.named, *event.depends}
+    ]
+
+
 def answers_are_good(history: History) -> Iterator[str]:
-    for event in history.events:
+    """Nothing but 200, or where the database may be away a 503 that says when to come again."""
+    for event in history.requests:
+        if event.status == UNAVAILABLE and history.may_be_unavailable and event.retry_after:
+            continue
         if event.status not in (200, None):
-            yield f"{event.path} answered {event.status}: {event.answer}"
+            yield f"{event.path} answered {event.status}, Retry-After {event.retry_after}: {event.answer}"
+
+
+def keys_have_one_answer(history: History) -> Iterator[str]:
+    """What is sent again with its key is answered as it was the first time."""
+    answers: dict[tuple[int, str], Event] = {}
+    for event in history.requests:
+        if not event.key or event.status != 200 or event.is_nothing:
+            continue
+        first = answers.setdefault((event.client, event.key), event)
+        if first.answer != event.answer:
+            yield f"key {event.key} of client {event.client} was answered {first.answer}, then {event.answer}"
 
 
 def ids_are_issued_once(history: History) -> Iterator[str]:
@@ -161,7 +126,7 @@ def client_of(row: Row, history: History) -> int:
 
 def commits_are_whole(history: History) -> Iterator[str]:
     """What a commit in doubt was to add is there and what it was to remove is not, or the other way round."""
-    shown = {task["data"] for event in history.events for task in event.seen}
+    shown = {task["data"] for event in history.requests for task in event.seen}
     shown |= {row["data"] for row in history.truth.living.values()}
     made = Counter(row["made_by_commit"] for row in history.rows.values())
     for event in history.in_doubt:
@@ -250,24 +215,21 @@ def refusals_are_true(history: History) -> Iterator[str]:
 
 def nothing_means_nothing(history: History) -> Iterator[str]:
     """No claim went away empty while a task of its group was there and available all the time."""
-    by_group: dict[str, list[tuple[float, float, Row]]] = defaultdict(list)
-    for task in history.made.values():
-        by_group[task["group"]].append((*history.life_s(task["id"]), task))
-    for event in history.done:
-        if not event.is_claim or event.made:
+    for event in history.events:
+        if not event.is_nothing:
             continue
-        for born_s, ended_s, task in by_group[event.body["group"]]:
-            if born_s <= event.sent_s and event.received_s <= ended_s and task["timespec"] <= event.sent_ms:
+        for task in history.there_all_the_time(event.body["group"], event):
+            if task["timespec"] <= event.sent_ms:
                 yield f"client {event.client} was told that there is nothing while task {task['id']} was there"
                 break
 
 
 def reads_are_true(history: History) -> Iterator[str]:
-    """What is shown is as it was made, and was not answered to be gone before."""
+    """What is shown is as it was made, the same each time, and was not answered to be gone before."""
     for event in history.events:
         for task in event.seen:
-            if history.made.get(task["id"], task) != task:
-                yield f"task {task['id']} was shown as {task}, made as {history.made[task['id']]}"
+            if history.known[task["id"]] != task:
+                yield f"task {task['id']} was shown as {task}, known as {history.known[task['id']]}"
             remover = history.deleter.get(task["id"])
             if remover and remover.received_s < event.sent_s:
                 yield f"task {task['id']} was shown after its end"
@@ -275,20 +237,85 @@ def reads_are_true(history: History) -> Iterator[str]:
 
 def listings_are_complete(history: History) -> Iterator[str]:
     """A task that was there all the time is not left out."""
-    lives = [(*history.life_s(task_id), task) for task_id, task in history.made.items()]
     for event in history.events:
-        if event.status != 200 or not event.path.startswith("/group/"):
-            continue
-        name = event.path.removeprefix("/group/").partition("?")[0]
         shown = {task["id"] for task in event.seen}
-        for born_s, ended_s, task in lives:
-            if (
-                task["group"] == name
-                and born_s <= event.sent_s
-                and event.received_s <= ended_s
-                and task["id"] not in shown
-            ):
-                yield f"task {task['id']} was there and not shown in {name}"
+        for task in history.there_all_the_time(event.listed_group, event) if event.listed_group else ():
+            if task["id"] not in shown:
+                yield f"task {task['id']} was there and not shown in {event.listed_group}"
+
+
+def commits_are_shown_whole(history: History) -> Iterator[str]:
+    """Who sees one task of a commit sees its others in the group too, and nothing that it replaced."""
+    for event in history.events:
+        shown = {task["id"] for task in event.seen} if event.listed_group else set()
+        for task_id in shown & history.maker.keys():
+            for other in history.maker[task_id].made:
+                is_meant = other["group"] == event.listed_group and other["id"] not in shown
+                if is_meant and event.received_s <= history.life_s(other["id"])[1]:
+                    yield f"task {task_id} was shown without task {other['id']} of the same commit"
+            if history.predecessor.get(task_id) in shown:
+                yield f"task {task_id} was shown beside task {history.predecessor[task_id]}, which it replaced"
+
+
+def one_order_explains_all(history: History) -> Iterator[str]:
+    """Each event at one moment of the time that it took: after what made the tasks that it met, before what ended them.
+
+    What met a task is what named it, depended on it or was shown it; what was refused a task as gone came after its
+    end.
+    """
+    before = {place: set[int]() for place in range(len(history.events))}
+    place_of = {id(event): place for place, event in enumerate(history.events)}
+    for place, event in enumerate(history.events):
+        for task_id in met(event, history):
+            if task_id in history.maker:
+                before[place].add(place_of[id(history.maker[task_id])])
+            if remover := history.remover(task_id):
+                before[place_of[id(remover)]].add(place)
+        for task_id in refused_as_gone(event) & history.maker.keys():
+            if remover := history.remover(task_id):
+                before[place].add(place_of[id(remover)])
+        before[place].discard(place)
+    try:
+        order = list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        cycle = [history.events[place] for place in error.args[1]]
+        ids = ", ".join(f"task {task_id}" for task_id in sorted({n for event in cycle for n in met(event, history)}))
+        yield f"no order of {len(cycle) - 1} requests explains what happened to {ids}"
+        return
+    moment_s: dict[int, float] = {}
+    for place in order:
+        event = history.events[place]
+        moment_s[place] = max([event.sent_s, *(moment_s[earlier] for earlier in before[place])])
+        if moment_s[place] > event.received_s:
+            ids = ", ".join(f"task {task_id}" for task_id in sorted(met(event, history) | refused_as_gone(event)))
+            yield f"{event.path} of {ids} was answered before what it shows could happen"
+
+
+def met(event: Event, history: History) -> set[int]:
+    """The tasks that were there at the moment of the event, as its answer says."""
+    if not event.is_change:
+        return {task["id"] for task in event.seen}
+    if not event.is_done:
+        return set()
+    claimed = {history.predecessor[task["id"]] for task in event.made if task["id"] in history.predecessor}
+    # A claim that found nothing answers as one that did; that what it depends on was there holds for both.
+    return {*event.named, *event.depends} | (claimed if event.is_claim else set())
+
+
+def refused_as_gone(event: Event) -> set[int]:
+    return {task_id for name in ("changes", "deletes", "depends") for task_id in event.refusal.get(name, [])}
+
+
+def counts_are_true(history: History) -> Iterator[str]:
+    """Once it is quiet; and at no time is one negative."""
+    there = Counter(row["group"] for row in history.truth.living.values())
+    for group in there.keys() | history.truth.counts.keys():
+        if there[group] != history.truth.counts.get(group, 0):
+            yield f"{group} was counted as {history.truth.counts.get(group, 0)} and holds {there[group]}"
+    for event in history.events:
+        for stats in event.answer["groups"] if event.path == "/stats" and event.status == 200 else ():
+            if any(stats[state] < 0 for state in ("ready", "claimed", "expired", "scheduled", "failed")):
+                yield f"a count was negative: {stats}"
 
 
 CHECKS = (
@@ -306,4 +333,8 @@ CHECKS = (
     nothing_means_nothing,
     reads_are_true,
     listings_are_complete,
+    commits_are_shown_whole,
+    one_order_explains_all,
+    keys_have_one_answer,
+    counts_are_true,
 )

@@ -1,0 +1,57 @@
+"""A project of commands as lines of JSON, as a server sends and takes them: nothing is lost, and it needs no Django.
+
+A line is `{"status": "new", "command": {...}}` or `{"status": "open", "list": {...}}`; what lies in the braces is
+the record of command_record.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from . import records
+from .command_record import OF_LISTS, Command, CommandList, CommandStatus, NotACommand
+
+Entry = tuple[CommandStatus, Command | CommandList]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One of the two, by the status."""
+
+    status: CommandStatus
+    command: Command | None = None
+    list: CommandList | None = None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        status, record = entry
+        return (
+            cls(status=status, list=record) if isinstance(record, CommandList) else cls(status=status, command=record)
+        )
+
+    @classmethod
+    def read(cls, tree: Any) -> Self:
+        """Raises NotACommand, which names the member that is wrong."""
+        try:
+            line = records.value_of(cls, tree)
+        except (ValueError, RecursionError) as problem:
+            raise NotACommand(str(problem)) from None
+        if line.status in OF_LISTS and (line.command or not line.list):
+            raise NotACommand(f"what is {line.status} has the member list, and no other")
+        if line.status not in OF_LISTS and (line.list or not line.command):
+            raise NotACommand(f"what is {line.status} has the member command, and no other")
+        return line
+
+    @property
+    def entry(self) -> Entry:
+        if self.list is not None:
+            return self.status, self.list
+        if self.command is not None:
+            return self.status, self.command
+        raise NotACommand("neither a command nor a list is there")
+
+    def encode(self) -> bytes:
+        """With the end of the line."""
+        name = "list" if self.list else "command"
+        return b'{"status":"%b","%b":%b}\n' % (self.status.encode(), name.encode(), self.entry[1].encode())

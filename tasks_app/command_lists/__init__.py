@@ -1,0 +1,29 @@
+"""Shell commands in lists, on the verbs: submitted, bundled, settled, parked, run again, put away.
+
+A command and a list of them are tasks; see command_record.py. Workers claim lists as any other task.
+"""
+
+from .maker import ListMaker
+from .making import make_lists
+from .moving import archive, reopen, stash, unstash
+from .processing import process_closed
+from .reading import projects
+from .retrying import retry
+from .submitting import MOST_AT_ONCE, Submission, new_commands, submit, wrong_submissions
+
+__all__ = [
+    "MOST_AT_ONCE",
+    "ListMaker",
+    "Submission",
+    "archive",
+    "make_lists",
+    "new_commands",
+    "process_closed",
+    "projects",
+    "reopen",
+    "retry",
+    "stash",
+    "submit",
+    "unstash",
+    "wrong_submissions",
+]

@@ -1,0 +1,154 @@
+"""Lists are made of new commands: when there are enough of them, as the rule of the project says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from django.db import connections, transaction
+
+from ..command_record import (
+    LIST_LABEL,
+    Command,
+    CommandList,
+    CommandStatus,
+    group_of,
+    is_late,
+    new_command_task,
+    new_list_task,
+)
+from ..command_rules import ListRule, rule_of
+from ..errors import CommitRefused
+from ..models import Task
+from ..operations import NOBODY
+from .pieces import PIECE
+from .reading import available, pages_of, tasks_with, understood
+
+MOST_LOOKED_AT = 2_000  # New commands for one round,
+MOST_BYTES = 16 * 2**20  # and bytes of them.
+LISTS_A_COMMIT = 10
+LONGEST_LIST = 2**20  # Bytes of its commands, unless it is one alone: their outputs need room beside them.
+WITH_NAMES = (CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.CLOSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A new command and its task."""
+
+    task: int
+    since_ms: int  # When it became new.
+    size: int  # Bytes.
+    command: Command
+
+
+Batch = Sequence[Waiting]
+
+
+def make_lists(project: str) -> int:
+    """Make open lists of the new commands of the project as its rule says; those that are late fail.
+
+    One round, of a bounded number of commands: call it again while it returns more than 0, the number of lists and
+    of late commands. Any number of processes may do it at once.
+    """
+    try:
+        return _make_lists(project, rule_of(project))
+    except CommitRefused:
+        return 0  # Somebody else was quicker, and goes on.
+
+
+def _make_lists(project: str, rule: ListRule) -> int:
+    now_ms = Task.objects.now_ms()
+    waiting, is_all = _waiting(project)
+    late = [each for each in waiting if is_late(each.command, now_ms // 1_000)]
+    for start in range(0, len(late), PIECE):
+        _fail(project, late[start : start + PIECE])
+    in_time = [each for each in waiting if not is_late(each.command, now_ms // 1_000)]
+    batches = [*batches_of(in_time, rule)]
+    # All but the last one are full. Where there is more to come, it may get fuller the next time.
+    if batches and not (is_all and _is_due(batches[-1], rule, now_ms)):
+        batches.pop()
+    for start in range(0, len(batches), LISTS_A_COMMIT):
+        _make(project, batches[start : start + LISTS_A_COMMIT])
+    return len(late) + len(batches)
+
+
+def batches_of(waiting: Sequence[Waiting], rule: ListRule) -> Iterator[Batch]:
+    """What would lie in a list together, in order. All but the last batch are as full as the rule lets them be."""
+    batch: list[Waiting] = []
+    duration = size = 0
+    for each in waiting:
+        duration, size = duration + each.command.expected_duration, size + each.size
+        if batch and (len(batch) == rule.count or duration > rule.duration_s or size > LONGEST_LIST):
+            yield batch
+            batch, duration, size = [], each.command.expected_duration, each.size
+        batch.append(each)
+    if batch:
+        yield batch
+
+
+def _is_due(batch: Batch, rule: ListRule, now_ms: int) -> bool:
+    duration = sum(each.command.expected_duration for each in batch)
+    is_old = now_ms - min(each.since_ms for each in batch) >= rule.age_ms
+    return is_old or len(batch) >= rule.count or duration >= rule.duration_s
+
+
+def _waiting(project: str) -> tuple[list[Waiting], bool]:
+    """The first new commands, and whether they are all."""
+    found: list[Waiting] = []
+    size = 0
+    for ids in pages_of(available(group_of(project, CommandStatus.NEW))):
+        if len(found) >= MOST_LOOKED_AT or size >= MOST_BYTES:
+            return found, False
+        for task in tasks_with(ids):
+            if command := understood(task, Command.decode):
+                size += len(task.data)
+                found.append(Waiting(task=task.id, since_ms=task.made_at_ms, size=len(task.data), command=command))
+    return found, True
+
+
+def _fail(project: str, late: Batch) -> None:
+    failed = [new_command_task(project, each.command, CommandStatus.FAILED_TIME) for each in late]
+    Task.objects.commit(owner=NOBODY, adds=failed, deletes=[each.task for each in late])
+
+
+@transaction.atomic
+def _make(project: str, batches: Sequence[Batch]) -> None:
+    """One commit for all of them."""
+    lock_names(project)
+    names = _names(project)
+    lists = []
+    for batch in batches:
+        made = CommandList(name=free_name(batch, names), commands=tuple(each.command for each in batch))
+        names.add(made.name)
+        lists.append(new_list_task(project, made))
+    Task.objects.commit(owner=NOBODY, adds=lists, deletes=[each.task for batch in batches for each in batch])
+
+
+def free_name(batch: Batch, names: set[str]) -> str:
+    """When the oldest of the commands was created, or the next second that no list is named for."""
+    return next_free(min(each.command.created for each in batch), names)
+
+
+def next_free(second: int, names: set[str]) -> str:
+    """The first second from this one on that none of the lists is named for."""
+    while str(second) in names:
+        second += 1
+    return str(second)
+
+
+def _names(project: str) -> set[str]:
+    """Of the lists that are there."""
+    groups = [group_of(project, status) for status in WITH_NAMES]
+    labels = Task.objects.get_queryset().filter(group__in=groups).values_list("labels", flat=True)
+    return {each[LIST_LABEL] for each in labels.iterator() if LIST_LABEL in each}
+
+
+def lock_names(project: str) -> None:
+    """Nobody else names a list of the project until the caller's transaction ends: each name is given once."""
+    connection = connections[Task.objects.writing_alias]
+    # SQLite has one writer at a time: who began to write has the lock already, or is told to begin again.
+    if connection.vendor == "postgresql":
+        number = int.from_bytes(sha256(f"command lists {project}".encode()).digest()[:8], signed=True)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])

@@ -1,0 +1,230 @@
+"""One of many clients that use servers at random, and write down all that they asked and were answered.
+
+    python client.py '{"addresses": ["127.0.0.1:8048"], "token": ..., "number": 1, "seconds": 10, "file": ...}'
+
+A program of its own, with the standard library only: sixteen of them have to start on a small machine.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from time import monotonic, sleep, time
+from typing import IO, Any
+
+GROUPS = ["mail", "reports", "mail/in"]
+HELD = "held"  # The group of which some claim a task and do nothing.
+MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients meet.
+AWAY_S = 0.05  # Before a server is tried again that is not there, or can't work.
+WAIT_MS = 60_000
+RESEND_S = 60  # For how long a request is sent again that is not answered.
+
+Note = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    addresses: list[str]  # Of servers: when one can't be reached, the next one is asked.
+    token: str
+    number: int  # The client's id.
+    file: str  # Where it writes what happened.
+    seed: str = ""
+    seconds: float = 0
+    resends: bool = False  # What was not answered is sent again with its key, and now and then what was.
+    holds_ms: int = 0  # It claims one task for so long, and does nothing more.
+    clock_ms: int = 0  # By how much its clocks are made to be wrong; what it notes is right.
+    patience_s: float = 90  # For an answer.
+
+
+class Client:
+    def __init__(self, orders: Orders, notes: IO[str]) -> None:
+        self.orders, self.number, self.notes = orders, orders.number, notes
+        # The same seed: the same moves, as far as the answers are the same.
+        self.chance = random.Random(f"{orders.seed}/{orders.number}")  # noqa: S311 - it need not be secret.
+        self.connection: HTTPConnection | None = None
+        self.server = orders.number  # Whose turn it is among the addresses.
+        self.held: list[dict[str, Any]] = []
+        self.known: list[int] = []
+        self.added = 0
+        self.must_end = False
+
+    def run(self) -> None:
+        moves = {self.add: 3, self.claim: 6, self.work: 5, self.interfere: 3, self.look: 1}
+        deadline = monotonic() + self.orders.seconds
+        while monotonic() < deadline and not self.must_end:
+            [move] = self.chance.choices(list(moves), list(moves.values()))
+            move()
+
+    def end(self, *_: object) -> None:
+        """After what it is just doing."""
+        self.must_end = True
+
+    def hold(self) -> None:
+        """Claim a task, and wait for being killed."""
+        self.post("/claim", group=HELD, duration=self.orders.holds_ms, limit=1, order="oldest", wait=WAIT_MS)
+        while True:
+            sleep(1)
+
+    # ---- What a client does
+
+    def add(self) -> None:
+        self.post("/update", adds=[self.new_task() for _ in range(self.chance.randint(1, 3))])
+
+    def claim(self) -> None:
+        asked: dict[str, Any] = {
+            "group": self.chance.choice(GROUPS),
+            "duration": self.chance.choice([0, 1, 50, 500, 5_000]),
+            "limit": self.chance.choice([1, 1, 1, 5]),
+            "order": self.chance.choice(["random", "oldest"]),
+        }
+        if self.chance.random() < 0.1:
+            asked["depends"] = self.some_known(1)
+        answer = self.post("/claim", **asked)
+        self.held += answer["tasks"] if answer else []
+
+    def work(self) -> None:
+        """Finish, renew, give back or forget what it holds; often too late."""
+        if not self.held:
+            return
+        task = self.held.pop(self.chance.randrange(len(self.held)))
+        asked = self.chance.choice(
+            [
+                {"deletes": [task["id"]]},
+                {"deletes": [task["id"]], "adds": [self.new_task()], "depends": self.some_known(1)},
+                {"deletes": [task["id"]], "adds": [{**self.new_task(), "id": task["id"]}]},
+                {"updates": [{"id": task["id"], "keep": True, "timespec": -self.chance.randint(1, 2_000)}]},
+                {"updates": [{"id": task["id"], "keep": True, "release": True}]},
+                {},
+            ]
+        )
+        if asked:
+            answer = self.post("/update", **asked)
+            self.held += [made for made in answer["tasks"] if made["claims"]] if answer else []
+
+    def interfere(self) -> None:
+        """Change what others may be changing, in any order."""
+        ids = self.some_known(self.chance.randint(1, 4))
+        split = self.chance.randint(0, len(ids))
+        self.post(
+            "/update",
+            updates=[{"id": task_id, "data": self.unique()} for task_id in ids[:split]],
+            deletes=ids[split:],
+            adds=[self.new_task()] if self.chance.random() < 0.5 else [],
+            depends=self.some_known(self.chance.randint(0, 2)),
+        )
+
+    def look(self) -> None:
+        kind = self.chance.random()
+        if kind < 0.5:
+            listed = self.ask("GET", f"/group/{self.chance.choice(GROUPS)}?owned=yes")
+            self.learn(task["id"] for task in listed or [])
+        elif kind < 0.9:
+            self.ask("POST", "/tasks", {"ids": self.some_known(5)})
+        else:
+            self.ask("GET", "/stats")
+
+    # ---- How
+
+    def new_task(self) -> dict[str, Any]:
+        return {
+            "group": self.chance.choice(GROUPS),
+            "data": self.unique(),
+            "timespec": self.chance.choice([0, 0, 0, -100, -1_000]),
+            "priority": self.chance.choice([0, 0, 0, 5]),
+        }
+
+    def unique(self) -> str:
+        """Data by which a task can be told, whoever asked for it."""
+        self.added += 1
+        return f"{self.number}/{self.added}"
+
+    def some_known(self, count: int) -> list[int]:
+        return self.chance.sample(self.known, min(count, len(self.known)))
+
+    def learn(self, ids: Any) -> None:
+        self.known = (self.known + list(ids))[-MOST_KNOWN:]
+
+    def post(self, path: str, **body: Any) -> Any:
+        asked = {"clientid": self.number, **body}
+        if self.orders.resends:
+            answer = self.insist(path, {**asked, "key": self.unique()})
+        else:
+            answer = self.ask("POST", path, asked)
+        self.learn(task["id"] for task in (answer["tasks"] if answer else []))
+        return answer
+
+    def insist(self, path: str, body: Any) -> Any:
+        """Send a request again and again until it is answered, and now and then once more."""
+        deadline = monotonic() + RESEND_S
+        answer = self.ask("POST", path, body)
+        while answer is None and monotonic() < deadline:
+            answer = self.ask("POST", path, body)
+        # A claim that found nothing is not kept: it would be another request.
+        is_kept = answer and (answer["tasks"] or answer["error"] or path != "/claim")
+        if is_kept and self.chance.random() < 0.05:
+            self.ask("POST", path, body)
+        return answer
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request and write it down with its answer; None when there was none: it may have been done or not."""
+        connection = self.reach()
+        if connection is None:
+            return None
+        note = {"client": self.number, "path": path, "body": body, **self.now("sent")}
+        try:
+            note |= self.send(connection, method, path, body)
+        except (OSError, HTTPException, ValueError):  # The last: an answer that was cut in two.
+            note["status"] = note["answer"] = None
+            self.hang_up()
+        print(json.dumps({**note, **self.now("received")}), file=self.notes)
+        if note["status"] == 503:
+            sleep(AWAY_S)
+        return note["answer"] if note["status"] == 200 else None
+
+    def reach(self) -> HTTPConnection | None:
+        """The connection to a server; None where there is none now: nothing has been asked of it."""
+        if self.connection is None:
+            address = self.orders.addresses[self.server % len(self.orders.addresses)]
+            connection = HTTPConnection(address, timeout=self.orders.patience_s)
+            try:
+                connection.connect()
+            except OSError:
+                self.server += 1
+                sleep(AWAY_S)  # It may be starting again.
+                return None
+            self.connection = connection
+        return self.connection
+
+    def hang_up(self) -> None:
+        if self.connection:
+            self.connection.close()
+        self.connection = None
+        self.server += 1
+
+    def send(self, connection: HTTPConnection, method: str, path: str, body: Any) -> Note:
+        headers = {"Authorization": f"Bearer {self.orders.token}", "Content-Type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        return {
+            "status": answer.status,
+            "answer": json.loads(answer.read()),
+            "retry_after": answer.getheader("Retry-After"),
+        }
+
+    def now(self, word: str) -> dict[str, float]:
+        """The time by the clock that never goes back, which all processes share, and by the one on the wall."""
+        off_ms = self.orders.clock_ms
+        return {f"{word}_s": monotonic() - off_ms / 1000, f"{word}_ms": int(time() * 1000) - off_ms}
+
+
+if __name__ == "__main__":
+    orders = Orders(**json.loads(sys.argv[1]))
+    with Path(orders.file).open("w", buffering=1) as notes:
+        client = Client(orders, notes)
+        signal.signal(signal.SIGTERM, client.end)
+        client.hold() if orders.holds_ms else client.run()

@@ -1,0 +1,239 @@
+"""What clients asked and were answered, and what the database holds in the end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+NEVER_S = float("inf")
+UNAVAILABLE = 503  # Nothing was done, unless the answer says that it is not known.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """A request and its answer. Without an answer it is in doubt: it may have been done or not."""
+
+    client: int
+    path: str
+    body: Any
+    sent_s: float
+    received_s: float
+    sent_ms: int
+    received_ms: int
+    status: int | None
+    answer: Any
+    retry_after: str | None = None
+
+    @property
+    def is_change(self) -> bool:
+        return self.path in ("/update", "/claim")
+
+    @property
+    def is_claim(self) -> bool:
+        return self.path == "/claim"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was answered that it has changed something."""
+        return self.is_change and self.status == 200 and not self.answer["error"]
+
+    @property
+    def is_in_doubt(self) -> bool:
+        return self.is_change and (self.status is None or self.is_unknown)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the server itself could not say what came of it."""
+        return self.status == UNAVAILABLE and self.answer.get("code") == "commit_unknown"
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it is a claim that found nothing. Its answer is not kept for its key."""
+        return self.is_claim and self.is_done and not self.made
+
+    @property
+    def key(self) -> str:
+        """By which the server knows a request that is sent again; empty: it would be another one."""
+        return str(self.body.get("key", "")) if self.is_change else ""
+
+    @property
+    def made(self) -> list[Row]:
+        return list(self.answer["tasks"]) if self.is_done else []
+
+    @property
+    def refusal(self) -> Row:
+        return (self.answer["error"] or {}) if self.is_change and self.status == 200 else {}
+
+    @property
+    def named(self) -> list[int]:
+        """The ids that it updates or deletes."""
+        if not self.is_change:
+            return []
+        return [update["id"] for update in self.body.get("updates", [])] + list(self.body.get("deletes", []))
+
+    @property
+    def depends(self) -> list[int]:
+        return list(self.body.get("depends", [])) if self.is_change else []
+
+    @property
+    def makes(self) -> int:
+        """How many tasks a commit comes to."""
+        return len(self.body.get("adds", [])) + len(self.body.get("updates", []))
+
+    @property
+    def seen(self) -> list[Row]:
+        """The tasks in the answer."""
+        if self.status != 200 or self.path == "/stats":
+            return []
+        tasks = self.answer["tasks"] if self.is_change else self.answer
+        return [task for task in tasks if task is not None]
+
+    @property
+    def listed_group(self) -> str:
+        """The group of which it shows everything; empty where it is no answered listing."""
+        name = self.path.removeprefix("/group/").partition("?")[0]
+        return name if self.path.startswith("/group/") and self.status == 200 else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """The tables, when all is quiet, and how many tasks the store says that each group has."""
+
+    living: dict[int, Row]
+    ended: dict[int, Row]
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class History:
+    """All events in the order of their sending, and what they came to.
+
+    `requests` are what was sent, `events` what was asked: a request that is sent again with its key is the same event.
+    """
+
+    requests: Sequence[Event]
+    truth: Truth
+    may_be_unavailable: bool = False  # Whether the database was away at times, and a 503 is a good answer then.
+
+    @cached_property
+    def events(self) -> list[Event]:
+        return sorted(merged(self.requests), key=lambda event: event.sent_s)
+
+    @cached_property
+    def done(self) -> list[Event]:
+        return [event for event in self.events if event.is_done]
+
+    @cached_property
+    def in_doubt(self) -> list[Event]:
+        return [event for event in self.events if event.is_in_doubt]
+
+    @cached_property
+    def doubts(self) -> Counter[tuple[int, int]]:
+        """By client and id: how many requests in doubt name the task."""
+        return Counter((event.client, task_id) for event in self.in_doubt for task_id in event.named)
+
+    @cached_property
+    def maker(self) -> dict[int, Event]:
+        """By id: the event that was answered with it as new."""
+        return {task["id"]: event for event in self.done for task in event.made}
+
+    @cached_property
+    def made(self) -> dict[int, Row]:
+        return {task["id"]: task for event in self.done for task in event.made}
+
+    @cached_property
+    def known(self) -> dict[int, Row]:
+        """By id: the task as it was made, or else as somebody saw it first."""
+        shown = {task["id"]: task for event in reversed(self.events) for task in event.seen}
+        return {**shown, **self.made}
+
+    @cached_property
+    def predecessor(self) -> dict[int, int]:
+        return {row["successor"]: row["id"] for row in self.truth.ended.values() if row["successor"] is not None}
+
+    @cached_property
+    def deleter(self) -> dict[int, Event]:
+        """By id: the event that was answered to have updated or deleted it."""
+        return {task_id: event for event in self.done if not event.is_claim for task_id in event.named}
+
+    @cached_property
+    def rows(self) -> dict[int, Row]:
+        """All that was ever there."""
+        return self.truth.living | self.truth.ended
+
+    @cached_property
+    def lives(self) -> dict[tuple[str, int], list[tuple[float, float, Row]]]:
+        """By group and whole second: the tasks that were there for certain at some time in it, from when until when."""
+        found: dict[tuple[str, int], list[tuple[float, float, Row]]] = defaultdict(list)
+        end_s = max((event.received_s for event in self.events), default=0.0)
+        for task in self.made.values():
+            born_s, ended_s = self.life_s(task["id"])
+            for second in range(int(born_s), int(min(ended_s, end_s)) + 1):
+                found[task["group"], second].append((born_s, ended_s, task))
+        return found
+
+    def there_all_the_time(self, group: str, event: Event) -> Iterator[Row]:
+        """The tasks of the group that were there for certain all the time that the event took."""
+        for born_s, ended_s, task in self.lives.get((group, int(event.sent_s)), ()):
+            if born_s <= event.sent_s and event.received_s <= ended_s:
+                yield task
+
+    def remover(self, task_id: int) -> Event | None:
+        """The event that was answered to have updated, deleted or claimed it."""
+        ended = self.truth.ended.get(task_id)
+        return self.deleter.get(task_id) or (self.maker.get(ended["successor"]) if ended else None)
+
+    def life_s(self, task_id: int) -> tuple[float, float]:
+        """When the task was there for certain: from the answer that made it until the request that ended it."""
+        maker = self.maker.get(task_id)
+        born_s = maker.received_s if maker else NEVER_S
+        if task_id not in self.truth.ended:
+            return born_s, NEVER_S
+        remover = self.remover(task_id)
+        return born_s, remover.sent_s if remover else 0.0
+
+    def was_there(self, task_id: int, event: Event) -> bool:
+        """Whether the task was there for certain all the time that the event took."""
+        born_s, ended_s = self.life_s(task_id)
+        return born_s <= event.sent_s and event.received_s <= ended_s
+
+
+def events_in(files: Iterable[Path]) -> Iterator[Event]:
+    for file in files:
+        for line in file.read_text().splitlines():
+            yield Event(**json.loads(line))
+
+
+def merged(requests: Sequence[Event]) -> Iterator[Event]:
+    """One event for all requests with the same key."""
+    by_key: dict[tuple[int, str], list[Event]] = defaultdict(list)
+    for request in requests:
+        if request.key:
+            by_key[request.client, request.key].append(request)
+        else:
+            yield request
+    for attempts in by_key.values():
+        yield asked_once(sorted(attempts, key=lambda attempt: attempt.sent_s))
+
+
+def asked_once(attempts: Sequence[Event]) -> Event:
+    """It takes from the first sending until the answer. Where none came it is in doubt if any attempt is."""
+    doubtful = [attempt for attempt in attempts if attempt.is_in_doubt]
+    # That nothing was found is not kept: the attempt that is in doubt may still find something.
+    answered = [attempt for attempt in attempts if attempt.status == 200 and not (doubtful and attempt.is_nothing)]
+    last = [*attempts[-1:], *doubtful[:1], *answered[:1]][-1]
+    until = last if answered else attempts[-1]
+    return replace(
+        last,
+        sent_s=attempts[0].sent_s,
+        sent_ms=attempts[0].sent_ms,
+        received_s=until.received_s,
+        received_ms=until.received_ms,
+    )

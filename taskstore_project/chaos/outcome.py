@@ -1,0 +1,64 @@
+"""What came of a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .checker import entries_about, violations
+from .history import Event, History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Something measured that has a limit."""
+
+    name: str
+    value: float
+    limit: float
+    unit: str = "s"
+    is_least: bool = False  # The limit is a lower one.
+
+    @property
+    def is_met(self) -> bool:
+        return self.value >= self.limit if self.is_least else self.value <= self.limit
+
+    def __str__(self) -> str:
+        word = "at least" if self.is_least else "at most"
+        verdict = "" if self.is_met else ": MISSED"
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{self.name} {self.value:,.4g}{unit} (goal: {word} {self.limit:,.4g}{verdict})".replace(",", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    text: str
+    entries: Sequence[Event] = ()  # The requests that it is about.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    operations: int  # Those that were answered.
+    faults: int
+    in_doubt: int = 0
+    violations: Sequence[Violation] = ()
+    figures: Sequence[Figure] = ()
+
+    @property
+    def bound(self) -> float:
+        """Where nothing went wrong: in how many of all operations something may, at most, with 95 % confidence."""
+        return 3 / max(self.operations, 1)
+
+
+def outcome_of(
+    history: History, *, faults: int, problems: Sequence[str] = (), figures: Sequence[Figure] = ()
+) -> Outcome:
+    """Check the history. `problems`: what the scene itself found wrong."""
+    found = [Violation(text=text, entries=entries_about(text, history)) for text in violations(history)]
+    return Outcome(
+        operations=sum(request.status == 200 for request in history.requests),
+        faults=faults,
+        in_doubt=len(history.in_doubt),
+        violations=[*(Violation(text=text) for text in problems), *found],
+        figures=figures,
+    )

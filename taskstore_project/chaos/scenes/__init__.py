@@ -1,0 +1,55 @@
+"""What can be tried, by its name on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from ..outcome import Outcome
+from ..stage import Database, Stage
+from .blocker import blocker
+from .clocks import clocks, database_clock
+from .contention import contention
+from .databases import kill_postgresql
+from .disks import disk_full
+from .failover import failover
+from .leases import kill_worker, slow_worker
+from .networks import cut_network
+from .pooled import pgbouncer
+from .servers import kill_migrate, kill_server, terminate
+
+SQLITE = (Database.SQLITE,)
+POSTGRESQL = (Database.POSTGRESQL,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    name: str
+    title: str
+    act: Callable[[Stage], Outcome]
+    databases: Collection[Database] = tuple(Database)
+    is_tiny: bool = False  # Part of `chaos --tiny`.
+
+
+SCENES = (
+    Scene(name="contention", title="clients that all want the same", act=contention, is_tiny=True),
+    Scene(name="kill-server", title="kill -9 of a server", act=kill_server, is_tiny=True),
+    Scene(name="kill-migrate", title="kill -9 of a first start", act=kill_migrate, databases=SQLITE, is_tiny=True),
+    Scene(
+        name="kill-postgresql",
+        title="kill -9 of PostgreSQL and its children",
+        act=kill_postgresql,
+        databases=POSTGRESQL,
+        is_tiny=True,
+    ),
+    Scene(name="cut-network", title="connections cut, answers swallowed", act=cut_network, is_tiny=True),
+    Scene(name="terminate", title="SIGTERM under load", act=terminate, is_tiny=True),
+    Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker, is_tiny=True),
+    Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker, is_tiny=True),
+    Scene(name="clocks", title="clients a day off, servers an hour", act=clocks),
+    Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
+    Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
+    Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
+    Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
+    Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
+)

@@ -1,0 +1,186 @@
+"""Where a scene plays: a store of its own, with servers and clients."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Self, TypeVar
+
+from . import CannotTry
+from .history import History, events_in
+from .load import at_work
+from .pace import Pace
+from .processes import Cluster, StoreServer, command
+from .proxy import Proxy
+from .truth import truth_of
+
+T = TypeVar("T")
+
+TEMPLATE = "store"
+PATIENCE_S = 120.0
+
+
+class Database(StrEnum):
+    SQLITE = "sqlite"
+    POSTGRESQL = "postgresql"
+
+
+@dataclass
+class Places:
+    """The folders of a run and its PostgreSQL; all of it goes with the `with` block."""
+
+    parent: Path
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _made: int = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def new_folder(self, name: str) -> Path:
+        folder = Path(mkdtemp(prefix=f"taskstore-{name}-", dir=self.parent))
+        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def new_cluster(self, **settings: str) -> Cluster:
+        """One that runs, and is killed at the end."""
+        cluster = Cluster(self.new_folder("postgresql"), **settings)
+        cluster.make()
+        self._stack.callback(cluster.kill)
+        cluster.start()
+        return cluster
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The one that most scenes share. Its database `store` has tables and a token, to be copied."""
+        cluster = self.new_cluster()
+        make_store(self.folder_with_token, cluster.new_database(TEMPLATE))
+        return cluster
+
+    @cached_property
+    def folder_with_token(self) -> Path:
+        return self.new_folder("tables")
+
+    @cached_property
+    def sqlite(self) -> Path:
+        """A data folder whose SQLite file has tables and a token, to be copied."""
+        folder = self.new_folder("sqlite")
+        make_store(folder, "")
+        return folder
+
+    @contextmanager
+    def stage(self, name: str, database: Database, seed: str, pace: Pace) -> Iterator[Stage]:
+        """A store for one scene."""
+        folder = self.new_folder(name)
+        self._made += 1
+        if database is Database.SQLITE:
+            shutil.copytree(self.sqlite, folder / "data")
+            url, token = "", token_of(self.sqlite)
+        else:
+            (folder / "data").mkdir()
+            url = self.cluster.new_database(f"scene_{self._made}", TEMPLATE)
+            token = token_of(self.folder_with_token)
+        with Stage(self, database, folder, url, token, f"{seed}/{name}/{database}", pace) as stage:
+            yield stage
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class Stage:
+    places: Places
+    database: Database
+    folder: Path
+    database_url: str  # Empty: SQLite.
+    token: str
+    seed: str
+    pace: Pace
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _servers: list[StoreServer] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @cached_property
+    def chance(self) -> random.Random:
+        return random.Random(self.seed)  # noqa: S311 - it need not be secret, but the same each time.
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.database is Database.SQLITE
+
+    def server(self, *words: str, **variables: str) -> StoreServer:
+        """One that serves; killed at the end of the scene. The first one's folder has the SQLite file."""
+        folder = self.folder / ("data" if not self._servers else f"data-{len(self._servers)}")
+        variables = {"DATABASE_URL": self.database_url, **variables}
+        server = StoreServer(words or self.usual_command, folder, variables)
+        self._servers.append(server)
+        self._stack.callback(server.kill)
+        server.start()
+        return server
+
+    def until_the_end(self, what: AbstractContextManager[T]) -> T:
+        """Something that goes when the scene ends."""
+        return self._stack.enter_context(what)
+
+    @property
+    def usual_command(self) -> Sequence[str]:
+        return ("up",) if self.is_sqlite else ("serve", "--workers", "1")
+
+    def servers(self) -> list[StoreServer]:
+        """As many as the database allows side by side, up to two."""
+        return [self.server() for _ in range(1 if self.is_sqlite else 2)]
+
+    @contextmanager
+    def load(
+        self, servers: Sequence[StoreServer | Proxy], *, resends: bool = False, days_off: Sequence[int] = (0,)
+    ) -> Iterator[None]:
+        """Clients at work on these servers until the block ends."""
+        addresses = [server.address for server in servers]
+        options: dict[str, Any] = {"seed": self.seed, "resends": resends, "days_off": days_off}
+        with at_work(addresses, self.token, self.folder, count=self.pace.clients, **options):
+            yield
+
+    def history(self, server: StoreServer, *, may_be_unavailable: bool = False) -> History:
+        """All that the clients noted. The server says what it counts."""
+        requests = list(events_in(self.folder.glob("client-*.jsonl")))
+        wait_until(server.is_ready, "the store is ready again")
+        truth = truth_of(server.folder, server.variables["DATABASE_URL"], server.url, self.token)
+        return History(requests, truth, may_be_unavailable)
+
+    def pause(self, least_s: float, most_s: float) -> None:
+        """A time by chance, so that what happens next meets anything."""
+        time.sleep(self.chance.uniform(least_s, most_s))
+
+
+def make_store(folder: Path, url: str) -> None:
+    """Tables, and a token, which lies beside them in the folder."""
+    command("migrate", "--verbosity=0", "--skip-checks", folder=folder, DATABASE_URL=url)
+    secret = command("token", "create", "chaos", "--scope", "operate", folder=folder, DATABASE_URL=url)
+    (folder / "chaos-token").write_text(secret)
+
+
+def token_of(folder: Path) -> str:
+    return (folder / "chaos-token").read_text()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> float:
+    """Returns after how many seconds it was so. Raises CannotTry when it never is."""
+    began_s = time.monotonic()
+    while not condition():
+        if time.monotonic() - began_s > PATIENCE_S:
+            raise CannotTry(f"it did not happen in {PATIENCE_S:g} s that {what}")
+        time.sleep(0.05)
+    return time.monotonic() - began_s

@@ -1,0 +1,324 @@
+"""Commands about shell commands. That a worker runs them is in tests/commands."""
+
+import pytest
+
+from tasks_app.command_record import CommandStatus
+from tasks_app.models import Scope
+
+from ...command_lists.commands import commands_in
+from ...command_lists.stages import completed, heard, is_in, open_list, run, running_list, writes
+
+
+@pytest.fixture
+def commands(command, token_of, settings):
+    """What comes of a part of `commands`."""
+    settings.TASKSTORE_COMMANDS = True
+    secret = token_of(Scope.COMMANDS)
+
+    def run_here(*arguments, **more):
+        return command("commands", *arguments, token=secret, **more)
+
+    return run_here
+
+
+# ---- Submit
+
+
+def test_a_line_is_submitted(commands):
+    told = commands("submit", "echo 'A'; sleep 2; echo 'B'")
+    [made] = commands_in("default", CommandStatus.NEW)
+    assert (told.out, made.cmd) == (
+        f"command {made.id} is new in the project default\n", "echo 'A'; sleep 2; echo 'B'",
+    )  # fmt: skip
+
+
+def test_lines_are_submitted_as_is_asked(commands):
+    told = commands("submit", "a", "b", "--project", "nightly", "--until", "2033-05-18T03:33:20",
+                    "--expected", "1500ms", "--max-fails", "1", "--stashed", "--json")  # fmt: skip
+    made = commands_in("nightly", CommandStatus.NEW_STASHED)
+    assert [each["id"] for each in told.records] == [each.id for each in made]
+    assert {(each.until, each.expected_duration, each.max_fails) for each in made} == {(2_000_000_000, 2, 1)}
+
+
+def test_a_time_may_be_from_now_on(commands):
+    [made] = commands("submit", "a", "--until", "2h", "--json").records
+    assert abs(made["until"] - made["created"] - 7_200) < 600
+
+
+@pytest.mark.parametrize("way", ["file", "standard input", "a dash"])
+def test_each_line_of_a_file_that_is_not_blank_is_a_command(commands, tmp_path, way):
+    text = "echo 1\n\n  # 2\r\necho ä"
+    (tmp_path / "lines").write_text(text, newline="")
+    arguments = {"file": ["--file", str(tmp_path / "lines")], "standard input": ["--file", "-"], "a dash": ["-"]}
+    told = commands("submit", *arguments[way], stdin=text)
+    made = commands_in("default", CommandStatus.NEW)
+    assert [each.cmd for each in made] == ["echo 1", "  # 2", "echo ä"]
+    assert told.out == f"submitted 3 commands to the project default, the last one as {made[-1].id}\n"
+
+
+def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands):
+    lines = ["true"] * 1_200 + ["", "x" * 70_000]
+    told = commands("submit", "-", stdin="\n".join(lines))
+    assert (told.code, len(commands_in("default", CommandStatus.NEW))) == (2, 1_000)
+    assert "1 000 commands are submitted; --from-line 1001 goes on from there" in told.err
+    assert "line 1202: cmd" in told.err
+    told = commands("submit", "-", "--from-line", "1001", stdin="\n".join(lines[:-1]))
+    assert (told.code, len(commands_in("default", CommandStatus.NEW))) == (0, 1_200)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "why"),
+    [
+        ([], None, "either LINEs"),
+        (["a", "--file", "-"], "b", "either LINEs"),
+        (["-"], "\n\n", "no line"),
+        (["-"], b"a\n\xff\n", "line 2"),
+        ([""], None, "line 1: cmd"),
+        (["a", "--until", "soon"], None, "soon is no time"),
+        (["a", "--expected", "5"], None, "5 is no length of time"),
+        (["a", "--max-fails", "0"], None, "max-fails"),
+        (["a", "--project", "a/b"], None, "project"),
+    ],
+)
+def test_what_is_typed_wrongly_is_told(commands, arguments, stdin, why):
+    told = commands("submit", *arguments, stdin=stdin)
+    assert (told.code, why in told.err) == (2, True)
+    assert commands_in("default", CommandStatus.NEW) == []
+
+
+def test_it_takes_a_token_of_the_scope_commands(command, settings):
+    settings.TASKSTORE_COMMANDS = True
+    told = command("commands", "submit", "true")
+    assert (told.code, "scope commands" in told.err) == (4, True)
+
+
+def test_a_server_that_takes_no_commands_says_how_it_would(commands, settings):
+    settings.TASKSTORE_COMMANDS = False
+    told = commands("submit", "true")
+    assert (told.code, "--commands" in told.err, "token" in told.err) == (4, True, False)
+
+
+# ---- Look
+
+
+def test_a_status_shows_how_far_a_project_is(commands):
+    completed(duration_ms=2_000)
+    task, made = running_list()
+    heard()
+    writes(task, made, done=1)
+    words = commands("status").words
+    assert "running 2 1 a worker is at them" in words
+    assert "completed 1 went well" in words
+    assert "all done in about 2 s" in words
+    assert "newest runs 1, of which 0 failed" in words
+    assert any(line.startswith(f"{made.name} {task.id} bob 1 2 ") for line in words)
+    [seen] = commands("status", "--json").records
+    assert (seen["counts"]["running"], seen["running"][0]["ownerid"]) == (2, 2)
+    assert [line.split()[:4] for line in commands("projects").words[1:]] == [["default", "0", "0", "2"]]
+
+
+def test_where_nothing_is_it_says_so(commands):
+    for arguments in (["status"], ["lists"], ["list", "1"], ["results"], ["results", "17_0"], ["projects"]):
+        told = commands(*arguments)
+        assert (told.code, told.out) == (1, "")
+
+
+def test_lists_and_a_list_with_its_commands(commands):
+    task, made = running_list()
+    writes(task, made, 1, done=1, out=b"one\nlast line\n\n")
+    open_list()
+    assert len(commands("lists").words) == 3
+    [seen] = commands("lists", "--status", "running", "--json").records
+    assert (seen["task"], seen["name"]) == (task.id, made.name)
+    words = commands("list", str(task.id)).words
+    assert {"project default", f"task {task.id}", "status running"} <= {*words}
+    assert f"{made.commands[0].id} done echo 0" in words
+    assert f"{made.commands[1].id} running echo 1 last line" in words
+    [whole] = commands("list", str(task.id), "--json").records
+    assert [each["cmd"] for each in whole["commands"]] == ["echo 0", "echo 1"]
+
+
+def test_results_are_listed(commands):
+    _, good = completed(out=b"fine\n")
+    _, bad = is_in(CommandStatus.FAILED_COUNT, cmd="false", run=run(failed=True, err=b"oh\x1b[31m"))
+    listed = commands("results").words[1:]
+    assert [line.split()[:3] for line in listed] == [
+        [bad.id, "failed_count", "false"], [good.id, "completed", "true"],
+    ]  # fmt: skip
+    assert listed[0].endswith(r"oh\x1b[31m")
+    is_in(CommandStatus.FAILED_TIME, run=run(failed=True, err=b"no such file\nended with 1\n"))
+    assert commands("results", "--status", "failed_time").words[1].endswith(" no such file")
+    assert [each["id"] for each in commands("results", "--status", "completed", "--json").records] == [good.id]
+    assert [each["id"] for each in commands("results", "--text", "FALSE", "--json").records] == [bad.id]
+    assert len(commands("results", "--limit", "1", "--json").records) == 1
+
+
+def test_all_results_are_listed_page_by_page(commands, monkeypatch):
+    monkeypatch.setattr("tasks_app.client.command_line.commands_group.MOST", 2)
+    ids = [completed()[1].id for _ in range(5)]
+    assert [each["id"] for each in commands("results", "--limit", "0", "--json").records] == ids[::-1]
+    assert [each["id"] for each in commands("results", "--limit", "3", "--json").records] == ids[:1:-1]
+
+
+def test_what_a_command_wrote_is_written_as_it_is(commands):
+    _, made = completed(out=b"A\nB\n", err=b"\x1b[31mred")
+    told = commands("results", made.id)
+    assert (told.out, told.err) == ("A\nB\n", "\x1b[31mred")
+    [whole] = commands("results", made.first_id, "--json").records
+    assert whole["newest"]["run"]["out"]["text"] == "A\nB\n"
+
+
+def test_what_is_not_finished_says_so(commands):
+    task, made = running_list()
+    told = commands("results", made.commands[0].id)
+    assert (told.code, "is running and has not been run" in told.err) == (1, True)
+    writes(task, made)
+    told = commands("results", made.commands[0].id)
+    assert (told.out, "still running" in told.err) == ("so far", True)
+
+
+def test_the_run_before_a_new_try_is_shown(commands):
+    _, bad = is_in(CommandStatus.FAILED_ARCHIVE, run=run(failed=True, err=b"oh"))
+    is_in(CommandStatus.NEW, id=bad.duplicate.id, fails=1)
+    told = commands("results", bad.first_id)
+    assert told.err == f"ohthis is the run {bad.id}; {bad.duplicate.id} is new\n"
+
+
+# ---- Change
+
+
+def test_finished_commands_run_again(commands):
+    _, bad = is_in(CommandStatus.FAILED_COUNT)
+    _, good = completed()
+    assert commands("retry", good.id).out == "1 command new again\n"
+    assert commands("retry", "--status", "completed").out == "0 commands new again\n"
+    assert commands("retry", "--all", "--reason", "fixed").out == "1 command new again\n"
+    assert len(commands_in("default", CommandStatus.NEW)) == 2
+    assert bad.id not in {each.id for each in commands_in("default", CommandStatus.NEW)}
+
+
+def test_what_waits_is_parked_and_goes_on(commands):
+    _, waiting = is_in(CommandStatus.NEW)
+    task, made = open_list()
+    assert commands("stash", waiting.id, "--list", str(task.id)).out == "2 commands or lists parked\n"
+    assert commands("unstash", "--all", "--json").records == [{"changed": 2}]
+    told = commands("stash", made.commands[0].id)
+    assert (told.code, "lies in the list" in told.err) == (1, True)
+
+
+def test_what_is_completed_is_put_away(commands):
+    completed()
+    assert commands("archive", "--all").out == "1 command archived\n"
+
+
+def test_a_list_whose_worker_is_dead_is_opened(commands):
+    task, _ = running_list()
+    assert commands("reopen", str(task.id)).out == "1 list open again\n"
+    [seen] = commands("lists", "--json").records
+    assert seen["status"] == "open"
+    told = commands("reopen", str(seen["task"]))
+    assert (told.code, "not running" in told.err) == (1, True)
+    assert commands("reopen", "99999").code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["retry"],
+        ["stash"],
+        ["unstash"],
+        ["archive"],
+        ["stash", "1_0", "--all"],
+        ["retry", "1_0", "--status", "completed"],
+        ["results", "1_0", "--text", "a"],
+    ],
+)
+def test_it_has_to_be_said_which(commands, arguments):
+    assert commands(*arguments).code == 2
+
+
+# ---- Files
+
+
+def files(directory):
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_project_goes_into_directories_and_back(commands, tmp_path):
+    _, done = completed(out=b"\xff\n")
+    is_in(CommandStatus.NEW_STASHED)
+    _, made = open_list()
+    assert commands("export", str(tmp_path / "a")).out == f"{tmp_path / 'a'}: 4 commands\n"
+    assert f"completed/{done.id}.out" in files(tmp_path / "a")
+    assert f"open/{made.name}/{made.commands[0].id}.task" in files(tmp_path / "a")
+    told = commands("import", str(tmp_path / "a"), "--project", "daily")
+    assert told.out == "imported 4 commands; lists: 1\n"
+    assert commands("export", str(tmp_path / "b"), "--project", "daily", "--json").records == [{"commands": 4}]
+    assert files(tmp_path / "b") == files(tmp_path / "a")
+    told = commands("import", str(tmp_path / "a"), "--project", "daily", "--json")
+    assert told.records == [{"commands": 0, "lists": 0, "there_already": 4}]
+    told = commands("import", str(tmp_path / "a"), "--project", "daily")
+    assert told.out == "imported 0 commands; there already: 4\n"
+
+
+def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, tmp_path):
+    (tmp_path / "new").mkdir()
+    for number in range(102):
+        (tmp_path / "new" / f"{number:03}_0.task").write_text("x\n")
+    told = commands("import", str(tmp_path))
+    lines = told.err.splitlines()
+    assert told.code == 1
+    assert lines[0] == "new/000_0.task: it has 7 lines, or 10 when it was run, not 1"
+    assert lines[-2:] == ["and 2 more", "taskstore: nothing is imported: 102 problems"]
+    assert commands("status").code == 1
+    told = commands("import", str(tmp_path / "nowhere"))
+    assert (told.code, "No such file or directory" in told.err) == (1, True)
+
+
+def test_an_import_that_is_refused_says_how_to_go_on(commands, tmp_path):
+    _, made = is_in(CommandStatus.NEW)
+    commands("export", str(tmp_path / "a"))
+    file = tmp_path / "a" / "new" / f"{made.id}.task"
+    file.write_text(file.read_text().replace("true", "false"))
+    told = commands("import", str(tmp_path / "a"))
+    assert told.code == 2
+    assert f"new/{made.id}: command.id: another id: {made.id} is another command here" in told.err
+    assert "the same command goes on from there" in told.err
+
+
+def test_an_export_writes_all_or_nothing(commands, tmp_path):
+    is_in(CommandStatus.NEW)
+    _, broken = is_in(CommandStatus.NEW, cmd="a")
+    is_in(CommandStatus.NEW, id=broken.id)
+    told = commands("export", str(tmp_path / "a"))
+    assert told.code == 1
+    assert f"new/{broken.id}: there is another command of this id" in told.err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").write_text("x")
+    told = commands("export", str(tmp_path))
+    assert (told.code, "this has to be a new directory, or an empty one" in told.err) == (1, True)
+    told = commands("export", str(tmp_path / "no" / "where"))
+    assert (told.code, "No such file or directory" in told.err) == (1, True)
+
+
+def test_results_are_written_to_files(commands, tmp_path):
+    made = [completed(out=b"x" * 20_000)[1] for _ in range(60)]
+    _, bad = is_in(CommandStatus.FAILED_COUNT, run=run(failed=True, err=b"no\n"))
+    told = commands("results", "--to", str(tmp_path / "all"))
+    assert told.out == f"{tmp_path / 'all'}: 61 commands\n"
+    written = files(tmp_path / "all")
+    assert len(written) == 61 * 2
+    assert written[f"{made[0].id}.out"] == b"x" * 20_000
+    assert written[f"{bad.id}.err"] == b"no\n"
+    commands("results", "--to", str(tmp_path / "some"), "--status", "completed", "--limit", "2")
+    assert len(files(tmp_path / "some")) == 4
+    commands("results", bad.id, "--to", str(tmp_path / "one"))
+    assert files(tmp_path / "one").keys() == {f"{bad.id}.task", f"{bad.id}.err"}
+
+
+def test_a_result_that_can_be_no_file_is_told_and_the_others_are_written(commands, tmp_path):
+    _, good = completed()
+    is_in(CommandStatus.COMPLETED, run=run(), id="../a")
+    told = commands("results", "--to", str(tmp_path / "all"))
+    assert (told.code, "../a: an id of letters" in told.err) == (1, True)
+    assert files(tmp_path / "all").keys() == {f"{good.id}.task"}

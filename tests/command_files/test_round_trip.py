@@ -1,0 +1,162 @@
+"""What was written is read again, and written once more it has the same bytes."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from tasks_app.command_files import NotFiles, ProjectContent, read_project, write_project, write_result
+from tasks_app.command_record import Command, CommandList, CommandStatus, Output, Run
+
+from .samples import PROJECTS
+
+pytestmark = pytest.mark.once
+
+# The example of TDF2's README.
+EXAMPLE = Command(
+    id="1448978609795035000_0",
+    created=1448978609,
+    until=1448985809,
+    expected_duration=120,
+    max_fails=5,
+    cmd="echo 'A'; sleep 2; echo 'B'",
+)
+RUN = Run(worker="worker_123", started=1448978619, ended=1448978622, out=Output.of(b"A\nB\n"))
+ITS_LINES = b"""\
+1448978609795035000_0
+1448978609
+1448985809
+120
+5
+0
+echo 'A'; sleep 2; echo 'B'
+"""
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@given(PROJECTS)
+def test_a_project_is_the_same_after_it_was_files(content):
+    with tempfile.TemporaryDirectory() as parent:
+        first, second = Path(parent) / "first", Path(parent) / "second"
+        write_project(content, first)
+        read = read_project(first)
+        write_project(read, second)
+        assert read == content
+        assert files(first) == files(second)
+
+
+def test_the_example_is_written_as_it_is_documented(tmp_path):
+    ran = replace(EXAMPLE, run=RUN)
+    failed = replace(ran, id="1448978609795035000_1", fails=1, run=replace(RUN, err=Output.of(b"\xff\0")))
+    closed = CommandList(
+        name="1448978609",
+        commands=(replace(ran, id="2_0"),),
+        worker="worker_123",
+        started=1448978619,
+        finished=1448978622,
+    )
+    content = ProjectContent(
+        commands=(
+            (CommandStatus.NEW, EXAMPLE),
+            (CommandStatus.COMPLETED, replace(ran, id="1_0")),
+            (CommandStatus.FAILED_COUNT, failed),
+        ),
+        lists=((CommandStatus.CLOSED, closed),),
+    )
+    write_project(content, tmp_path / "mail")
+    of_the_run = b"worker_123\n1448978619\n1448978622\n"
+    assert files(tmp_path / "mail") == {
+        "new/1448978609795035000_0.task": ITS_LINES,
+        "completed/1_0.task": ITS_LINES.replace(b"1448978609795035000", b"1") + of_the_run,
+        "completed/1_0.out": b"A\nB\n",
+        "failed_count/1448978609795035000_1.task": ITS_LINES.replace(b"_0", b"_1").replace(b"5\n0\n", b"5\n1\n")
+        + of_the_run,
+        "failed_count/1448978609795035000_1.out": b"A\nB\n",
+        "failed_count/1448978609795035000_1.err": b"\xff\0",
+        "closed/1448978609_worker_123_1448978619_1448978622/2_0.task": ITS_LINES.replace(b"1448978609795035000", b"2")
+        + of_the_run,
+        "closed/1448978609_worker_123_1448978619_1448978622/2_0.out": b"A\nB\n",
+    }
+
+
+def test_a_running_list_is_written_with_its_worker_and_read_as_open(tmp_path):
+    running = CommandList(name="5", commands=(EXAMPLE,), worker="a_1_2", started=7)
+    write_project(ProjectContent(lists=((CommandStatus.RUNNING, running),)), tmp_path / "mail")
+    assert [*files(tmp_path / "mail")] == ["running/5_a_1_2_7/1448978609795035000_0.task"]
+    read = read_project(tmp_path / "mail")
+    assert read.lists == ((CommandStatus.OPEN, CommandList(name="5", commands=(EXAMPLE,))),)
+
+
+def test_a_result_takes_the_place_of_the_one_before(tmp_path):
+    write_result(replace(EXAMPLE, run=replace(RUN, err=Output.of(b"no"))), tmp_path)
+    write_result(replace(EXAMPLE, run=replace(RUN, out=Output())), tmp_path)
+    of_the_run = b"worker_123\n1448978619\n1448978622\n"
+    assert files(tmp_path) == {"1448978609795035000_0.task": ITS_LINES + of_the_run}
+
+
+def test_where_bytes_are_missing_the_file_says_how_many(tmp_path):
+    cut = Output.of(b"ab", cut_at=1, missing=3)
+    write_result(replace(EXAMPLE, run=replace(RUN, out=cut)), tmp_path)
+    assert (tmp_path / "1448978609795035000_0.out").read_bytes().startswith(b"a\n... 3 bytes are missing here")
+
+
+@pytest.mark.parametrize(
+    ("status", "entry", "told"),
+    [
+        ("new", replace(EXAMPLE, cmd="a\nb"), "new/1448978609795035000_0: its command has line breaks"),
+        ("new", replace(EXAMPLE, cmd="a\r"), "its command has line breaks"),
+        ("new", replace(EXAMPLE, id="../a"), "new/../a: an id of letters"),
+        ("new", replace(EXAMPLE, id="a" * 201), "an id of at most 200 characters"),
+        ("new", replace(EXAMPLE, run=RUN), "it was run, and is new"),
+        ("completed", EXAMPLE, "it was not run, and is completed"),
+        ("completed", replace(EXAMPLE, run=replace(RUN, worker="a\nb")), "the name of its worker has line breaks"),
+        ("closed", CommandList(name="5", worker="a", started=1, finished=2), "a list without commands"),
+        ("closed", CommandList(name="5", commands=(EXAMPLE,)), "closed/5: this can't be the name of a directory"),
+        (
+            "closed",
+            CommandList(name="5", commands=(EXAMPLE,), worker="a/b", started=1, finished=2),
+            "closed/5_a/b_1_2: ",
+        ),
+        ("closed", CommandList(name="5", commands=(EXAMPLE,), worker="a" * 250, started=1, finished=2), "can't be"),
+        ("open", CommandList(name="../5", commands=(EXAMPLE,)), "open/../5: this can't be the name"),
+        ("open", CommandList(name="5", commands=(EXAMPLE, EXAMPLE)), "there is another command of this id"),
+        (
+            "failed_count",
+            replace(EXAMPLE, run=replace(RUN, exit_code=3)),
+            "it ended with 3 and wrote nothing to stderr",
+        ),
+    ],
+)
+def test_what_files_cannot_hold_is_named_and_nothing_is_written(tmp_path, status, entry, told):
+    of_lists = isinstance(entry, CommandList)
+    entries = ((CommandStatus(status), entry),)
+    good = ((CommandStatus.NEW, replace(EXAMPLE, id="good")),)
+    content = ProjectContent(commands=good if of_lists else good + entries, lists=entries if of_lists else ())
+    with pytest.raises(NotFiles) as refused:
+        write_project(content, tmp_path / "mail")
+    assert len(refused.value.problems) == 1
+    assert told in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_lists_of_one_name_are_told(tmp_path):
+    lists = tuple((CommandStatus.OPEN, CommandList(name="5", commands=(replace(EXAMPLE, id=each),))) for each in "ab")
+    with pytest.raises(NotFiles, match="open/5: there is another list of this name"):
+        write_project(ProjectContent(lists=lists), tmp_path / "mail")
+
+
+def test_a_directory_that_holds_something_is_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(NotFiles, match="this has to be a new directory, or an empty one"):
+        write_project(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_empty_directory_is_filled(tmp_path):
+    write_project(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)), tmp_path)
+    assert read_project(tmp_path).commands == ((CommandStatus.NEW, EXAMPLE),)

@@ -1,0 +1,73 @@
+"""Commands and lists at some stage of their way, put there by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+from tasks_app import clients
+from tasks_app.command_lists import Submission, new_commands
+from tasks_app.command_record import (
+    Command,
+    CommandList,
+    CommandStatus,
+    LiveOutput,
+    Output,
+    Run,
+    group_of,
+    live_labels,
+    new_command_task,
+    new_list_task,
+    output_group,
+)
+from tasks_app.models import Client, Task
+from tasks_app.operations import NOBODY, NewTask
+
+BOB = 2
+
+
+def run(*, failed=False, duration_ms=1_000, out=b"", err=b"") -> Run:
+    written = {"out": Output.of(out), "err": Output.of(err)}
+    return Run(worker="bob", started=1, ended=2, duration_ms=duration_ms, exit_code=int(failed), **written)
+
+
+def is_in(status: CommandStatus, project="default", cmd="true", **known: Any) -> tuple[Task, Command]:
+    """A command by itself, and its task."""
+    [made] = new_commands(project, [Submission(cmd=cmd)])
+    command = replace(made, **known)
+    [task] = Task.objects.commit(owner=NOBODY, adds=[new_command_task(project, command, status)])
+    return task, command
+
+
+def completed(project="default", **ran: Any) -> tuple[Task, Command]:
+    return is_in(CommandStatus.COMPLETED, project, run=run(**ran))
+
+
+def open_list(project="default", number=2) -> tuple[Task, CommandList]:
+    commands = new_commands(project, [Submission(cmd=f"echo {place}") for place in range(number)])
+    made = CommandList(name=str(commands[0].created + Task.objects.newest_id()), commands=tuple(commands))
+    [task] = Task.objects.commit(owner=NOBODY, adds=[new_list_task(project, made)])
+    return task, made
+
+
+def running_list(project="default", *, owner=BOB) -> tuple[Task, CommandList]:
+    _, made = open_list(project)
+    return claimed(project, owner=owner), made
+
+
+def claimed(project="default", *, owner=BOB) -> Task:
+    """A list that a worker runs."""
+    [task] = Task.objects.claim(group_of(project, CommandStatus.OPEN), owner=owner, duration_ms=60_000)
+    return task
+
+
+def heard(owner=BOB, project="default") -> None:
+    """A worker of the project says that it lives."""
+    groups = [group_of(project, CommandStatus.OPEN)]
+    clients.hear(Client(id=owner, name="bob", host="node-1", pid=1, groups=groups, info="{}"))
+
+
+def writes(task: Task, made: CommandList, place=0, *, done=0, out=b"so far") -> None:
+    """A worker tells what a command of its list has written."""
+    each = made.commands[place]
+    live = LiveOutput(list=made.name, task=task.id, command=each.id, at=1, done=done, out=Output.of(out))
+    new = NewTask(group=output_group("default"), data=live.encode(), labels=live_labels(live, each))
+    Task.objects.commit(owner=BOB, adds=[new])

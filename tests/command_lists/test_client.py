@@ -1,0 +1,114 @@
+"""`client.commands` against a server."""
+
+import asyncio
+
+import pytest
+
+from tasks_app import tokens
+from tasks_app.client import AsyncClient, Client, CommandStatus, InvalidInput, NotAllowed, Submission
+from tasks_app.models import Scope
+
+from .stages import completed, is_in, open_list, run, running_list, writes
+
+
+@pytest.fixture
+def secret(served, settings):
+    settings.TASKSTORE_COMMANDS = True
+    return tokens.create("ann", Scope.COMMANDS)[1]
+
+
+@pytest.fixture
+def client(served, secret):
+    with Client(served.url, token=secret) as client:
+        yield client
+
+
+def test_commands_are_submitted_and_found(client):
+    asked = ["echo A", Submission(cmd="echo B", expected_duration=5, until=2_000_000_000, max_fails=1)]
+    first, second = client.commands.submit("nightly", asked)
+    assert (first.cmd, first.status, first.project, first.expected_duration) == (
+        "echo A", CommandStatus.NEW, "nightly", 60,
+    )  # fmt: skip
+    assert (second.expected_duration, second.until, second.max_fails) == (5, 2_000_000_000, 1)
+    found = client.commands.get("nightly", first.first_id)
+    assert (found.newest, found.earlier, found.tail) == (first, (), None)
+    assert client.commands.get("nightly", "17_0") is None
+    [project] = client.commands.projects()
+    assert (project.project, project.counts["new"]) == ("nightly", 2)
+
+
+def test_what_is_wrong_is_named(client):
+    with pytest.raises(InvalidInput, match=r"commands\[1\].cmd"):
+        client.commands.submit("nightly", ["true", ""])
+    for project in ("", "a/b"):
+        with pytest.raises(InvalidInput, match="project"):
+            client.commands.status(project)
+
+
+def test_a_name_may_hold_whatever_an_address_does_not(client):
+    client.commands.submit("50% off?#", ["true"])
+    assert client.commands.status("50% off?#").counts["new"] == 1
+
+
+def test_who_may_not_command_is_told_so(served, settings):
+    settings.TASKSTORE_COMMANDS = True
+    _, secret = tokens.create("bob", Scope.OPERATE)
+    with Client(served.url, token=secret) as bob, pytest.raises(NotAllowed):
+        bob.commands.submit("nightly", ["true"])
+
+
+def test_a_project_tells_how_far_it_is(client):
+    completed(duration_ms=2_000)
+    task, made = running_list()
+    writes(task, made, done=1)
+    seen = client.commands.status("default")
+    [running] = seen.running
+    assert (running.task, running.commands, running.done, running.worker) == (task.id, 2, 1, "")
+    assert (seen.counts["running"], seen.lists["running"], seen.durations.mean_ms, seen.fails) == (2, 1, 2_000, 0)
+    assert seen.forecast_s == pytest.approx(2)
+
+
+def test_lists_are_seen_and_reopened(client):
+    task, made = running_list()
+    waiting, _ = open_list()
+    writes(task, made)
+    page = client.commands.lists("default", limit=1)
+    assert [each.task for each in page.lists] == [task.id]
+    assert [each.task for each in client.commands.lists("default", after=page.after).lists] == [waiting.id]
+    [seen] = client.commands.lists("default", status=CommandStatus.RUNNING).lists
+    whole = client.commands.list("default", seen.origin)
+    assert (whole.list.task, len(whole.commands), len(whole.live)) == (task.id, 2, 1)
+    assert client.commands.reopen("default", seen.task, reason="burnt")
+    [again] = [each for each in client.commands.lists("default").lists if each.origin == seen.origin]
+    assert (again.status, client.commands.reopen("default", again.task)) == (CommandStatus.OPEN, False)
+    assert client.commands.list("default", 99_999) is None
+
+
+def test_results_are_found_and_run_again(client):
+    _, good = completed(out=b"fine")
+    task, bad = is_in(CommandStatus.FAILED_COUNT, run=run(failed=True, err=b"\xff"))
+    page = client.commands.results("default", limit=1)
+    [found] = page.commands
+    assert (found.id, found.run.failed, found.run.err.kept) == (bad.id, True, b"\xff")
+    assert [each.id for each in client.commands.results("default", after=page.after).commands] == [good.id]
+    assert [each.id for each in client.commands.results("default", text="FINE").commands] == [good.id]
+    assert client.commands.results("default", status="failed_time").commands == ()
+    assert client.commands.archive("default") == 1
+    assert client.commands.retry("default", [task.id], reason="fixed") == 1
+    assert client.commands.retry("default", status="completed_archive") == 1
+    assert client.commands.stash("default") == 2
+    assert client.commands.unstash("default", [each.task for each in stashed(client)]) == 2
+
+
+def stashed(client):
+    return client.commands.results("default", status=CommandStatus.NEW_STASHED).commands
+
+
+def test_it_can_be_awaited(served, secret):
+    async def flow():
+        async with AsyncClient(served.url, token=secret) as client:
+            await client.commands.submit("nightly", ["true"], stashed=True)
+            return await client.commands.status("nightly"), await client.commands.unstash("nightly")
+
+    seen, changed = asyncio.run(flow())
+    assert (seen.counts["new_stashed"], changed) == (1, 1)

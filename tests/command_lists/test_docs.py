@@ -1,0 +1,46 @@
+"""docs/commands.md tells every verb, every path and every status, and its program runs."""
+
+import inspect
+import re
+
+import pytest
+
+from tasks_app import tokens
+from tasks_app.client.commands import Commands
+from tasks_app.command_record import CommandStatus
+from tasks_app.models import Scope, Task
+from tasks_app.rest_api.urls import urlpatterns
+from taskstore_project.testing import PROJECT
+
+pytestmark = pytest.mark.once
+
+PAGE = (PROJECT / "docs" / "commands.md").read_text()
+PLACES = {"<str:project>": "PROJECT", "<str:task>": "TASK", "<str:id>": "ID"}
+
+
+def test_every_status_is_told():
+    assert [status for status in CommandStatus if f"`{status}`" not in PAGE] == []
+
+
+def test_every_verb_is_told():
+    verbs = [name for name, _ in inspect.getmembers(Commands, inspect.isfunction) if not name.startswith("_")]
+    told = re.compile(r"\b(\w+)\(")
+    assert set(verbs) - set(told.findall(PAGE)) == set()
+
+
+def test_every_path_is_told():
+    paths = [f"/{each.pattern}" for each in urlpatterns if str(each.pattern).startswith("commands")]
+    for written, said in PLACES.items():
+        paths = [path.replace(written, said) for path in paths]
+    assert [path for path in paths if f" {path}`" not in PAGE] == []
+
+
+def test_the_program_runs(served, monkeypatch, settings, capsys):
+    settings.TASKSTORE_COMMANDS = True
+    monkeypatch.setenv("TASKSTORE_URL", served.url)
+    monkeypatch.setenv("TASKSTORE_TOKEN", tokens.create("ann", Scope.COMMANDS)[1])
+    programs = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    [program] = [each for each in programs if "Submission(" in each]
+    exec(program, {})  # noqa: S102 - our own page.
+    assert capsys.readouterr().out == "new\n"
+    assert Task.objects.count() == 2

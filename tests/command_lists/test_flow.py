@@ -1,0 +1,192 @@
+"""A command on its way through the groups of its project: submitted, in a list, run, settled."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from tasks_app.command_lists import Submission, make_lists, process_closed, projects, submit
+from tasks_app.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
+from tasks_app.errors import InvalidInput
+from tasks_app.models import Task
+from tasks_app.operations import NOBODY, Change, NewTask
+
+from .commands import BOB, close, commands_in, lists_in, submitted
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+
+def test_a_submitted_command_is_new_and_has_what_it_has_by_default():
+    [command] = submit("default", [Submission(cmd="echo A")])
+    assert commands_in("default", CommandStatus.NEW) == [command]
+    assert command.id.endswith("_0")
+    assert (command.expected_duration, command.max_fails, command.fails) == (60, 3, 0)
+    assert command.until - command.created == 7 * 24 * 3600
+
+
+def test_ids_ascend_within_a_call():
+    ids = [command.id for command in submitted(20)]
+    assert ids == sorted(set(ids))
+
+
+def test_stashed_commands_are_in_no_list(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1min/0s"
+    submit("default", [Submission(cmd="true")], stashed=True)
+    assert make_lists("default") == 0
+    assert len(commands_in("default", CommandStatus.NEW_STASHED)) == 1
+
+
+@pytest.mark.parametrize(
+    ("submission", "field"),
+    [
+        (Submission(cmd=""), "commands[1].cmd"),
+        (Submission(cmd="a\nb"), "commands[1].cmd"),
+        (Submission(cmd="a\0b"), "commands[1].cmd"),
+        (Submission(cmd="\ud800"), "commands[1].cmd"),
+        (Submission(cmd="x" * 70_000), "commands[1].cmd"),
+        (Submission(cmd="true", expected_duration=0), "commands[1].expected_duration"),
+        (Submission(cmd="true", until=-1), "commands[1].until"),
+        (Submission(cmd="true", max_fails=0), "commands[1].max_fails"),
+    ],
+)
+def test_what_is_no_command_is_refused_by_name(submission, field):
+    with pytest.raises(InvalidInput) as refused:
+        submit("default", [Submission(cmd="true"), submission])
+    assert list(refused.value.fields) == [field]
+    assert not Task.objects.exists()
+
+
+@pytest.mark.parametrize("project", ["", "a/b", "a\0", "x" * 201, "\ud800"])
+def test_what_is_no_name_of_a_project_is_refused(project):
+    with pytest.raises(InvalidInput) as refused:
+        submit(project, [Submission(cmd="true")])
+    assert list(refused.value.fields) == ["project"]
+
+
+def test_no_more_than_a_thousand_at_once():
+    with pytest.raises(InvalidInput, match="not 1001"):
+        submitted(1_001)
+
+
+# ---- Lists
+
+
+def test_so_many_commands_make_a_list(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=2/1h/1h"
+    commands = submitted(5)
+    assert make_lists("default") == 2
+    assert [each.commands for each in lists_in("default")] == [tuple(commands[:2]), tuple(commands[2:4])]
+    assert commands_in("default", CommandStatus.NEW) == commands[4:]
+
+
+def test_so_long_a_time_makes_a_list_and_a_list_is_never_longer(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=50/100s/1h"
+    submitted(5, expected_duration=40)
+    make_lists("default")
+    assert [len(each.commands) for each in lists_in("default")] == [2, 2]
+    assert len(commands_in("default", CommandStatus.NEW)) == 1
+
+
+def test_a_command_that_takes_longer_than_lists_may_is_one_alone(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=50/100s/1h"
+    submitted(2, expected_duration=1_000)
+    make_lists("default")
+    assert [len(each.commands) for each in lists_in("default")] == [1, 1]
+
+
+def test_the_age_of_the_oldest_makes_a_list(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "slow=50/1h/1h *=50/1h/0s"
+    submitted(3)
+    submitted(3, project="slow")
+    assert make_lists("slow") == 0
+    assert make_lists("default") == 1
+
+
+def test_lists_of_one_second_take_the_next_free_one(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
+    first, *_ = submitted(3)
+    make_lists("default")
+    names = [int(each.name) for each in lists_in("default")]
+    assert names == sorted(set(names))
+    assert names[0] == first.created
+
+
+def test_a_command_that_is_late_before_its_first_run_fails(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=50/1h/1h"
+    [late] = submitted(1, until=1)
+    assert make_lists("default") == 1
+    assert commands_in("default", CommandStatus.FAILED_TIME) == [late]
+    assert commands_in("default", CommandStatus.NEW) == []
+
+
+def test_what_is_no_command_is_left_alone_and_told_once(settings, caplog):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
+    [odd] = Task.objects.commit(owner=NOBODY, adds=[NewTask(group="commands/default/new", data=b"what?")])
+    submitted(2)
+    with caplog.at_level(logging.WARNING):
+        assert make_lists("default") == 2
+        make_lists("default")
+    assert len(caplog.records) == 1
+    assert Task.objects.find([odd.id]) == [odd]
+
+
+# ---- What becomes of them
+
+
+def test_a_closed_list_becomes_what_its_runs_were(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=50/1d/0s"
+    good, bad, hopeless = submitted(2) + submitted(1, max_fails=1)
+    make_lists("default")
+    ran = {good.id: Run(worker="w"), bad.id: Run(worker="w", exit_code=1), hopeless.id: Run(worker="w", exit_code=1)}
+    closed = close("default", lambda command: replace(command, run=ran[command.id]))
+    assert process_closed("default") == 1
+    [done] = commands_in("default", CommandStatus.COMPLETED)
+    assert (done.id, done.list) == (good.id, closed.directory)
+    assert [each.id for each in commands_in("default", CommandStatus.FAILED_ARCHIVE)] == [bad.id]
+    assert [each.id for each in commands_in("default", CommandStatus.NEW)] == [bad.duplicate.id]
+    assert [each.id for each in commands_in("default", CommandStatus.FAILED_COUNT)] == [hopeless.id]
+    assert lists_in("default", CommandStatus.CLOSED) == []
+
+
+def test_a_command_that_writes_to_stderr_failed(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=50/1d/0s"
+    submitted(1, max_fails=1)
+    make_lists("default")
+    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=0, err=Output.of(b"oh"))))
+    process_closed("default")
+    assert len(commands_in("default", CommandStatus.FAILED_COUNT)) == 1
+
+
+def test_closed_lists_that_make_no_sense_do_not_stop_the_rest(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1d/0s"
+    Task.objects.commit(owner=NOBODY, adds=[NewTask(group="commands/default/closed", data=b"what?")])
+    submitted(1)
+    make_lists("default")
+    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=0)))
+    assert process_closed("default") == 1
+    assert len(commands_in("default", CommandStatus.COMPLETED)) == 1
+
+
+def test_a_list_that_a_worker_holds_is_not_settled(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1d/0s"
+    submitted(1)
+    make_lists("default")
+    [task] = Task.objects.claim(group_of("default", CommandStatus.OPEN), owner=BOB, duration_ms=60_000)
+    made = CommandList.decode(bytes(task.data))
+    held = Change(id=task.id, group="commands/default/closed", data=made.encode(), timespec_ms=-60_000)
+    Task.objects.commit(owner=BOB, updates=[held])
+    assert process_closed("default") == 0
+
+
+def test_projects_are_those_with_a_command():
+    submitted(1, project="b")
+    submitted(1, project="a")
+    Task.objects.commit(owner=NOBODY, adds=[NewTask(group="commands/c/nonsense"), NewTask(group="mail")])
+    assert projects() == ["a", "b"]
+
+
+def test_the_record_of_a_command_is_that_of_its_task():
+    [command] = submitted(1)
+    [task] = Task.objects.group("commands/default/new")
+    assert Command.decode(bytes(task.data)) == command
+    assert task.labels == {"command": command.first_id}

@@ -1,0 +1,296 @@
+"""A whole project out of the store, and into one: the same state, and nothing twice."""
+
+import json
+import threading
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from django.db import connections
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks_app.command_files import ProjectContent, read_project, write_entries
+from tasks_app.command_lines import Line
+from tasks_app.command_lists import make_lists, process_closed, projects
+from tasks_app.command_lists.lines import entries_in
+from tasks_app.command_lists.transfer import Imported, export_project, import_project
+from tasks_app.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
+from tasks_app.errors import Forbidden, InvalidInput, LimitExceeded
+from tasks_app.models import AuditEntry, Client, Task
+from tasks_app.operations import NOBODY, GroupScope, NewTask
+from tests.command_files.samples import PROJECTS
+from tests.command_files.test_round_trip import files
+
+from .commands import BOB, close, commands_in, lists_in, submitted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+COMMAND = Command(id="5_0", cmd="true", created=5, until=2**40, expected_duration=60, max_fails=3)
+RUN = Run(worker="w", started=6, ended=8, duration_ms=1_500, exit_code=0, out=Output.of(b"\xff", cut_at=1, missing=7))
+NAMES = count()
+
+
+def lines(*entries):
+    return b"".join(Line.of((CommandStatus(status), record)).encode() for status, record in entries)
+
+
+def imported(project, body, *scope, **more):
+    return import_project(project, entries_in(body), *scope, **more)
+
+
+def exported(project="mail"):
+    found = [Line.read(json.loads(line)).entry for line in b"".join(export_project(project)).splitlines()]
+    return sorted(found, key=lambda entry: (entry[0], str(entry[1])))
+
+
+def sorted_entries(content: ProjectContent):
+    return sorted(content.entries, key=lambda entry: (entry[0], str(entry[1])))
+
+
+def all_states(settings):
+    """A project in which there is something of every status."""
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
+    fates = {
+        "completed": lambda command: replace(command, run=RUN),
+        "failed_archive": lambda command: replace(command, run=replace(RUN, err=Output.of(b"no"))),
+    }
+    for status in fates:
+        submitted(1, "mail")
+        make_lists("mail")
+        close("mail", fates[status])
+        process_closed("mail")
+    make_lists("mail")
+    submitted(2, "mail", max_fails=1)
+    make_lists("mail")
+    close("mail", lambda command: replace(command, run=RUN, list="5_w_6_8"))
+    Task.objects.claim(group_of("mail", CommandStatus.OPEN), owner=BOB)
+    submitted(1, "mail")
+
+
+@given(PROJECTS)
+def test_what_was_imported_is_exported_as_it_was(content):
+    project = f"mail {next(NAMES)}"
+    imported(project, lines(*content.entries))
+    assert exported(project) == sorted_entries(content)
+
+
+@given(PROJECTS)
+def test_files_are_the_same_after_they_were_in_the_store(tmp_path_factory, content):
+    project, place = f"files {next(NAMES)}", tmp_path_factory.mktemp("files")
+    write_entries(content.entries, place / "before")
+    read = read_project(place / "before")
+    imported(project, lines(*read.entries))
+    write_entries(exported(project), place / "after")
+    assert files(place / "after") == files(place / "before")
+
+
+def test_all_that_is_known_of_a_live_project_goes_into_another_store(settings):
+    all_states(settings)
+    body = b"".join(export_project("mail"))
+    statuses = {status for status, _ in exported()}
+    assert statuses == {"completed", "failed_archive", "closed", "running", "open", "new"}
+    imported("reports", body)
+    # A list that was running has lost its worker, and is open.
+    reopened = [
+        ("open", CommandList(name=record.name, commands=record.commands)) if status == "running" else (status, record)
+        for status, record in exported()
+    ]
+    assert exported("reports") == sorted(reopened, key=lambda entry: (entry[0], str(entry[1])))
+
+
+def test_a_running_list_is_exported_with_its_worker_and_its_start():
+    imported("mail", lines(("open", CommandList(name="5", commands=(COMMAND,)))))
+    [task] = Task.objects.claim(group_of("mail", CommandStatus.OPEN), owner=BOB)
+    [(status, made)] = exported()
+    assert (status, made.directory) == ("running", f"5_client_2_{task.leased_since_ms // 1_000}")
+    Client.objects.create(id=BOB, name="bob/7 ü", groups=[], seen_at_ms=0)
+    assert exported()[0][1].worker == "bob-7-ü"
+
+
+def test_an_import_that_is_sent_again_adds_nothing_though_the_commands_have_moved_on(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=2/1h/0s"
+    body = lines(
+        *(("new", replace(COMMAND, id=f"{number}_0")) for number in range(5)),
+        ("open", CommandList(name="9", commands=(replace(COMMAND, id="a_0"), replace(COMMAND, id="b_0")))),
+    )
+    assert imported("mail", body) == Imported(commands=7, lists=1, there_already=0)
+    make_lists("mail")
+    close("mail", lambda command: replace(command, run=RUN))
+    close("mail", lambda command: replace(command, run=replace(RUN, err=Output.of(b"no"))))
+    process_closed("mail")
+    before = exported()
+    assert imported("mail", body) == Imported(commands=0, lists=0, there_already=7)
+    assert exported() == before
+
+
+def test_what_was_cut_off_is_completed():
+    imported("mail", lines(("new", COMMAND)))
+    other = replace(COMMAND, id="6_0")
+    body = lines(("new", COMMAND), ("completed", replace(other, run=RUN)))
+    assert imported("mail", body) == Imported(commands=1, lists=0, there_already=1)
+    assert commands_in("mail", CommandStatus.COMPLETED) == [replace(other, run=RUN)]
+
+
+@pytest.mark.parametrize("there", [("new", COMMAND), ("open", CommandList(name="5", commands=(COMMAND,)))])
+def test_another_command_of_the_same_id_is_refused_and_nothing_is_added(there):
+    imported("mail", lines(there))
+    body = lines(("new", replace(COMMAND, id="6_0")), ("new", replace(COMMAND, cmd="false")))
+    with pytest.raises(InvalidInput) as refused:
+        imported("mail", body)
+    assert refused.value.fields == {"line 2: command.id": ["another id: 5_0 is another command here"]}
+    assert len(exported()) == 1
+
+
+def test_a_list_that_is_there_in_part_is_refused():
+    imported("mail", lines(("new", COMMAND)))
+    with pytest.raises(InvalidInput) as refused:
+        imported("mail", lines(("open", CommandList(name="5", commands=(COMMAND, replace(COMMAND, id="6_0"))))))
+    assert refused.value.fields == {
+        "line 1: list": ["all of its commands or none: 1 of 2 are there already, 5_0 first"]
+    }
+
+
+def test_the_same_id_in_another_project_is_another_command():
+    imported("mail", lines(("new", COMMAND)))
+    assert imported("reports", lines(("new", replace(COMMAND, cmd="false")))).commands == 1
+
+
+def test_a_list_whose_name_is_taken_gets_the_next_second():
+    made = [("open", CommandList(name="5", commands=(replace(COMMAND, id=each),))) for each in "abc"]
+    imported("mail", lines(made[0], ("open_stashed", made[1][1])))
+    imported("mail", lines(made[2]))
+    assert [each.name for each in lists_in("mail")] == ["5", "7"]
+    assert [each.name for each in lists_in("mail", CommandStatus.OPEN_STASHED)] == ["6"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"status": "old"}, "status has to be one of new, new_stashed"),
+        ({"status": "open"}, "what is open has the member list, and no other"),
+        ({"list": {"name": "5"}}, "what is new has the member command, and no other"),
+        ({"command": None}, "what is new has the member command, and no other"),
+        ({"command": {"id": "5_0", "cmd": "true", "fails": "no"}}, "command.fails has to be a whole number"),
+        ({"command": {"id": "5_0"}}, "command.cmd is missing"),
+        ({"colour": "red"}, "line 2: colour: no such field"),
+        ({"command": {"id": "5_0", "cmd": "true", "untill": 1}}, "line 2: command.untill: no such field"),
+        ({"command": {"id": "../5", "cmd": "true"}}, "line 2: command.id: an id of letters, digits"),
+        ({"command": {"id": "5_0", "cmd": "a\nb"}}, "line 2: command.cmd: one line for a shell"),
+        ({"command": {"id": "1_0", "cmd": "true"}}, "line 2: command.id: an id of its own: line 1 has 1_0 already"),
+        ({"command": {"id": "5_0", "cmd": "true", "run": {"worker": "w"}}}, "line 2: command: it was run, and is new"),
+        ({"status": "completed"}, "line 2: command: it was not run, and is completed"),
+        ({"status": "completed", "command": {"id": "5_0", "cmd": "true", "run": {}}}, "command.run.worker is missing"),
+        (
+            {
+                "status": "completed",
+                "command": {"id": "5_0", "cmd": "x", "run": {"worker": "w", "out": {"base64": "?"}}},
+            },
+            "line 2: command.run.out.base64: Base64",
+        ),
+        (
+            {"status": "completed", "command": {"id": "5_0", "cmd": "x", "run": {"worker": "w", "err": {"cut_at": 1}}}},
+            "line 2: command.run.err.cut_at: at most 0",
+        ),
+        (
+            {"status": "failed_time", "command": {"id": "5_0", "cmd": "true", "list": "5" * 300}},
+            "line 2: labels.list: at most 255 characters",
+        ),
+        ({"status": "open", "command": None, "list": {"name": "a"}}, "line 2: list.name: a number of seconds"),
+        ({"status": "open", "command": None, "list": {"name": "5"}}, "line 2: list.commands: from 1 to 1000 commands"),
+        (
+            {"status": "closed", "command": None, "list": {"name": "5", "commands": [{"id": "5_0", "cmd": "true"}]}},
+            "line 2: list.worker: who has closed it",
+        ),
+        (
+            {"status": "open", "command": None, "list": {"name": "5", "commands": [{"id": "5", "cmd": "x"}] * 2}},
+            "line 2: list.commands[1].id: an id of its own: line 2 has 5 already",
+        ),
+    ],
+)
+def test_the_wrong_line_is_named_and_nothing_is_added(change, told):
+    good = {"status": "new", "command": {"id": "1_0", "cmd": "true"}}
+    wrong = {"status": "new", "command": {"id": "5_0", "cmd": "true"}} | change
+    with pytest.raises(InvalidInput) as refused:
+        imported("mail", f"{json.dumps(good)}\n{json.dumps(wrong)}\n".encode())
+    assert told in str(refused.value)
+    assert all(path.startswith("line 2") for path in refused.value.fields)
+    assert not projects()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\n", b"no JSON\n", b"[1]\n", b'"new"\n', b'{"status":"new","status":"new"}', b"\xff"]
+)
+def test_what_are_no_lines_is_refused(body):
+    with pytest.raises(InvalidInput):
+        imported("mail", body)
+    assert not projects()
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_bytes_are_refused_by_name(body):
+    with pytest.raises(InvalidInput):
+        imported("mail", body)
+
+
+def test_more_than_a_commit_takes_is_refused(settings):
+    settings.TASKSTORE_MAX_CHANGES = 2
+    with pytest.raises(LimitExceeded):
+        imported("mail", lines(*(("new", replace(COMMAND, id=f"{number}_0")) for number in range(3))))
+    settings.TASKSTORE_MAX_DATA_BYTES = 1_000
+    with pytest.raises(LimitExceeded) as refused:
+        imported("mail", lines(("new", replace(COMMAND, cmd="x" * 1_000))))
+    assert "line 1: data" in refused.value.fields
+
+
+def test_what_is_no_name_of_a_project_is_refused():
+    with pytest.raises(InvalidInput):
+        imported("a/b", lines(("new", COMMAND)))
+    with pytest.raises(InvalidInput):
+        export_project("a/b")
+
+
+def test_who_may_not_change_commands_adds_none():
+    with pytest.raises(Forbidden, match="not here"):
+        imported("mail", lines(("new", COMMAND)), GroupScope(held="not here"))
+    assert not projects()
+
+
+@pytest.mark.django_db(transaction=False)
+def test_the_audit_names_who_has_imported_how_many():
+    imported("mail", lines(("new", COMMAND)), by="token:Ann")
+    entry = AuditEntry.objects.get()
+    assert (entry.actor, entry.action, entry.selection, entry.done) == ("token:Ann", "import", "commands of mail", 1)
+
+
+def test_what_is_no_command_is_left_out():
+    for status in (CommandStatus.NEW, CommandStatus.OPEN):
+        group, data = group_of("mail", status), b'{"id":"\xff","id":"5_0"'
+        Task.objects.commit(owner=NOBODY, adds=[NewTask(group=group, data=data, labels={"command": "5", "list": "5"})])
+    assert exported() == []
+    assert imported("mail", lines(("new", COMMAND))).commands == 1
+    assert exported() == [("new", COMMAND)]
+
+
+def test_a_project_without_commands_has_no_lines():
+    assert b"".join(export_project("mail")) == b""
+
+
+def test_two_imports_of_the_same_at_once_add_it_once():
+    body = lines(*(("new", replace(COMMAND, id=f"{number}_0")) for number in range(50)))
+    begin, came = threading.Barrier(2), []
+
+    def send():
+        begin.wait(30)
+        try:
+            came.append(imported("mail", body))
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=send) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted((each.commands, each.there_already) for each in came) == [(0, 50), (50, 0)]
+    assert len(commands_in("mail", CommandStatus.NEW)) == 50

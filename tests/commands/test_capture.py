@@ -1,0 +1,55 @@
+"""What is kept of an output."""
+
+import os
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from tasks_app.commands.capture import Capture
+
+pytestmark = pytest.mark.once
+
+
+def captured(*pieces, most):
+    ours, theirs = os.pipe()
+    capture = Capture(ours, most)
+    try:
+        for piece in pieces:
+            os.write(theirs, piece)
+            assert capture.read()
+        os.close(theirs)
+        assert not capture.read()
+    finally:
+        capture.close()
+    return capture
+
+
+@hypothesis.given(st.lists(st.binary(min_size=1, max_size=50)), st.integers(0, 60))
+def test_the_beginning_and_the_end_are_kept_and_the_rest_is_counted(pieces, most):
+    written = b"".join(pieces)
+    out = captured(*pieces, most=most).output()
+    assert len(out.kept) + out.missing == len(written)
+    assert written.startswith(out.kept[: out.cut_at])
+    assert written.endswith(out.kept[out.cut_at :])
+    # At most a character is lost on each side of the gap.
+    assert len(out.kept) <= most
+    assert out.missing == 0 or len(out.kept) >= most // 2 * 2 - 6
+
+
+def test_text_stays_text_where_it_is_cut():
+    out = captured("€€€€€€€€".encode(), most=10).output()
+    assert (out.text, out.cut_at, out.missing) == ("€€", 3, 18)
+
+
+def test_a_line_of_ours_begins_a_line():
+    for before, after in ((b"", "ended\n"), (b"oh", "oh\nended\n"), (b"oh\n", "oh\nended\n")):
+        capture = captured(*filter(None, [before]), most=100)
+        capture.say("ended")
+        assert capture.output().text == after
+
+
+def test_its_end_is_shown_while_it_grows():
+    capture = captured(b"one two ", b"three", most=1_000)
+    assert (capture.end(5).text, capture.end(5).missing) == ("three", 8)
+    assert (capture.end(100).text, capture.end(100).missing) == ("one two three", 0)

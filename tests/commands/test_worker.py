@@ -1,0 +1,305 @@
+"""A worker of commands: real shells, a real server."""
+
+import signal
+
+import pytest
+
+from tasks_app import tokens
+from tasks_app.client import Client, NotAllowed
+from tasks_app.command_lists import reopen
+from tasks_app.command_record import CommandStatus, group_of
+from tasks_app.commands import CommandWorker, work
+from tasks_app.errors import InvalidInput, StoreUnavailable
+from tasks_app.models import Scope
+from tasks_app.operations import NewTask
+from tests.client.fakes import FakeStore
+from tests.jobs.workers import eventually
+
+from .breaking import Breaking
+from .projects import NAME
+from .test_runner import is_alive
+
+OPEN, CLOSED = CommandStatus.OPEN, CommandStatus.CLOSED
+
+
+def test_it_closes_a_list_with_the_results(project):
+    project.add_list("echo A; sleep 0.1; echo B", "exit 3")
+    with project.worker():
+        [closed] = project.closed()
+    [first, second] = closed.commands
+    assert (closed.name, closed.worker) == ("1000", "ann")
+    assert closed.started <= first.run.started <= first.run.ended <= closed.finished
+    assert (first.run.out.text, first.run.exit_code, first.run.worker) == ("A\nB\n", 0, "ann")
+    assert (second.run.err.text, second.run.exit_code) == ("ended with 3\n", 3)
+    assert project.tasks(OPEN) == project.live() == []
+
+
+def test_the_closed_list_goes_on_with_the_trail_of_the_open_one(project):
+    task_id = project.add_list("true")
+    with project.worker():
+        project.closed()
+    [closed] = project.tasks(CLOSED)
+    assert closed.origin == task_id
+    assert closed.labels == {"list": "1000"}
+
+
+def test_it_runs_the_oldest_list_first(project):
+    for name in ("1000", "2000", "3000"):
+        project.add_list("date +%s%N", name=name)
+    with project.worker():
+        closed = project.closed(3)
+    times = [int(each.commands[0].run.out.text) for each in closed]
+    assert times == sorted(times)
+
+
+def test_it_runs_several_lists_at_once(project, tmp_path):
+    """Each waits for the other."""
+    for name, mine, others in (("1000", "a", "b"), ("2000", "b", "a")):
+        project.add_list(f"touch {mine}; until [ -e {others} ]; do sleep 0.05; done", name=name)
+    with project.worker(lists_at_once=2, cwd=str(tmp_path)):
+        closed = project.closed(2)
+    assert [each.commands[0].run.exit_code for each in closed] == [0, 0]
+
+
+def test_an_idle_worker_begins_at_once(project):
+    """It waits in one request for longer than the test has patience."""
+    with project.worker(wait_ms=60_000):
+        project.add_list("true")
+        project.closed()
+        project.add_list("true", name="2000")
+        project.closed(2, patience_s=20)
+
+
+def test_what_is_late_is_not_run_and_fails(project, tmp_path):
+    project.add_list("touch late", until=1)
+    with project.worker(cwd=str(tmp_path)):
+        project.closed()
+    [(status, command)] = project.settled()
+    assert (status, command.run) == (CommandStatus.FAILED_TIME, None)
+    assert not (tmp_path / "late").exists()
+
+
+def test_it_shows_what_a_line_has_written_so_far(project):
+    project.add_list("true", "echo begun; sleep 1000")
+    with project.worker():
+        assert eventually(lambda: [live.out.text for live in project.live()] == ["begun\n"])
+        [live] = project.live()
+        assert (live.list, live.command, live.done) == ("1000", "1001_0", 1)
+        [task] = project.tasks(OPEN)
+        assert live.task == task.id
+    assert project.live() == []
+
+
+def test_a_list_with_large_outputs_is_closed_early_and_the_rest_is_open(project):
+    project.add_list(*["head -c 1000000 /dev/zero"] * 8)
+    with project.worker(output_bytes=2**18):
+        closed = project.closed(3)
+    assert sum(len(each.commands) for each in closed) == 8
+    assert {each.name for each in closed} == {"1000"}
+    assert sorted(command.id for each in closed for command in each.commands) == [f"{1000 + n}_0" for n in range(8)]
+
+
+def test_outputs_that_the_store_does_not_take_are_shortened(project, settings):
+    settings.TASKSTORE_MAX_DATA_BYTES = 100_000
+    project.add_list("yes | head -c 200000; echo end")
+    with project.worker():
+        [closed] = project.closed()
+    [command] = closed.commands
+    assert command.run.out.text.endswith("y\nend\n")
+    assert command.run.out.missing > 100_000
+
+
+def test_what_is_no_list_is_laid_aside(project):
+    project.store.commit(adds=[NewTask(group=group_of(NAME, OPEN), data=b"no list")])
+    with project.worker():
+        assert eventually(lambda: project.tasks(CommandStatus.OPEN_STASHED))
+    [task] = project.tasks(CommandStatus.OPEN_STASHED)
+    assert task.error.startswith("this is not a list of commands: ")
+    assert task.data == b"no list"
+
+
+def test_a_line_that_kills_its_runner_has_failed(project):
+    project.add_list("echo a", "kill -9 $PPID; sleep 1000", "echo b")
+    with project.worker():
+        closed = project.closed(2)
+    runs = {command.id: command.run for each in closed for command in each.commands}
+    assert (runs["1000_0"].out.text, runs["1002_0"].out.text) == ("a\n", "b\n")
+    assert runs["1001_0"].exit_code == 137
+    assert runs["1001_0"].err.text.startswith("the process that runs the commands has ended with -9")
+
+
+# ---- Leases
+
+
+def test_a_list_is_leased_for_as_long_as_its_commands_may_take(project):
+    project.add_list("sleep 1000", "true", expected_duration=300)
+    with project.worker(lease_factor=2):
+        assert eventually(lambda: any(left_s(project) > 1_000 for _ in project.tasks(OPEN)))
+        assert left_s(project) <= 1_200
+
+
+def test_a_lease_is_twice_as_long_when_the_list_is_claimed_again(project):
+    project.add_list("sleep 1000", expected_duration=300)
+    project.store.claim(group_of(NAME, OPEN), duration_ms=1)
+    with project.worker(lease_factor=2):
+        assert eventually(lambda: any(left_s(project) > 1_000 for _ in project.tasks(OPEN)))
+
+
+def test_what_is_done_is_kept_when_the_lease_ends(project, monkeypatch):
+    """And the rest is open at once."""
+    monkeypatch.setattr(work, "MARGIN_S", 0)
+    project.add_list("sleep 3; echo a", "sleep 1000", "echo b")
+    with project.worker(least_lease_s=6, least_timeout_s=6):
+        [closed] = project.closed()
+    assert [command.run.out.text for command in closed.commands] == ["a\n"]
+    [rest] = project.lists(OPEN)
+    assert [command.cmd for command in rest.commands] == ["sleep 1000", "echo b"]
+
+
+def test_when_its_lease_is_over_it_kills_what_runs_and_goes_on(project, monkeypatch, tmp_path):
+    """The list is open again by itself, and the next lease is longer."""
+    monkeypatch.setattr(work, "MARGIN_S", -4)
+    project.add_list("echo $$ >>pids; sleep 1000")
+    with project.worker(least_lease_s=2, least_timeout_s=6, cwd=str(tmp_path)):
+        [closed] = project.closed()
+    first, *_, last = pids(tmp_path)
+    assert first != last
+    assert closed.commands[0].run.err.text == "took longer than 6 s and was killed\n"
+    assert not is_alive(first)
+
+
+def test_a_renewed_lease_lasts_as_long_as_it_takes(project):
+    project.add_list("sleep 5; echo done")
+    with project.worker(least_lease_s=2, renew=True):
+        [closed] = project.closed()
+    assert closed.commands[0].run.out.text == "done\n"
+
+
+def test_it_gives_up_a_list_that_was_taken_away(project, tmp_path):
+    project.add_list("echo $$ >>pids; sleep 1000")
+    with project.worker(cwd=str(tmp_path)):
+        assert eventually(lambda: project.live())
+        [task] = project.tasks(OPEN)
+        assert reopen(NAME, task.id)
+        assert eventually(lambda: len(pids(tmp_path)) == 2)
+        first, second = pids(tmp_path)
+        assert not is_alive(first)
+        assert is_alive(second)
+
+
+# ---- The end
+
+
+def test_at_its_end_it_kills_what_runs_and_gives_back_what_is_not_done(project, tmp_path):
+    project.add_list("echo a", "echo $$ >pids; sleep 1000", "echo b")
+    with project.worker(cwd=str(tmp_path)):
+        assert eventually(lambda: pids(tmp_path))
+    assert not is_alive(*pids(tmp_path))
+    [closed] = project.lists(CLOSED)
+    [rest] = project.lists(OPEN)
+    assert [command.run.out.text for command in closed.commands] == ["a\n"]
+    assert [command.id for command in rest.commands] == ["1001_0", "1002_0"]
+    assert project.store.claim(group_of(NAME, OPEN))
+
+
+def test_at_its_end_what_runs_may_come_to_its_end(project, tmp_path):
+    project.add_list("echo $$ >pids; sleep 2; echo a", "echo b")
+    with project.worker(cwd=str(tmp_path), grace_s=60):
+        assert eventually(lambda: pids(tmp_path))
+    [closed] = project.lists(CLOSED)
+    assert [command.run.out.text for command in closed.commands] == ["a\n"]
+    assert [command.id for [command] in [project.lists(OPEN)[0].commands]] == ["1001_0"]
+
+
+def test_a_list_of_which_nothing_is_done_is_given_back_as_it_was(project, tmp_path):
+    project.add_list("echo $$ >pids; sleep 1000")
+    with project.worker(cwd=str(tmp_path)):
+        assert eventually(lambda: pids(tmp_path))
+    assert project.tasks(CLOSED) == []
+    assert project.store.claim(group_of(NAME, OPEN))
+
+
+def test_sigterm_ends_it(project, tmp_path):
+    project.add_list("echo a", "echo $$ >pids; sleep 1000")
+    with project.worker_process(cwd=str(tmp_path), grace_s=0.5) as process:
+        assert eventually(lambda: pids(tmp_path))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert not is_alive(*pids(tmp_path))
+    assert len(project.lists(CLOSED)) == len(project.lists(OPEN)) == 1
+
+
+def test_what_a_killed_worker_ran_is_killed_too(project, tmp_path):
+    project.add_list("setsid sh -c 'echo $$ >pids; exec sleep 1000' & sleep 1000")
+    with project.worker_process(cwd=str(tmp_path)) as process:
+        assert eventually(lambda: pids(tmp_path))
+        process.kill()
+        assert eventually(lambda: not is_alive(*pids(tmp_path)))
+
+
+# ---- The store
+
+
+def test_results_wait_for_a_store_that_is_away(project, tmp_path):
+    project.add_list("echo $$ >pids; echo a; until [ -e on ]; do sleep 0.05; done")
+    store = Breaking(project.store)
+    with project.worker(store, cwd=str(tmp_path)):
+        assert eventually(lambda: pids(tmp_path))
+        store.problem = StoreUnavailable("away")
+        (tmp_path / "on").touch()
+        assert eventually(lambda: store.refused >= 2)
+        assert project.tasks(CLOSED) == []
+        store.problem = None
+        [closed] = project.closed()
+    assert closed.commands[0].run.out.text == "a\n"
+
+
+def test_others_see_that_it_is_there(project):
+    with project.worker(name="ann_7"):
+        assert eventually(lambda: any(heard.name == "ann_7" for heard in project.store.clients()))
+        [heard] = [heard for heard in project.store.clients() if heard.name == "ann_7"]
+    assert heard.info["projects"] == [NAME]
+    assert heard.groups == (group_of(NAME, OPEN),)
+
+
+def test_a_token_that_does_not_do_ends_it(project):
+    _, secret = tokens.create("bob", Scope.WORK)
+    with Client(project.store.url, token=secret) as store, pytest.raises(NotAllowed, match="commands"):
+        CommandWorker(store, [NAME]).run()
+
+
+def test_a_line_is_not_told_the_token_of_the_worker(project, monkeypatch):
+    monkeypatch.setenv("TASKSTORE_TOKEN", "secret")
+    monkeypatch.setenv("COLOUR", "red")
+    project.add_list("echo $COLOUR $SHAPE $TASKSTORE_TOKEN")
+    with project.worker(env={"SHAPE": "round"}):
+        [closed] = project.closed()
+    assert closed.commands[0].run.out.text == "red round\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"projects": []}, "projects"),
+        ({"projects": ["a/b"]}, r"projects\[0\]"),
+        ({"name": "ann/bob"}, "name"),
+        ({"name": "ann\n"}, "name"),
+        ({"shell": "/no/such/shell"}, "shell"),
+        ({"cwd": "/no/such/folder"}, "cwd"),
+        ({"output_bytes": 2**30}, "output_bytes"),
+        ({"lists_at_once": 0}, "lists_at_once"),
+    ],
+)
+def test_nonsense_is_refused(wrong, named):
+    with pytest.raises(InvalidInput, match=named):
+        CommandWorker(FakeStore(), **{"projects": [NAME], **wrong})
+
+
+def left_s(project):
+    [task] = project.tasks(OPEN)
+    return (task.available_at_ms - project.store.stats().at_ms) / 1_000
+
+
+def pids(folder):
+    file = folder / "pids"
+    return [int(line) for line in file.read_text().splitlines()] if file.exists() else []

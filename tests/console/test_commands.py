@@ -1,0 +1,314 @@
+"""Commands: their projects, lists, runs and outputs, for those who look."""
+
+import pytest
+
+from tasks_app.command_lists import make_lists
+from tasks_app.command_record import CommandStatus, LiveOutput, Output, live_labels, output_group
+from tasks_app.models import Task
+from tasks_app.operations import NewTask
+
+from ..command_lists.commands import submitted
+from ..people import make_user, signed_in
+from .commands import BOB, command_of, completed, ended, running_list
+from .store import add, claim
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = '<script>alert("x")</script>'
+PROJECT = "commands/project?project=default"
+
+
+@pytest.fixture(autouse=True)
+def commands_are_on(settings) -> None:
+    settings.TASKSTORE_COMMANDS = True
+
+
+@pytest.fixture
+def submitter(db):
+    """May submit commands, and see what they are and write."""
+    return signed_in(make_user("suse", "viewer", "see payloads", "commands"))
+
+
+def text_of(client, path, status=200):
+    response = client.get(f"/console/{path}")
+    assert response.status_code == status
+    return response.content.decode()
+
+
+def writes(task: Task, command_id: str, **written) -> None:
+    """The worker tells what a command of the list has written so far."""
+    live = LiveOutput(list=task.labels["list"], task=task.id, command=command_id, at=1_700_000_000, **written)
+    labels = live_labels(live, command_of(command_id))
+    Task.objects.commit(owner=BOB, adds=[NewTask(group=output_group("default"), data=live.encode(), labels=labels)])
+
+
+# ---- Projects
+
+
+def test_a_server_that_takes_no_commands_says_how_to_switch_them_on(submitter, settings):
+    settings.TASKSTORE_COMMANDS = False
+    assert "python3 manage.py up --commands" in text_of(submitter, "commands")
+    submitted(1)
+    text = text_of(submitter, PROJECT)
+    assert "This server takes no commands" in text
+    assert "Submit" not in text
+
+
+def test_a_fresh_store_says_what_a_command_is_and_how_to_submit_one(submitter, viewer):
+    text = text_of(submitter, "commands")
+    assert "There are no commands" in text
+    assert "curl http://testserver/commands/default" in text
+    assert "--scope commands" in text
+    assert 'href="/console/commands/submit"' in text
+    assert 'href="/console/commands/submit"' not in text_of(viewer, "commands")
+
+
+def test_the_projects_have_numbers_of_commands_that_lead_to_them(viewer):
+    submitted(3, "renders")
+    ended("1_0", CommandStatus.FAILED_COUNT, project="renders")
+    text = text_of(viewer, "commands")
+    assert '<a href="/console/commands/project?project=renders&amp;status=new">3</a>' in text
+    assert '<a href="/console/commands/project?project=renders&amp;status=failed_count">1</a>' in text
+
+
+@pytest.mark.parametrize("name", ["..", "submit", "a b%/"[:-1], "x" * 200])
+def test_a_project_may_have_any_name(submitter, name):
+    submitted(1, name)
+    address = submitter.get("/console/commands").content.decode().split('class="what"><a href="')[1].split('"')[0]
+    assert f">{name}</bdi></h1>" in submitter.get(address.replace("&amp;", "&")).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("project=a/b", "a name without /"),
+        ("project=", "a name without /"),
+        ("project=default&status=lost", "one of new, new_stashed"),
+        ("project=default&after=x", "a place in the list"),
+        ("project=default&text=" + "x" * 256, "at most 255 characters"),
+    ],
+)
+def test_a_project_says_what_makes_no_sense(submitter, query, told):
+    assert told in text_of(submitter, f"commands/project?{query}", 400)
+
+
+# ---- A project
+
+
+def test_the_flow_counts_commands_also_in_lists(viewer, settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=2/1h/0s"
+    submitted(4)
+    make_lists("default")
+    submitted(1)
+    text = text_of(viewer, PROJECT)
+    flow = text.split('id="flow"')[1].split('id="results"')[0]
+    assert "in 2 lists" in flow
+    assert [part.split("</strong>")[0] for part in flow.split("<strong>")[1:3]] == ["1", "4"]
+    assert 'data-hx-trigger="every 2s"' in flow
+
+
+def test_running_lists_show_how_far_they_are(viewer):
+    task = running_list("1_0", "2_0", "3_0")
+    writes(task, "2_0", done=1)
+    text = text_of(viewer, PROJECT)
+    assert '<progress value="1" max="3"' in text
+    assert "1 of 3" in text
+    assert f'href="/console/commands/list/{task.origin}"' in text
+
+
+@pytest.mark.parametrize("status", sorted(set(CommandStatus)))
+def test_each_status_has_a_list_of_what_lies_there(submitter, status):
+    if status in (CommandStatus.OPEN_STASHED, CommandStatus.OPEN, CommandStatus.RUNNING, CommandStatus.CLOSED):
+        running_list("1_0")
+        text = text_of(submitter, f"{PROJECT}&status={status}")
+        assert ('id="list-' in text) == (status is CommandStatus.RUNNING)
+    else:
+        task = ended("1_0", status, cmd="echo there")
+        text = text_of(submitter, f"{PROJECT}&status={status}")
+        assert f'id="command-{task.id}"' in text
+        assert "echo there" in text
+
+
+def test_results_are_found_by_text(submitter):
+    found, other = completed("1_0", cmd="make film"), completed("2_0", cmd="make tea")
+    text = text_of(submitter, f"{PROJECT}&text=film")
+    assert (f'id="command-{found.id}"' in text, f'id="command-{other.id}"' in text) == (True, False)
+    assert "Nothing that was looked into is like that" in text_of(submitter, f"{PROJECT}&text=coffee")
+
+
+def test_the_next_page_goes_on(submitter):
+    tasks = [completed(f"{number}_0") for number in range(51)]
+    first = text_of(submitter, f"{PROJECT}&status=completed")
+    place = f"{tasks[1].available_at_ms}.{tasks[1].id}"
+    assert f"after={place}" in first
+    assert f'id="command-{tasks[0].id}"' in text_of(submitter, f"{PROJECT}&status=completed&after={place}")
+
+
+# ---- A list
+
+
+def test_a_list_tells_what_is_run_and_what_waits(submitter):
+    task = running_list("1_0", "2_0", "3_0")
+    writes(task, "2_0", done=1)
+    text = text_of(submitter, f"commands/list/{task.id}")
+    words = [part.split("</span>")[0].rpartition(">")[2] for part in text.split('<span class="state"')[2:]]
+    assert words == ["has run", "running", "waiting"]
+    assert f'href="/console/commands/list/{task.id}/reopen"' in text
+    assert 'data-hx-trigger="every 2s"' in text
+
+
+def test_any_id_of_its_task_leads_to_a_list_and_its_task_leads_back(submitter):
+    task = running_list("1_0")
+    assert task.id != task.origin
+    assert "List <bdi>1448978609" in text_of(submitter, f"commands/list/{task.origin}")
+    assert f'href="/console/commands/list/{task.origin}"' in text_of(submitter, f"task/{task.id}")
+
+
+def test_a_list_that_is_gone_leads_to_its_project(submitter):
+    task = running_list("1_0")
+    Task.objects.commit(owner=BOB, deletes=[task.id])
+    assert 'href="/console/commands/project?project=default"' in text_of(submitter, f"commands/list/{task.id}", 404)
+    part = submitter.get(f"/console/commands/list/{task.id}", headers={"HX-Request-Type": "partial"})
+    assert (part.status_code, "Its worker was done with it" in part.content.decode()) == (200, True)
+    assert "Nothing is known" in text_of(submitter, "commands/list/999", 404)
+    assert "Nothing is known" in text_of(submitter, "commands/list/99999999999999999999", 404)
+
+
+# ---- A command
+
+
+def test_a_command_tells_all_of_its_run(submitter):
+    completed(
+        "7_0", cmd="make film", worker="render-1", exit_code=0, duration_ms=61_000, out=Output.of(b"frame 1\nframe 2")
+    )
+    text = text_of(submitter, "commands/command?project=default&id=7_0")
+    for part in ("make film", "completed", "render-1", "1 min 1 s", "frame 1\nframe 2", "It wrote nothing"):
+        assert part in text
+    assert "every 1s" not in text
+
+
+def test_earlier_runs_keep_what_they_wrote(submitter):
+    ended("7_0", CommandStatus.FAILED_ARCHIVE, exit_code=3, err=Output.of(b"x" * 9_000 + b"first time"))
+    ended("7_1", CommandStatus.FAILED_COUNT, exit_code=4, err=Output.of(b"second time"))
+    newest = text_of(submitter, "commands/command?project=default&id=7")
+    assert "second time" in newest
+    assert "first time" not in newest
+    assert "/console/commands/command?project=default&amp;id=7_0" in newest
+    assert "first time" in text_of(submitter, "commands/command?project=default&id=7_0")
+
+
+def test_a_running_command_shows_what_it_has_written_so_far(submitter):
+    task = running_list("1_0")
+    page = "commands/command?project=default&id=1_0"
+    assert "who runs others first" in text_of(submitter, page)
+    writes(task, "1_0", out=Output.of(b"frame 3"))
+    text = text_of(submitter, page)
+    assert "frame 3" in text
+    assert 'data-hx-trigger="every 1s"' in text
+    assert f'href="/console/commands/list/{task.id}"' in text
+
+
+def test_a_command_whose_list_goes_on_says_that_it_has_been_run(submitter):
+    writes(running_list("1_0", "2_0"), "2_0", done=1)
+    assert "It has been run." in text_of(submitter, "commands/command?project=default&id=1_0")
+
+
+def test_a_command_that_was_never_run_says_so(submitter):
+    ended("1_0", CommandStatus.NEW)
+    assert "It has not been run yet" in text_of(submitter, "commands/command?project=default&id=1_0")
+    assert "There is none with this id" in text_of(submitter, "commands/command?project=default&id=2_0", 404)
+    assert "the id of a command" in text_of(submitter, "commands/command?project=default", 400)
+
+
+def test_what_is_missing_of_an_output_is_told_where_it_is_missing(submitter):
+    completed("1_0", out=Output.of(b"beginning" + b"end", cut_at=9, missing=5_000_000))
+    text = text_of(submitter, "commands/command?project=default&id=1_0")
+    head, _, tail = text.partition("5.0 MB are missing here")
+    assert ("beginning</pre>" in head, "end</pre>" in tail) == (True, True)
+
+
+def test_an_output_that_is_too_long_for_a_page_is_cut_in_the_middle(submitter):
+    completed("1_0", out=Output.of(b"first\n" + b"x" * 200_000 + b"\nlast"))
+    text = text_of(submitter, "commands/command?project=default&id=1_0")
+    assert "are left out on this page" in text
+    assert ("first" in text, "\nlast</pre>" in text, len(text) < 190_000) == (True, True, True)
+    answer = submitter.get("/console/commands/output?project=default&id=1_0&stream=out")
+    assert answer.content == b"first\n" + b"x" * 200_000 + b"\nlast"
+
+
+def test_binary_output_is_shown_as_hex_and_can_be_saved(submitter):
+    written = bytes(range(256))
+    completed("1_0", out=Output.of(written))
+    text = text_of(submitter, "commands/command?project=default&id=1_0")
+    assert "binary" in text
+    assert "00 01 02 03" in text
+    answer = submitter.get("/console/commands/output?project=default&id=1_0&stream=out")
+    assert answer.content == written
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("café".encode("latin-1"), "caf�"),
+        ("€".encode() * 50_000, "€</pre>"),
+        (b"\x1b[31mred\r\n", "␛[31mred\n"),
+    ],
+)
+def test_text_that_is_not_all_utf_8_or_is_cut_within_a_letter_is_shown_as_text(submitter, written, shown):
+    completed("1_0", out=Output.of(written))
+    assert shown in text_of(submitter, "commands/command?project=default&id=1_0")
+
+
+@pytest.mark.parametrize(("query", "told"), [("stream=both", "one of out, err"), ("", "one of out, err")])
+def test_a_stream_that_is_none_is_named(submitter, query, told):
+    completed("1_0")
+    assert told in text_of(submitter, f"commands/output?project=default&id=1_0&{query}", 400)
+
+
+# ---- Who sees what
+
+
+def test_who_may_not_see_payloads_sees_neither_lines_nor_outputs(viewer):
+    completed("1_0", cmd="echo secret-line", out=Output.of(b"secret-out"), err=Output.of(b"secret-err"))
+    task = running_list("2_0", cmd="echo secret-line")
+    writes(task, "2_0", out=Output.of(b"secret-tail"))
+    for path in (
+        PROJECT, f"{PROJECT}&status=completed", f"commands/list/{task.id}",
+        "commands/command?project=default&id=1_0", "commands/command?project=default&id=2_0",
+    ):  # fmt: skip
+        assert "secret" not in text_of(viewer, path)
+    assert "your role does not let you see" in text_of(viewer, f"{PROJECT}&text=secret", 400)
+
+
+def test_what_other_people_wrote_stays_text(submitter):
+    completed("1_0", cmd=HOSTILE, worker=HOSTILE, out=Output.of(HOSTILE.encode()), err=Output.of(HOSTILE.encode()))
+    task = running_list("2_0", cmd=HOSTILE)
+    writes(task, "2_0", out=Output.of(HOSTILE.encode()))
+    submitted(1, "<b>")
+    for path in (
+        "commands", PROJECT, f"{PROJECT}&text=script", f"commands/list/{task.id}",
+        "commands/command?project=default&id=1_0", "commands/command?project=default&id=2_0",
+        "commands/project?project=<b>",
+    ):  # fmt: skip
+        text = text_of(submitter, path)
+        assert "<script>alert" not in text
+        assert "<b>" not in text
+
+
+# ---- From elsewhere
+
+
+def test_groups_of_commands_lead_to_their_project(viewer):
+    submitted(1)
+    link = 'href="/console/commands/project?project=default"'
+    assert link in text_of(viewer, "group?name=commands/default/new")
+    add("mail")
+    claim("mail")
+    assert link not in text_of(viewer, "group?name=mail")
+
+
+def test_the_task_of_a_command_leads_to_it(viewer):
+    task = completed("7_0")
+    assert 'href="/console/commands/command?project=default&amp;id=7"' in text_of(viewer, f"task/{task.id}")

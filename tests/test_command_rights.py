@@ -1,0 +1,450 @@
+"""Who may change groups of shell commands, through each way in: those with the right, once it is switched on.
+
+The calls of gRPC are in tests/grpc_api/test_command_rights.py.
+"""
+
+import ast
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from tasks_app import bulk, schedules
+from tasks_app.bulk import Asked, Parameters, Selection, Verb
+from tasks_app.errors import Forbidden
+from tasks_app.models import Scope, Task
+from tasks_app.operations import Change, GroupScope, NewTask
+from tasks_app.policy import Action, may, may_command, scope_of
+from tasks_app.schedules import running
+from taskstore_project.testing import PROJECT
+
+from .admin.pages import TASKS, fields_of
+from .console.store import add, claim
+from .console.test_editing import opened
+from .people import SUBMITTERS, make_user, one_of_each_role, signed_in
+from .rest_api.api import ANN, Api, answered
+
+pytestmark = pytest.mark.django_db
+
+OPEN, NEW = "commands/default/open", "commands/default/new"
+NO_SCOPE = "it takes a token of the scope commands"
+NO_ROLE = "it takes the role commands, or admin"
+SWITCHED_OFF = "start it with --commands, or with TASKSTORE_COMMANDS=1"
+
+
+@pytest.fixture(autouse=True)
+def switched_on(settings):
+    settings.TASKSTORE_COMMANDS = True
+
+
+@pytest.fixture
+def worker():
+    return Api(Scope.WORK)
+
+
+@pytest.fixture
+def operator():
+    return Api(Scope.OPERATE)
+
+
+@pytest.fixture
+def submitter():
+    return Api(Scope.COMMANDS)
+
+
+@pytest.fixture
+def person():
+    return signed_in(make_user("olaf", "operator", "see payloads"))
+
+
+@pytest.fixture
+def right_person():
+    return signed_in(make_user("oda", "operator", "see payloads", "commands"))
+
+
+def ids():
+    return set(Task.objects.get_queryset().values_list("id", flat=True))
+
+
+def is_forbidden(answer, *words):
+    """Whether a program was told that it may not, where, and what is missing; and nothing was changed."""
+    status, body = answer
+    assert status == 403
+    return all(word in body["detail"] for word in (words or ("commands/default/", NO_SCOPE)))
+
+
+def changes(task, lease):
+    """What changes groups of commands over REST: an address and a body each."""
+    return {
+        "add": ("/update", {"clientid": ANN, "adds": [{"group": NEW}]}),
+        "change": ("/update", {"clientid": ANN, "updates": [{"id": task.id, "data": "rm"}]}),
+        "delete": ("/update", {"clientid": ANN, "deletes": [task.id]}),
+        "move away": ("/update", {"clientid": ANN, "adds": [{"group": "mail", "id": task.id}], "deletes": [task.id]}),
+        "renew": ("/update", {"clientid": 2624, "updates": [{"id": lease.id, "keep": True, "timespec": -60_000}]}),
+        "claim": ("/claim", {"clientid": ANN, "group": OPEN}),
+        "claim, and wait": ("/claim", {"clientid": ANN, "group": OPEN, "wait": 1_000}),
+        "claim from several": ("/claim", {"clientid": ANN, "groups": ["mail", OPEN]}),
+        "import": ("/import", {"group": NEW}),
+        "import into": (f"/import?group={NEW}", {"group": "mail"}),
+    }
+
+
+@pytest.mark.parametrize("name", changes(Task(id=0), Task(id=0)))
+def test_a_worker_changes_no_commands(worker, submitter, name):
+    [task], _ = add(NEW), add(OPEN)
+    [lease] = claim(OPEN)
+    add(OPEN)
+    before = ids()
+    path, body = changes(task, lease)[name]
+    assert is_forbidden(worker.post(path, body))
+    assert ids() == before
+    status, answer = submitter.post(path, body)
+    assert (status, answer.get("error")) == (200, None)
+    assert ids() != before
+
+
+@pytest.mark.parametrize("name", changes(Task(id=0), Task(id=0)))
+def test_nobody_changes_commands_where_they_are_switched_off(submitter, settings, name):
+    settings.TASKSTORE_COMMANDS = False
+    [task], _ = add(NEW), add(OPEN)
+    [lease] = claim(OPEN)
+    before = ids()
+    assert is_forbidden(submitter.post(*changes(task, lease)[name]), "commands/default/", SWITCHED_OFF)
+    assert ids() == before
+
+
+def test_what_is_refused_with_a_key_is_refused_again(worker):
+    [task] = add(NEW)
+    for _ in range(2):
+        assert is_forbidden(worker.post("/update", {"clientid": ANN, "deletes": [task.id], "key": "k"}))
+
+
+def test_a_commit_that_names_one_command_among_others_does_nothing(worker):
+    [task], [mail] = add(NEW), add("mail")
+    assert is_forbidden(worker.post("/update", {"clientid": ANN, "deletes": [mail.id, task.id]}))
+    assert ids() == {task.id, mail.id}
+
+
+def test_others_see_commands_as_any_other_task(worker):
+    [task] = add(NEW)
+    assert worker.get(f"/task/{task.id}")[0] == 200
+    assert len(worker.get(f"/group/{NEW}")[1]) == 1
+
+
+def test_the_groups_of_a_token_hold_for_commands_too():
+    kim = Api(Scope.COMMANDS, ("commands/kim/*",))
+    [task] = add(NEW)
+    status, answer = kim.post("/update", {"clientid": ANN, "deletes": [task.id]})
+    assert (status, answer["error"]["deletes"]) == (200, [task.id])
+    assert kim.post("/update", {"clientid": ANN, "adds": [{"group": NEW}]})[0] == 403
+    assert kim.post("/update", {"clientid": ANN, "adds": [{"group": "commands/kim/new"}]})[0] == 200
+
+
+def test_a_token_for_commands_works_but_does_not_operate(submitter):
+    submitter.add("mail")
+    assert submitter.claimed("mail")
+    assert submitter.post("/groups/mail/pause", {})[0] == 403
+
+
+def test_without_tokens_whoever_switched_commands_on_may_change_them(settings, client):
+    settings.TASKSTORE_NO_AUTH, settings.ALLOWED_HOSTS = True, ["localhost"]
+    body = {"clientid": ANN, "adds": [{"group": NEW}]}
+    assert client.post("/update", body, "application/json", headers={"host": "localhost"}).status_code == 200
+    settings.TASKSTORE_COMMANDS = False
+    assert client.post("/update", body, "application/json", headers={"host": "localhost"}).status_code == 403
+
+
+# ---- Operators' verbs over REST
+
+
+def of_bulk(operator, verb, group, **more):
+    preview = answered_with(operator.post("/bulk/preview", {"verb": verb, "group": group}))
+    seen = {name: preview[name] for name in ("bound", "as_of")}
+    body = {"verb": verb, "group": group, "expected": preview["count"], "typed": preview["to_type"], **seen, **more}
+    return operator.post("/bulk", body)
+
+
+def answered_with(answer):
+    status, body = answer
+    assert status < 300
+    return body
+
+
+@pytest.mark.parametrize("verb", ["requeue", "purge"])
+def test_no_operation_on_many_tasks_changes_commands(operator, verb):
+    add(NEW, count=2)
+    before = ids()
+    assert is_forbidden(of_bulk(operator, verb, NEW))
+    assert ids() == before
+
+
+def test_no_operation_moves_tasks_to_commands(operator):
+    add("mail")
+    assert is_forbidden(of_bulk(operator, "move", "mail", to=NEW, create=True))
+    assert is_forbidden(of_bulk(operator, "move", "mail", to="commands/x/new", create=True), "commands/x/new")
+
+
+def test_an_operation_on_several_groups_leaves_commands_alone(operator, monkeypatch):
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)
+    [command], [mail] = add(NEW), add("mail")
+    preview = answered_with(operator.post("/bulk/preview", {"verb": "purge", "q": "group:*"}))
+    seen = {name: preview[name] for name in ("bound", "as_of")}
+    body = {"verb": "purge", "q": "group:*", "expected": 2, "typed": preview["to_type"], **seen}
+    operation = answered_with(operator.post("/bulk", body))
+    assert ids() == {command.id}
+    assert (operation["done"], operation["skipped"]) == (1, 1)
+    assert mail.id not in ids()
+
+
+def test_nobody_takes_back_what_somebody_else_did_to_commands(operator):
+    add(NEW, count=2)
+    seen = bulk.preview(Selection(group=NEW))
+    purged = bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=2, by="ada", typed=NEW))
+    assert is_forbidden(operator.post(f"/operations/{purged.pk}/undo", {}))
+    assert ids() == set()
+    bulk.undo(purged, by="ada")
+    assert len(ids()) == 2
+
+
+def test_commands_that_were_moved_are_not_moved_back_by_others(operator, monkeypatch):
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)
+    add(NEW), add("mail")
+    seen = bulk.preview(Selection(q="group:*"))
+    parameters = Parameters(to="reports", create=True)
+    moved = bulk.start(Asked(verb=Verb.MOVE, selection=seen.selection, expected=2, by="ada", parameters=parameters))
+    undone = answered_with(operator.post(f"/operations/{moved.pk}/undo", {}))
+    assert (undone["done"], undone["skipped"]) == (1, 1)
+    assert sorted(Task.objects.get_queryset().values_list("group", flat=True)) == ["mail", "reports"]
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_groups_of_commands_are_not_paused(operator, verb):
+    assert is_forbidden(operator.post(f"/groups/{NEW.replace('/', '%2F')}/{verb}", {}))
+
+
+# ---- Schedules
+
+
+PLAN: dict[str, Any] = {"cron": "@hourly", "task": {"group": NEW, "data": "{}"}}
+
+
+def test_schedules_that_add_commands_are_made_by_nobody_without_the_right(operator):
+    assert is_forbidden(answered(operator.http.generic("PUT", "/schedules/digest", json.dumps(PLAN))))
+    assert ids() == set()
+
+
+@pytest.mark.parametrize("verb", ["run", "pause", "resume", "delete"])
+def test_schedules_that_add_commands_are_changed_by_nobody_without_the_right(operator, verb):
+    a_schedule()
+    before = ids()
+    address = "/schedules/digest" + (f"/{verb}" if verb != "delete" else "")
+    method = "DELETE" if verb == "delete" else "POST"
+    assert is_forbidden(answered(operator.http.generic(method, address, "{}" if method == "POST" else "")))
+    assert ids() == before
+
+
+@pytest.mark.parametrize("way", ["add", "change", "move"])
+def test_no_task_is_made_a_schedule_that_adds_commands(worker, way):
+    """A schedule is a task, which somebody may write with any other way in."""
+    data = json.dumps({"cron": "every 1s", "due": 1, "task": {"group": NEW}}).replace("commands", "\\u0063ommands")
+    [harmless] = add("schedules", data=b"{}")
+    [drafted] = add("mail", data=data.encode())
+    updates: dict[str, dict[str, Any]] = {
+        "add": {"adds": [{"group": "schedules", "data": data}]},
+        "change": {"updates": [{"id": harmless.id, "data": data}]},
+        "move": {"adds": [{"group": "schedules", "data": data, "id": drafted.id}], "deletes": [drafted.id]},
+    }
+    assert is_forbidden(worker.post("/update", {"clientid": ANN, **updates[way]}))
+    assert ids() == {harmless.id, drafted.id}
+
+
+def test_no_draft_is_moved_to_the_schedules_that_adds_commands(operator):
+    add("schedules", data=b"{}")
+    [drafted] = add("mail", data=json.dumps(PLAN).encode())
+    bulk_scope = scope_of(operator.token)
+    with pytest.raises(Forbidden, match="commands/default/new"):
+        Task.objects.commit(
+            owner=0, updates=[Change(id=drafted.id, group="schedules", keep_data=True)], scope=bulk_scope
+        )
+
+
+def test_other_schedules_are_anybodys(worker):
+    plan = json.dumps(PLAN | {"task": {"group": "mail"}})
+    assert worker.committed(adds=[{"group": "schedules", "data": plan}])
+
+
+def test_a_schedule_adds_no_commands_where_they_are_switched_off(settings):
+    settings.TASKSTORE_COMMANDS = False
+    late = json.dumps(PLAN | {"cron": "every 1s", "catch_up": "latest", "due": 1_000}).encode()
+    add("schedules", data=late, labels={"name": "digest"})
+    running.settle(claim("schedules")[0])
+    assert not Task.objects.group(NEW, owned=True)
+    [schedule] = schedules.schedules()
+    assert SWITCHED_OFF in schedule.error
+
+
+def test_a_schedule_adds_commands_where_they_are_switched_on():
+    late = json.dumps(PLAN | {"cron": "every 1s", "catch_up": "latest", "due": 1_000}).encode()
+    add("schedules", data=late, labels={"name": "digest"})
+    running.settle(claim("schedules")[0])
+    assert Task.objects.group(NEW, owned=True)
+
+
+def a_schedule():
+    plan = schedules.SchedulePlan(cron="@hourly", task=schedules.DueTask(group=NEW))
+    return schedules.put("digest", plan, by="ada")[0]
+
+
+# ---- The console and Django's admin
+
+
+def on_pages(client, task, lease):
+    """What changes groups of commands in the console: an address and what is sent."""
+    bound = {"expected": "1", "bound": str(Task.objects.newest_id()), "as_of": str(Task.objects.now_ms())}
+    schedule = {"cron": "@daily", "zone": "UTC", "catch_up": "skip", "adds": "task", "group": NEW}
+    line = json.dumps({"group": NEW})
+    return {
+        "add": ("add", {"group": NEW, "delay": "0", "unit": "seconds", "priority": "0"}),
+        "import": ("import", {"text": line, "digest": hashlib.sha256(f"\n{line}".encode()).hexdigest()}),
+        "edit": (f"task/{task.id}/edit", opened(client, task) | {"content": "rm", "confirmed": "1"}),
+        "give back": (f"task/{lease.id}/give-back", {}),
+        "requeue": ("requeue", {"id": task.id, **bound}),
+        "move": ("move", {"id": task.id, "to": "mail", "create": "1", **bound}),
+        "edit many": ("edit", {"id": task.id, "set_error": "1", "error": "x", **bound}),
+        "purge": ("purge", {"id": task.id, **bound}),
+        "schedule": ("schedules/add", {"name": "digest", **schedule}),
+    }
+
+
+@pytest.mark.parametrize(
+    "page", ["add", "import", "edit", "give back", "requeue", "move", "edit many", "purge", "schedule"]
+)
+def test_on_pages_nobody_changes_commands_without_the_right(person, right_person, page):
+    [task], _ = add(NEW, error="it failed"), add(OPEN)
+    [lease] = claim(OPEN)
+    before = ids()
+    address, fields = on_pages(person, task, lease)[page]
+    answer = person.post(f"/console/{address}", fields)
+    assert answer.status_code == 403
+    assert "commands/default/" in answer.content.decode()
+    assert NO_ROLE in answer.content.decode()
+    assert ids() == before
+    assert right_person.post(f"/console/{address}", fields).status_code == 302
+    assert ids() != before
+
+
+@pytest.mark.parametrize("page", ["pause", "resume"])
+def test_on_pages_nobody_pauses_commands_without_the_right(person, right_person, page):
+    add(NEW)
+    assert person.post(f"/console/{page}", {"name": NEW}).status_code == 403
+    assert right_person.post(f"/console/{page}", {"name": NEW}).status_code == 302
+
+
+@pytest.mark.parametrize("verb", ["pause", "run", "delete", "resume"])
+def test_on_pages_nobody_changes_schedules_of_commands_without_the_right(person, right_person, verb):
+    a_schedule()
+    assert person.post(f"/console/schedules/digest/{verb}", {}).status_code == 403
+    assert right_person.post(f"/console/schedules/digest/{verb}", {}).status_code == 302
+
+
+def test_on_pages_nobody_takes_back_what_was_done_to_commands_without_the_right(person, right_person):
+    add(NEW, count=2)
+    seen = bulk.preview(Selection(group=NEW))
+    purged = bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=2, by="ada", typed=NEW))
+    assert person.post(f"/console/operations/{purged.pk}/undo", {}).status_code == 403
+    assert ids() == set()
+    assert right_person.post(f"/console/operations/{purged.pk}/undo", {}).status_code == 302
+    assert len(ids()) == 2
+
+
+def test_in_the_admin_nobody_adds_commands_without_the_right(person, right_person):
+    fields = fields_of(person, f"{TASKS}add/") | {"group": NEW, "content": "hello"}
+    answer = person.post(f"{TASKS}add/", fields)
+    assert (answer.status_code, ids()) == (403, set())
+    assert NO_ROLE in answer.content.decode()
+    right_person.post(f"{TASKS}add/", fields)
+    assert len(ids()) == 1
+
+
+@pytest.mark.parametrize("way", ["edit", "delete", "requeue", "move", "purge"])
+def test_in_the_admin_nobody_changes_commands_without_the_right(person, right_person, way):
+    [task] = add(NEW, error="it failed")
+    before = ids()
+    for client, status in ((person, 403), (right_person, 302)):
+        many = {"_selected_action": [task.id], "post": "yes", "reason": ""}
+        address, fields = {
+            "edit": (f"{TASKS}{task.id}/change/", {**fields_of(client, f"{TASKS}{task.id}/change/"), "content": "rm"}),
+            "delete": (f"{TASKS}{task.id}/delete/", {"post": "yes"}),
+            "requeue": (TASKS, {"action": "requeue", **many}),
+            "move": (TASKS, {"action": "move", "to": "mail", "create": "on", **many}),
+            "purge": (TASKS, {"action": "delete_selected", **many}),
+        }[way]
+        answer = client.post(address, fields)
+        assert answer.status_code == status
+        assert (ids() == before) is (status == 403)
+
+
+# ---- Who has the right
+
+
+def test_the_right_is_that_of_a_role_beside_another_one(settings):
+    people = one_of_each_role()
+    assert {role for role, user in people.items() if may_command(user)} == SUBMITTERS
+    settings.TASKSTORE_COMMANDS = False
+    assert not any(map(may_command, people.values()))
+
+
+def test_the_right_is_that_of_one_scope(db):
+    tokens = [Api(scope).token for scope in Scope]
+    assert [token.scope for token in tokens if may_command(token)] == [Scope.COMMANDS]
+    assert may(Api(Scope.COMMANDS).token, Action.WORK)
+
+
+def test_code_beside_the_server_is_not_held_up(settings):
+    settings.TASKSTORE_COMMANDS = False
+    [task] = Task.objects.commit(owner=0, adds=[NewTask(group=NEW)])
+    assert Task.objects.claim(NEW, owner=1)
+    assert task.group == NEW
+
+
+def test_what_only_resembles_these_groups_is_not_held():
+    scope = GroupScope(held="it is off")
+    names = ("commands/", "commands/a", "commands", "command/a", "jobs/commands/", "")
+    assert [name for name in names if scope.why_held(name)] == ["commands/", "commands/a"]
+
+
+WAYS_IN = ("admin", "bulk", "console", "grpc_api", "rest_api")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_every_change_through_a_way_in_says_for_whom(way):
+    """A commit or a claim without a scope would do what nobody may; so would one with the groups of a token alone."""
+    calls = [
+        (path.name, node.lineno)
+        for path in (PROJECT / "tasks_app" / way).rglob("*.py")
+        for node in every_but_tried(ast.parse(path.read_text()))
+        if is_unheld(node)
+    ]
+    assert calls == []
+
+
+def every_but_tried(tree):
+    """All nodes but those of an operation that is only looked at."""
+    if isinstance(tree, ast.Call) and getattr(tree.func, "id", "") == "validate":
+        return
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        yield from every_but_tried(child)
+
+
+def is_unheld(node):
+    if isinstance(node, ast.Attribute) and node.attr == "group_scope":
+        return True
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    verbs = ("commit", "acommit", "claim", "aclaim", "Commit", "Update", "Claim", "Query", "undo", "give_back")
+    is_asked = {"scope"}.isdisjoint(keyword.arg for keyword in node.keywords)
+    return name in verbs and is_asked and bool(node.keywords)
