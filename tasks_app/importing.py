@@ -64,7 +64,7 @@ def of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:
     """What is wrong, with the number of the line in front."""
     return {
         f"line {number}" if path == "body" else f"line {number}: {path}": [
-            text.replace(": line 1 column ", " at column ")
+            text.replace(" starting at: line 1", ": line 1").replace(": line 1 column ", " at column ")
             for text in texts  # Of JSON's reader, to which it is line 1.
         ]
         for path, texts in refused.fields.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
+from urllib.parse import unquote_to_bytes
 
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
@@ -44,6 +45,7 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
             try:
                 if not may(user, action):
                     raise PermissionDenied
+                refuse_broken_text(request)
                 return view(request, *args, **kwargs)
             except (
                 PermissionDenied, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, OperationalError,
@@ -53,6 +55,18 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
         return guarded
 
     return decorate
+
+
+def refuse_broken_text(request: HttpRequest) -> None:
+    """Django replaces what is no UTF-8, and something would be done to another group than the one that was meant."""
+    texts = [request.META.get("QUERY_STRING", "")]
+    if request.content_type == "application/x-www-form-urlencoded":
+        texts.append(request.body)
+    try:
+        for text in texts:
+            unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise InvalidInput({"request": ["percent-encoded UTF-8"]}) from None
 
 
 def user_of(request: HttpRequest) -> User:

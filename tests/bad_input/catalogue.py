@@ -102,6 +102,8 @@ def expanded(value: Any, ids: dict[str, int]) -> Any:
             return [expanded(part, ids) for part in value]
         case {"$repeat": [repeated, times]}:
             return expanded(repeated, ids) * times
+        case {"$bytes": text, "times": times}:
+            return bytes.fromhex(text) * times
         case dict():
             return {name: expanded(part, ids) for name, part in value.items()}
     return value

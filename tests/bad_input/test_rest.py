@@ -1,31 +1,15 @@
 """The catalogue against the REST API: named, nothing changed, and the connection is of use afterwards."""
 
 import json
-from datetime import timedelta
 
 import pytest
-from django.test import Client as Http
-from django.utils import timezone
+from django.test import Client
 
-from tasks_app.models import (
-    AuditEntry,
-    BulkOperation,
-    Client,
-    EndedTask,
-    KeptAnswer,
-    PausedGroup,
-    Payload,
-    Scope,
-    Task,
-    Token,
-)
-from tasks_app.operations import NewTask
-from tests.rest_api.api import BOB, Api
+from tasks_app.models import Scope
+from tests.rest_api.api import Api
 
 from .catalogue import Bad, bodies, expanded, fields, requests
-
-# Of which a request could leave something behind.
-MODELS = (Task, Payload, EndedTask, KeptAnswer, PausedGroup, BulkOperation, Client, AuditEntry)
+from .store import everything, secret_of, three_tasks
 
 
 @pytest.fixture
@@ -35,10 +19,7 @@ def api(db):
 
 @pytest.fixture
 def ids(api):
-    """A task that anyone may take, another one, and one that is Bob's for a while."""
-    adds = [NewTask(group="mail", data=b"1"), NewTask(group="reports"), NewTask(group="mail", timespec_ms=-60_000)]
-    tasks = Task.objects.commit(owner=BOB, adds=adds)
-    return dict(zip(["$ready", "$other", "$leased"], [task.id for task in tasks], strict=True))
+    return three_tasks()
 
 
 @pytest.mark.parametrize("case", [*bodies(), *fields(), *requests()], ids=lambda case: case[0])
@@ -82,23 +63,6 @@ def sent(api: Api, ids: dict[str, int], bad: Bad):
     return response.status_code, response.json()
 
 
-def somebody(who: str) -> Http:
-    """Somebody who may less than everything."""
-    match who.split():
-        case ["nobody"]:
-            return Http()
-        case ["reader"]:
-            return Api(Scope.READ).http
-        case ["worker"]:
-            return Api().http
-        case ["of", pattern]:
-            return Api(Scope.OPERATE, (pattern,)).http
-    api = Api(Scope.OPERATE)
-    past = timezone.now() - timedelta(seconds=1)
-    Token.objects.filter(pk=api.token.pk).update(**{{"revoked": "revoked_at", "expired": "expires_at"}[who]: past})
-    return api.http
-
-
-def everything():
-    """All rows there are."""
-    return [list(model.objects.order_by("pk").values()) for model in MODELS]
+def somebody(who: str) -> Client:
+    secret = secret_of(who)
+    return Client(headers={"authorization": f"Bearer {secret}"} if secret else {})

@@ -116,12 +116,6 @@ def test_what_gets_no_further_is_counted_by_its_reason(serving, connect, setting
     assert {reason: number - before[reason] for reason, number in counts().items()} == dict.fromkeys(before, 1)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("body", [b"\xff", b"\x0a\x05mail", b"\x0a\x01\xff", b"\x0a" * 1_000])
-def test_bytes_that_are_no_message_are_an_invalid_argument(client, method, body):
-    assert outcome(refused(client.call, method, body))[0] is StatusCode.INVALID_ARGUMENT
-
-
 @pytest.mark.parametrize(
     ("error", "why", "after_s"),
     [

@@ -137,55 +137,6 @@ async def test_a_ping_is_no_mistake(cookie):
     await page.disconnect()
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        {"text_data": "hello"},
-        {"text_data": "7"},
-        {"text_data": "[]"},
-        {"text_data": '{"type": "purge"}'},
-        {"text_data": '{"type": {}}'},
-        {"text_data": "[" * 100},
-        {"text_data": '{"type": "full", "x": "' + "x" * 2**20 + '"}'},
-        {"bytes_data": b'{"type": "full"}'},
-        {"bytes_data": b"\xff" * 2**20},
-    ],
-    ids=["word", "number", "list", "unknown", "object", "deep", "1 MB of text", "bytes", "1 MB of bytes"],
-)
-@in_event_loop
-async def test_garbage_ends_the_connection(cookie, garbage):
-    page = await connected(cookie)
-    await page.send_to(**garbage)
-    assert await code_of_the_end(page) == module.NOT_UNDERSTOOD
-    await page.disconnect()
-
-
-@in_event_loop
-async def test_a_visitor_without_a_session_is_turned_away():
-    is_accepted, _ = await socket().connect()
-    assert not is_accepted
-
-
-@in_event_loop
-async def test_a_forged_session_is_turned_away(cookie):
-    is_accepted, _ = await socket(cookie[:-1] + ("a" if cookie[-1] != "a" else "b")).connect()
-    assert not is_accepted
-
-
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost.evil.example:8048", None])
-@in_event_loop
-async def test_a_page_of_another_site_is_turned_away(cookie, origin):
-    is_accepted, _ = await socket(cookie, origin).connect()
-    assert not is_accepted
-
-
-@pytest.mark.parametrize("path", ["/", "/console/", "/console/live/", "/console/lives"])
-@in_event_loop
-async def test_another_path_is_turned_away(cookie, path):
-    is_accepted, _ = await socket(cookie, path=path).connect()
-    assert not is_accepted
-
-
 @in_event_loop
 async def test_a_user_without_a_role_is_turned_away(cookie, ann):
     await ann.groups.aclear()

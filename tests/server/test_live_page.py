@@ -9,9 +9,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-import websockets.sync.client as websockets
 from playwright.sync_api import Browser, Page, WebSocket, expect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from ..behaviour.databases import only_postgresql
 from .conftest import new_store
@@ -391,44 +389,3 @@ def test_a_sign_out_in_one_tab_is_told_in_the_others(page, place):
         other.get_by_role("button", name="Sign out").click()
         expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
         expect(page.locator("[data-live-status]")).to_contain_text("signed out", timeout=AGAIN_MS)
-
-
-def socket_of(place: Place, cookies: list[Any], origin: str = "") -> websockets.ClientConnection:
-    sent = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in cookies)
-    address = f"ws{place.url.removeprefix('http')}/console/live"
-    return websockets.connect(address, additional_headers={"Origin": origin or place.url, "Cookie": sent}, proxy=None)
-
-
-def read_to_the_end(socket: websockets.ClientConnection) -> None:
-    while True:
-        socket.recv(timeout=5)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "garbage",
-    ["hello", b"\0", "[" * 60_000, "x" * 2**20, b"\xff" * 2**20],
-    ids=["word", "byte", "deep", "1 MB of text", "1 MB of bytes"],
-)
-def test_garbage_closes_its_socket_and_no_other(place, cookies, garbage):
-    with socket_of(place, cookies) as good, socket_of(place, cookies) as bad:
-        bad.send(garbage)
-        with pytest.raises(ConnectionClosed):
-            read_to_the_end(bad)
-        good.send('{"type": "full"}')
-        while "full" not in good.recv(timeout=5):
-            pass
-
-
-@pytest.mark.once
-def test_the_socket_is_for_those_who_are_signed_in(place):
-    with pytest.raises(InvalidStatus) as refusal:
-        socket_of(place, [])
-    assert refusal.value.response.status_code == 403
-
-
-@pytest.mark.once
-def test_the_socket_is_not_for_pages_of_other_sites(place, cookies):
-    with pytest.raises(InvalidStatus) as refusal:
-        socket_of(place, cookies, origin="https://evil.example")
-    assert refusal.value.response.status_code == 403
