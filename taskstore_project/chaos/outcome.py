@@ -27,7 +27,7 @@ class Figure:
         word = "at least" if self.is_least else "at most"
         verdict = "" if self.is_met else ": MISSED"
         unit = f" {self.unit}" if self.unit else ""
-        return f"{self.name} {self.value:,.4g}{unit} (goal: {word} {self.limit:,.4g}{verdict})".replace(",", " ")
+        return f"{self.name} {self.value:.6g}{unit} (goal: {word} {self.limit:.6g}{verdict})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import psycopg
 from psycopg.rows import dict_row
 
 from .history import Row, Truth
+
+T = TypeVar("T")
 
 PATIENCE_S = 30
 QUIET_S = 5  # After the last change, until counts have to be exact.
@@ -33,7 +36,7 @@ def truth_of(folder: Path, database_url: str, server_url: str, token: str) -> Tr
     return Truth(living=living, ended=ended, counts=settled(counts, Counter(row["group"] for row in living.values())))
 
 
-def settled(read: Callable[[], dict[str, int]], expected: Mapping[str, int]) -> dict[str, int]:
+def settled(read: Callable[[], T], expected: object) -> T:
     """What is read, as soon as it is as expected, or when there was time enough for that."""
     deadline = time.monotonic() + QUIET_S
     while (found := read()) != expected and time.monotonic() < deadline:

@@ -14,6 +14,7 @@ from .databases import kill_postgresql
 from .disks import disk_full
 from .failover import failover
 from .leases import kill_worker, slow_worker
+from .many import many_tasks
 from .networks import cut_network
 from .pooled import pgbouncer
 from .servers import kill_migrate, kill_server, terminate
@@ -52,4 +53,5 @@ SCENES = (
     Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
     Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
     Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
+    Scene(name="many-tasks", title="claims among a million tasks", act=many_tasks),
 )
