@@ -13,6 +13,7 @@ from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
 LOOK_S = 0.005
+QUIET_LOOKS = 3
 PATIENCE_S = 10.0  # With what does not die, such as waits for a disk that has gone.
 
 
@@ -58,6 +59,19 @@ def kill_all() -> int:
             killed.add(pid)
         time.sleep(LOOK_S)
     return len(killed)
+
+
+def kill_bearers(mark: str) -> None:
+    """Kill all that was started with this in its environment; waits until none is left, for a while."""
+    until = time.monotonic() + PATIENCE_S
+    quiet_looks = 0
+    # Not only once: who starts a program, or has just been started, may be missed by a look.
+    while quiet_looks < QUIET_LOOKS and time.monotonic() < until:
+        found = list(bearers(mark))
+        for pid in found:
+            kill(pid)
+        quiet_looks = 0 if found else quiet_looks + 1
+        time.sleep(LOOK_S)
 
 
 def kill(pid: int) -> None:

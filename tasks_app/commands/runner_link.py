@@ -99,8 +99,7 @@ class RunnerLink:
         return code
 
     def _kill_what_it_left(self) -> None:
-        for pid in descendants.bearers(self._mark):
-            descendants.kill(pid)
+        descendants.kill_bearers(self._mark)
 
 
 def _environment() -> dict[str, str]:
