@@ -47,6 +47,12 @@ class StoreServer:
         self._instances: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"

@@ -125,9 +125,8 @@ class Stage:
         """One that serves; killed at the end of the scene. The first one's folder has the SQLite file."""
         folder = self.folder / ("data" if not self._servers else f"data-{len(self._servers)}")
         variables = {"DATABASE_URL": self.database_url, **variables}
-        server = StoreServer(words or self.usual_command, folder, variables)
+        server = self.until_the_end(StoreServer(words or self.usual_command, folder, variables))
         self._servers.append(server)
-        self._stack.callback(server.kill)
         server.start()
         return server
 

@@ -42,7 +42,7 @@ def kill_migrate(stage: Stage) -> Outcome:
     problems: list[str] = []
     for number in range(stage.pace.migrate_kills):
         folder = stage.folder / f"new-{number}"
-        server = StoreServer(("up",), folder, {"DATABASE_URL": stage.database_url})
+        server = stage.until_the_end(StoreServer(("up",), folder, {"DATABASE_URL": stage.database_url}))
         server.begin()
         wait_until((folder / FILE).exists, "migrate begins")
         stage.pause(0.0, 1.5)

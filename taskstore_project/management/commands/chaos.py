@@ -56,6 +56,8 @@ class Command(ProjectCommand):
             raise CannotRun(f"there is no folder {folder} for the databases")
         selected = selection(scenes, tiny=options["tiny"])
         databases = list(Database) if database == "both" else [Database(database)]
+        if not any(found in scene.databases for scene in selected for found in databases):
+            raise CannotRun(f"{' '.join(scenes)}: there is no such thing to try on {database}")
         results: list[Result] = []
         try:
             with Places(folder) as places:

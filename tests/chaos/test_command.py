@@ -1,0 +1,68 @@
+"""Chaos as a command."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from taskstore_project.testing import PROJECT
+from taskstore_project.testing.suite import clean_environment
+
+
+@pytest.fixture
+def disk():
+    # Not pytest's own folder: PostgreSQL may run as another user, who has to reach it.
+    folder = Path(tempfile.mkdtemp(prefix="taskstore-test-chaos-"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def chaos(tmp_path, disk):
+    def run(*arguments):
+        command = [sys.executable, "manage.py", "chaos", "--folder", str(disk), *arguments]
+        environment = clean_environment(tmp_path / "data")
+        return subprocess.run(
+            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+
+    return run
+
+
+@pytest.mark.stress
+def test_it_kills_a_server_checks_what_clients_saw_and_leaves_nothing_behind(chaos, disk, tmp_path):
+    report = tmp_path / "report.md"
+    done = chaos("--tiny", "kill-server", "--database", connection.vendor, "--seed", "7", "--save", str(report))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("seed 7\n")
+    [line] = re.findall(r"^\| `kill-server` \|(.*)\|$", report.read_text(), re.MULTILINE)
+    database, operations, faults, _, violations, _ = (cell.strip() for cell in line.split("|"))
+    assert (database, faults, violations) == (connection.vendor, "2", "0")
+    assert int(operations.replace(" ", "")) > 0
+    assert os.listdir(disk) == []
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["kill-sever"], r"taskstore: there is nothing called kill-sever to try; there is .*kill-server.*\n"),
+        (
+            ["kill-postgresql", "--database", "sqlite"],
+            r"taskstore: kill-postgresql: there is no such thing to try on sqlite\n",
+        ),
+        (["--folder", "/nowhere"], r"taskstore: there is no folder /nowhere for the databases\n"),
+        (["--long", "never"], r"(?s)usage: .*argument --long: never is no number of hours above 0\n"),
+    ],
+)
+def test_it_says_what_is_wrong_with_what_it_was_told(chaos, arguments, complaint):
+    done = chaos(*arguments)
+    assert done.returncode == 2
+    assert re.fullmatch(complaint, done.stderr)
