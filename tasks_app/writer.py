@@ -271,8 +271,11 @@ class Writer:
 
     async def _do_aside(self, asked: Asked) -> None:
         """On a second connection, so that somebody's slow transaction stalls nobody else."""
+        # What it waits for a thread counts, too; what a claim waits for a task does not.
+        since_s = min(time.monotonic(), asked.arrived_s + asked.wait_s)
+        run_alone = sync_to_async(_run_alone, thread_sensitive=False)
         try:
-            outcome = await sync_to_async(_run_alone, thread_sensitive=False)(asked.operation, self._connection.using)
+            outcome = await run_alone(asked.operation, self._connection.using, since_s)
         except Exception as error:
             asked.fail(error)
         else:
@@ -315,9 +318,9 @@ def _answer(asked: Asked, outcome: Decided) -> None:
         asked.fail(error)
 
 
-def _run_alone(operation: Operation, using: str) -> Decided:
+def _run_alone(operation: Operation, using: str, since_s: float) -> Decided:
     try:
-        [outcome] = database.run([operation], using)
+        [outcome] = database.run([operation], using, since_s)
         return outcome
     finally:
         connections[using].close()  # The thread may never be used again.

@@ -22,14 +22,17 @@ from .sqlite import SQLite
 DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
 
 
-def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS) -> list[Decided]:
+def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS, since_s: float | None = None) -> list[Decided]:
     """Do the operations in order in one transaction, which joins the caller's if there is one.
+
+    `since_s`: from when on the patience counts, by the clock that never goes back (None: now).
 
     Returns for each its new tasks, or why it was refused. Raises StoreBusy when rows
     stay locked, StoreUnavailable when the database can't be reached, CommitUnknown when the
     connection died during COMMIT.
     """
     dialect = dialect_of(using)
+    dialect.began_s = dialect.began_s if since_s is None else since_s
     for pause_s in _growing_pauses():
         try:
             return _transaction(operations, dialect)

@@ -4,6 +4,7 @@ import asyncio
 import random
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from typing import Any
 
@@ -12,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from tasks_app import candidate_pools
+from tasks_app.asked import Asked
 from tasks_app.database import PostgreSQL
 from tasks_app.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
 from tasks_app.models import PausedGroup, Task
@@ -215,6 +217,35 @@ def test_its_connection_may_be_cut_off_at_any_time(play):
     assert {data for data, what in said.items() if what == "there"} <= there
     assert not there & {data for data, what in said.items() if what == "not there"}
     assert len(there) == Task.objects.count(), "nothing is there twice"
+
+
+@only_postgresql
+def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypatch):
+    def long_ago(operation, answer):
+        return Asked(operation, answer, arrived_s=time.monotonic() - 3_600)
+
+    def hold(task_id, is_locked, may_end):
+        with transaction.atomic():
+            Task.objects.commit(owner=BOB, updates=[Change(id=task_id, data=b"slow")])
+            is_locked.set()
+            may_end.wait(60)
+        connection.close()
+
+    async def scenario(writer):
+        is_locked, may_end = threading.Event(), threading.Event()
+        [held] = await writer.perform(adding(b"1"))
+        holding = asyncio.ensure_future(asyncio.to_thread(hold, held.id, is_locked, may_end))
+        await asyncio.to_thread(is_locked.wait)
+        monkeypatch.setattr("tasks_app.writer.Asked", long_ago)
+        try:
+            with pytest.raises(StoreBusy):
+                await asyncio.wait_for(writer.perform(Commit(owner=ANN, deletes=(held.id,))), 30)
+        finally:
+            may_end.set()
+            await holding
+
+    monkeypatch.setattr("tasks_app.database.Dialect.patience_s", 3_600)
+    play(scenario)
 
 
 @only_postgresql
