@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +20,7 @@ import psycopg
 from psycopg import sql
 
 from taskstore_project.benchmarks.processes import PROC, family
-from taskstore_project.testing import PROJECT, CannotTest
+from taskstore_project.testing import PROJECT, CannotTest, debian
 from taskstore_project.testing import postgresql as throw_away
 from taskstore_project.testing.suite import clean_environment
 
@@ -260,8 +259,8 @@ def faked_clock(offset: str) -> dict[str, str]:
 
 
 def program(name: str, package: str) -> str:
-    """Where the program is. Raises CannotTry where there is none."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
-    if not found:
-        raise CannotTry(f"there is no {name}: install it, for example with `apt-get install {package}`")
-    return found
+    """Where the program is; its package is installed where it is missing and we may. Raises CannotTry."""
+    try:
+        return debian.program((name,), (package,))
+    except CannotTest as problem:
+        raise CannotTry(str(problem)) from None

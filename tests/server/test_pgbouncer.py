@@ -1,6 +1,5 @@
 """Servers that reach PostgreSQL through pgbouncer in transaction mode."""
 
-import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from taskstore_project.chaos.scenes.pooled import bouncer
+from tests.behaviour.databases import only_postgresql
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("pgbouncer") and not Path("/usr/sbin/pgbouncer").exists(), reason="there is no pgbouncer"
-)
+pytestmark = only_postgresql
 
 
 @pytest.fixture

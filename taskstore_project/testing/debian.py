@@ -1,0 +1,53 @@
+"""Programs of Debian's packages: found, else installed where we may."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from taskstore_project import bootstrap
+
+from . import CannotTest
+
+
+def program(names: tuple[str, ...], packages: tuple[str, ...], or_else: str = "") -> str:
+    """The path of the first of these programs that is there; installs the packages where there is none.
+
+    Raises CannotTest with the remedy. `or_else`: what a user can do instead of installing them.
+    """
+    return _found(names) or _installed(names, packages, or_else)
+
+
+def _found(names: tuple[str, ...]) -> str | None:
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    return next(filter(None, (shutil.which(name, path=path) for name in names)), None)
+
+
+def _installed(names: tuple[str, ...], packages: tuple[str, ...], or_else: str) -> str:
+    remedy = f"install one (`apt-get install {' '.join(packages)}`){or_else and f' or {or_else}'}"
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise CannotTest(f"There is no {names[0]}; {remedy}")
+    # The tests of the two databases run side by side; apt-get does not.
+    with bootstrap.one_at_a_time():
+        if not _found(names):
+            print(f"taskstore: installing {names[0]} with apt-get, once ...", file=sys.__stderr__, flush=True)
+            _apt_get("update", remedy=remedy)
+            _apt_get("install", "--yes", "--no-install-recommends", *packages, remedy=remedy)
+    found = _found(names)
+    if not found:
+        raise CannotTest(f"apt-get installed no {names[0]}; {remedy}")
+    return found
+
+
+def _apt_get(*arguments: str, remedy: str) -> None:
+    done = subprocess.run(
+        ["apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300", *arguments],
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CannotTest(f"apt-get {arguments[0]} failed: {done.stdout.strip()[-2000:]}\nElse {remedy}")
