@@ -25,9 +25,10 @@ LIST_LABEL = "list"  # The name of its list.
 COUNT_LABEL = "commands"  # Of a list: how many it has,
 EXPECTED_LABEL = "expected"  # and how long they are expected to take together. Pages need not read them then.
 LONGEST_PROJECT = 200  # Characters: with what stands around it, it is the name of a group.
-LONGEST_ID = 200  # Characters: it is the name of files, and a label.
+LONGEST_ID = 200  # Characters, without the number of fails: it is the name of files, and a label.
 LONGEST_CMD = 64 * 2**10  # Bytes.
 ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
+NUMBER_OF_FAILS = re.compile(r"_[0-9]{1,15}\Z")
 OUTPUT = "output"  # The end of the group with what running commands have written so far.
 
 
@@ -246,7 +247,9 @@ def why_no_id(name: str) -> str | None:
     """Why this can't be the id of a command, which is the name of files too; None when it can."""
     if not ID.fullmatch(name):
         return "an id of letters, digits, and _ . -, of which . and - do not come first"
-    return f"an id of at most {LONGEST_ID} characters" if len(name) > LONGEST_ID else None
+    if len(NUMBER_OF_FAILS.sub("", name)) > LONGEST_ID:
+        return f"an id of at most {LONGEST_ID} characters before the number of fails"
+    return None
 
 
 def why_misplaced(status: CommandStatus, command: Command) -> str | None:

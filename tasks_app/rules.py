@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from .operations import (
+    COMMAND_GROUPS,
     NOBODY,
     Change,
     Claim,
@@ -160,7 +161,9 @@ def _fed_by(group: str, data: bytes) -> str:
         return ""
     try:
         added = json.loads(data)["task"]["group"]
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except RecursionError:
+        return COMMAND_GROUPS  # Nobody knows: a scheduler, whose stack has more room left, may understand it.
+    except (ValueError, LookupError, TypeError):
         return ""  # As a schedule it is broken, and adds nothing.
     return added if isinstance(added, str) else ""
 

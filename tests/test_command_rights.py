@@ -259,6 +259,25 @@ def test_no_task_is_made_a_schedule_that_adds_commands(worker, way):
     assert ids() == {harmless.id, drafted.id}
 
 
+@pytest.mark.parametrize("depth", [400, 100_000])
+def test_no_task_is_made_a_schedule_by_data_that_is_too_deep_to_be_looked_into(worker, depth):
+    """Where the stack has more room left, as in a server's scheduler, it might be understood."""
+    deep = "[" * depth + "]" * depth
+    data = f'{{"task": {deep}, "cron": "every 1s", "due": 1, "task": {{"group": "{NEW}"}}}}'
+    assert is_forbidden(
+        worker.post("/update", {"clientid": ANN, "adds": [{"group": "schedules", "data": data}]}), "commands/"
+    )
+    assert ids() == set()
+
+
+def test_a_schedule_that_is_too_deep_does_not_stop_the_others():
+    deep = b'{"task": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    add("schedules", data=deep, labels={"name": "digest"})
+    running.settle(claim("schedules")[0])
+    [schedule] = schedules.schedules()
+    assert "no schedule" in schedule.error
+
+
 def test_no_draft_is_moved_to_the_schedules_that_adds_commands(operator):
     add("schedules", data=b"{}")
     [drafted] = add("mail", data=json.dumps(PLAN).encode())

@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error, connections
 
 from ..command_record import LIST_LABEL, CommandStatus, group_of, output_group
-from ..errors import InvalidInput, TaskStoreError
+from ..errors import TaskStoreError
 from ..models import Task
 from ..operations import NOBODY
 from .making import make_lists
@@ -76,17 +76,9 @@ class ListMaker:
 
 def look_after() -> bool:
     """Settle closed lists and make new ones, of each project some. Says whether there was anything to do."""
-    looks = [_look_after(project) for project in projects()]
-    return any(looks)
-
-
-def _look_after(project: str) -> bool:
-    try:
-        # What failed a moment ago may be among the new ones then.
-        return process_closed(project) + make_lists(project) > 0
-    except InvalidInput as problem:  # Limits of this server that are too low for it: the other projects go on.
-        log.warning("commands of %s are left alone: %s", project, problem)
-        return False
+    # In this order: what failed a moment ago may be among the new ones then.
+    done = [process_closed(project) + make_lists(project) for project in projects()]
+    return any(done)
 
 
 def tidy() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -10,7 +10,6 @@ from django.db import connections, transaction
 
 from ..command_record import (
     LIST_LABEL,
-    LONGEST_ID,
     Command,
     CommandList,
     CommandStatus,
@@ -21,12 +20,13 @@ from ..command_record import (
     new_list_task,
 )
 from ..command_rules import ListRule, rule_of
-from ..errors import CommitRefused
+from ..errors import CommitRefused, InvalidInput
 from ..managers import limits
 from ..models import Task
 from ..operations import NOBODY
+from ..validation import LABEL_LENGTH
 from .pieces import PIECE
-from .reading import available, pages_of, tasks_with, understood
+from .reading import available, leave_alone, pages_of, tasks_with, understood
 
 MOST_LOOKED_AT = 2_000  # New commands for one round,
 MOST_BYTES = 16 * 2**20  # and bytes of them.
@@ -71,7 +71,7 @@ def _make_lists(project: str, rule: ListRule) -> int:
     waiting, is_all = _waiting(project)
     late = [each for each in waiting if is_late(each.command, now_ms // 1_000)]
     for start in range(0, len(late), PIECE):
-        _fail(project, late[start : start + PIECE])
+        _as_far_as_it_goes(project, [late[start : start + PIECE]], _fail)
     in_time = [each for each in waiting if not is_late(each.command, now_ms // 1_000)]
     batches = [*batches_of(in_time, rule)]
     # All but the last one are full. Where there is more to come, it may get fuller the next time.
@@ -79,7 +79,7 @@ def _make_lists(project: str, rule: ListRule) -> int:
         batches.pop()
     at_once = max(1, min(LISTS_A_COMMIT, limits().changes // (rule.count + 1)))
     for start in range(0, len(batches), at_once):
-        _make(project, batches[start : start + at_once])
+        _as_far_as_it_goes(project, batches[start : start + at_once], _make)
     return len(late) + len(batches)
 
 
@@ -120,12 +120,34 @@ def _waiting(project: str) -> tuple[list[Waiting], bool]:
 def named_rightly(data: bytes) -> Command:
     """Raises NotACommand also for an id that its labels could not hold."""
     command = Command.decode(data)
-    if len(command.id) > LONGEST_ID or "\0" in command.id:
-        raise NotACommand(f"the id of a command has at most {LONGEST_ID} characters, and no NUL among them")
+    if len(command.first_id) > LABEL_LENGTH or "\0" in command.id:
+        raise NotACommand(f"the id of a command has at most {LABEL_LENGTH} characters, and no NUL among them")
     return command
 
 
-def _fail(project: str, late: Batch) -> None:
+def _as_far_as_it_goes(project: str, batches: Sequence[Batch], change: Callable[[str, Sequence[Batch]], None]) -> None:
+    """What no commit can take is told of and left alone: all others of the project would wait for it."""
+    try:
+        change(project, batches)
+    except InvalidInput as problem:
+        if len(batches) == len(batches[0]) == 1:
+            leave_alone(batches[0][0].task, group_of(project, CommandStatus.NEW), problem)
+            return
+        for half in _halves(batches):
+            _as_far_as_it_goes(project, half, change)
+
+
+def _halves(batches: Sequence[Batch]) -> Sequence[Sequence[Batch]]:
+    if len(batches) > 1:
+        middle = len(batches) // 2
+        return batches[:middle], batches[middle:]
+    [batch] = batches
+    middle = len(batch) // 2
+    return [batch[:middle]], [batch[middle:]]
+
+
+def _fail(project: str, batches: Sequence[Batch]) -> None:
+    late = [each for batch in batches for each in batch]
     failed = [new_command_task(project, each.command, CommandStatus.FAILED_TIME) for each in late]
     Task.objects.commit(owner=NOBODY, adds=failed, deletes=[each.task for each in late])
 

@@ -33,6 +33,6 @@ def _process(project: str, task_id: int) -> bool:
     except CommitRefused:
         return False  # Somebody else was quicker.
     except InvalidInput as problem:  # Made by hand, with what no task can have.
-        leave_alone(task, problem)
+        leave_alone(task.id, task.group, problem)
         return False
     return True

@@ -56,15 +56,15 @@ def understood(task: Task, decode: Callable[[bytes], Record]) -> Record | None:
     try:
         return decode(bytes(task.data))
     except NotACommand as problem:
-        leave_alone(task, problem)
+        leave_alone(task.id, task.group, problem)
         return None
 
 
-def leave_alone(task: Task, problem: Exception) -> None:
+def leave_alone(task_id: int, group: str, problem: Exception) -> None:
     """Say once why nothing is done to the task, and look at it no more."""
-    if task.id in _told:
+    if task_id in _told:
         return
     if len(_told) >= MOST_TOLD:
         _told.clear()  # They are told of once more.
-    _told.add(task.id)
-    log.warning("task %s of the group %s is left alone: %s", task.id, task.group, problem)
+    _told.add(task_id)
+    log.warning("task %s of the group %s is left alone: %s", task_id, group, problem)

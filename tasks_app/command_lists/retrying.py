@@ -9,6 +9,7 @@ from functools import partial
 from ..command_record import FINAL, Command, CommandStatus, group_of, new_command_task
 from ..models import Task
 from ..operations import NOBODY, Change
+from ..records import MOST
 from ..validation import refuse
 from .moving import pages_in, told
 from .pieces import WITH_OUTPUTS, by_pieces
@@ -63,4 +64,4 @@ def _retry(project: str, put_away: CommandStatus, ids: Sequence[int]) -> int:
 def _anew(command: Command) -> Command:
     now = Task.objects.now_ms() // 1_000
     kept_s = command.until - command.created if command.until > command.created else KEPT_S
-    return replace(command, id=new_id(), created=now, until=now + kept_s, fails=0, run=None, list="")
+    return replace(command, id=new_id(), created=now, until=min(now + kept_s, MOST), fails=0, run=None, list="")

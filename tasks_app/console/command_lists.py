@@ -15,7 +15,6 @@ from ..command_lists import looking
 from ..command_lists.looking import CommandSeen, CommandWhole, ListWhole, ProjectStatus
 from ..command_record import (
     FINAL,
-    LONGEST_ID,
     OF_LISTS,
     PREFIX,
     Command,
@@ -31,6 +30,7 @@ from ..listing import Place
 from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
 from ..policy import Action, commands_are_on, may, may_command
+from ..validation import LABEL_LENGTH
 from . import command_outputs, payload, reading
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
 from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_run_commands, command_to_submit
@@ -318,7 +318,7 @@ def _tail_of(live: LiveOutput) -> dict[str, Any]:
 
 
 def _id_in(request: HttpRequest) -> str:
-    text = reading.text_of(request.GET, "id", LONGEST_ID)
+    text = reading.text_of(request.GET, "id", LABEL_LENGTH)
     if not text:
         raise InvalidInput({"id": ["the id of a command"]})
     return text

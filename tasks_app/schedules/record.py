@@ -164,7 +164,7 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
             return value_of(json.loads(data), cls)
         except InvalidInput as wrong:
             raise NotASchedule(f"this is no schedule: {wrong}") from None
-        except ValueError as wrong:  # JSON and UTF-8.
+        except (ValueError, RecursionError) as wrong:  # JSON and UTF-8.
             raise NotASchedule(f"this is no schedule: {wrong}") from None
 
     def encode(self) -> bytes:

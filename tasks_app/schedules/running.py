@@ -89,7 +89,7 @@ def settle(task: Task) -> None:
             _add_and_put_back(task)
     except CommitRefused:
         return  # It was changed meanwhile, or the lease ran out, and another process is at it.
-    except (NotASchedule, InvalidInput) as problem:
+    except (NotASchedule, InvalidInput, RecursionError) as problem:  # What can just be read may be too deep to write.
         _set_aside(task, str(problem))
 
 

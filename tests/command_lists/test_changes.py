@@ -11,6 +11,7 @@ from tasks_app.command_record import Command, CommandStatus, Run, group_of, new_
 from tasks_app.errors import InvalidInput
 from tasks_app.models import AuditEntry, Task
 from tasks_app.operations import NOBODY, NewTask
+from tasks_app.records import MOST
 
 from .commands import BOB, close, commands_in, lists_in, submitted
 
@@ -93,6 +94,14 @@ def test_what_failed_is_retried_as_new_and_never_failed():
     assert first.until - first.created == 60
     assert commands_in("default", CommandStatus.FAILED_ARCHIVE) == [failed, a_command(2)]
     assert len(commands_in("default", CommandStatus.COMPLETED)) == 1
+
+
+def test_what_might_be_started_for_ever_is_retried_too():
+    endless = replace(a_command(), created=0, until=MOST, run=Run(worker="w", exit_code=1))
+    put(CommandStatus.FAILED_COUNT, endless)
+    assert retry("default") == 1
+    [again] = commands_in("default", CommandStatus.NEW)
+    assert again.until == MOST
 
 
 def test_a_status_or_tasks_are_retried_by_name():

@@ -6,7 +6,17 @@ from dataclasses import replace
 import pytest
 
 from tasks_app.command_lists import Submission, make_lists, process_closed, projects, submit
-from tasks_app.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
+from tasks_app.command_record import (
+    LONGEST_ID,
+    Command,
+    CommandList,
+    CommandStatus,
+    Output,
+    Run,
+    group_of,
+    new_command_task,
+    why_no_id,
+)
 from tasks_app.errors import InvalidInput
 from tasks_app.models import Task
 from tasks_app.operations import NOBODY, Change, NewTask
@@ -138,6 +148,46 @@ def test_a_command_with_an_id_that_no_label_can_hold_is_left_alone(settings):
     submitted(1)
     assert make_lists("default") == 1
     assert len(commands_in("default", CommandStatus.NEW)) == 2
+
+
+def test_a_command_that_no_list_can_hold_does_not_stop_the_rest(settings, caplog):
+    settings.TASKSTORE_COMMAND_LISTS, settings.TASKSTORE_MAX_DATA_BYTES = "*=50/1h/0s", 2_000
+    [first] = submitted(1)
+    size = len(replace(first, cmd="").encode())
+    large = replace(first, id="1_0", cmd="x" * (2_000 - size))
+    Task.objects.commit(owner=NOBODY, adds=[new_command_task("default", large)])
+    [last] = submitted(1)
+    while make_lists("default"):
+        pass
+    assert {command for made in lists_in("default") for command in made.commands} == {first, last}
+    assert commands_in("default", CommandStatus.NEW) == [large]
+    assert len(caplog.records) == 1
+
+
+def test_a_late_command_that_no_commit_can_settle_does_not_stop_the_rest(settings, caplog):
+    settings.TASKSTORE_COMMAND_LISTS = "*=50/1h/0s"
+    odd = Command(id="1_0", cmd="true", until=1, list="x" * 300)
+    Task.objects.commit(owner=NOBODY, adds=[NewTask(group="commands/default/new", data=odd.encode())])
+    [late], [good] = submitted(1, until=1), submitted(1)
+    make_lists("default")
+    assert commands_in("default", CommandStatus.FAILED_TIME) == [late]
+    assert [made.commands for made in lists_in("default")] == [(good,)]
+    assert len(caplog.records) == 1
+
+
+def test_the_longest_id_is_tried_again(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
+    [first] = submitted(1)
+    longest = replace(first, id="x" * LONGEST_ID)
+    [task] = Task.objects.group("commands/default/new")
+    Task.objects.commit(owner=NOBODY, adds=[new_command_task("default", longest)], deletes=[task.id])
+    make_lists("default")
+    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=1)))
+    process_closed("default")
+    assert make_lists("default") == 1
+    [made] = lists_in("default")
+    assert made.commands == (longest.duplicate,)
+    assert why_no_id(longest.duplicate.id) is None
 
 
 def test_lists_are_as_short_as_a_commit_has_to_be(settings):
