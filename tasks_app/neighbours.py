@@ -14,14 +14,17 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
-import psycopg
 from django.db import connections, transaction
 
 from .ending import ended
 from .instance import INSTANCE
 from .operations import Supply
 from .writer_connection import parameters_of
+
+if TYPE_CHECKING:
+    import psycopg
 
 CHANNEL = "tasks_app_supply"
 LISTENER = "Task Store listener"  # The connections' name, by which processes know that there are others.
@@ -63,6 +66,8 @@ class Neighbours:
 
     async def _for_ever(self, work: Callable[[psycopg.AsyncConnection], Awaitable[None]], name: str) -> None:
         """Do the work on a connection of this name, and again on another one when that has broken."""
+        import psycopg  # Where the database is SQLite nothing needs it, and it is a tenth of a start.
+
         while True:
             with suppress(psycopg.Error):
                 # What one server process has prepared another one does not know, where a pooler stands between.

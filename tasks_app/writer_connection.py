@@ -9,9 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
 from django.db import connections
 
 from .database import (
@@ -31,8 +30,10 @@ from .database import (
 from .errors import CommitUnknown, StoreBusy, StoreUnavailable
 from .operations import Operation, Supply
 from .postgresql_arrays import packed
-from .postgresql_pipeline import Pipeline
 from .tally import Work
+
+if TYPE_CHECKING:
+    from .postgresql_pipeline import Pipeline
 
 COMMIT = Statement("COMMIT")
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
@@ -170,6 +171,8 @@ class PostgreSQLConnection(WriterConnection):
 
         `meaning`: of a connection that was lost. What the database itself refuses, its disk being full, is not done.
         """
+        import psycopg
+
         try:
             yield
         except psycopg.OperationalError as error:
@@ -191,6 +194,9 @@ class PostgreSQLConnection(WriterConnection):
             return result
 
     async def _connected(self) -> Pipeline:
+        # Where the database is SQLite nothing needs psycopg, which is a tenth of a start.
+        from .postgresql_pipeline import Pipeline
+
         if self._connection is None or self._connection.is_closed:
             async with self._failures():
                 self._connection = await Pipeline.connect(parameters_of(self.using))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any
@@ -13,8 +12,7 @@ from daphne.http_protocol import HTTPFactory, WebRequest
 from django.conf import settings
 from twisted.web import http
 
-MOST_HEAD_BYTES = 32 * 1024  # Request line and headers; a claim of a thousand ids fits.
-LINGER_S = 10  # How long a refused body is read and thrown away.
+from .server_terms import LINGER_S, MOST_HEAD_BYTES, detail
 
 # Twisted has no words for statuses as young as 422 and 429, and would call them unknown.
 for status in HTTPStatus:
@@ -200,7 +198,3 @@ class Factory(HTTPFactory):  # type: ignore[misc]
         for channel in self.channels:
             if channel.is_idle:
                 channel.loseConnection()
-
-
-def detail(reason: str) -> bytes:
-    return json.dumps({"detail": reason}).encode()

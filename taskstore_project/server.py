@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import signal
+import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+
+# Compiled checks for long messages over websockets, of which pages send none: to get them ready is a twentieth of a
+# start. Autobahn reads this when it is imported.
+os.environ.setdefault("AUTOBAHN_USE_NVX", "0")
 
 import daphne.server
 from daphne.server import reactor, twisted_loop
@@ -17,22 +20,11 @@ from twisted.logger import STDLibLogObserver, globalLogBeginner
 from tasks_app.writer import Writer
 
 from .http_protocol import Factory, Request
+from .server_terms import GRACE_S, MOST_SOCKET_BYTES, PATIENCE_S, STALLED_S, end_on_signals
 
-GRACE_S = 1.0  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
-PATIENCE_S = 7.5  # For the answers that are being made: the process has to be gone within ten seconds.
-LAST_WORDS_S = 0.3  # For what is cancelled then.
-
-STALLED_S = 60.0  # A client that reads nothing of its answer for so long is cut off.
+LAST_WORDS_S = 0.3  # For what is cancelled when the patience is at its end.
 
 SERVICE_RESTART = 1012  # The websocket's close code: come back in a moment.
-MOST_SOCKET_BYTES = 64 * 1024  # Pages send a word or two over their socket.
-
-
-def end_on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
-    """Call it at SIGTERM and Ctrl-C; not beside the main thread, where Python tells nobody of signals."""
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end)
 
 
 class Server(daphne.server.Server):  # type: ignore[misc]

@@ -12,8 +12,7 @@ from typing import Any
 from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..http_protocol import LINGER_S, MOST_HEAD_BYTES, detail
-from ..server import GRACE_S, STALLED_S
+from ..server_terms import GRACE_S, LINGER_S, MOST_HEAD_BYTES, STALLED_S, detail
 
 
 class Protocol(HttpToolsProtocol):

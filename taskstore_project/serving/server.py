@@ -13,7 +13,7 @@ import uvicorn
 
 from tasks_app.writer import Writer
 
-from ..server import MOST_SOCKET_BYTES, PATIENCE_S, end_on_signals
+from ..server_terms import MOST_SOCKET_BYTES, PATIENCE_S, end_on_signals
 from .http_protocol import Protocol
 
 LOOK_EVERY_S = 0.05

@@ -77,18 +77,19 @@ async def answer(send, value):
 if __name__ == "__main__":
     settings.configure(TASKSTORE_MAX_REQUEST_BYTES=MOST_BODY_BYTES)
 
-    from taskstore_project import server as settled
+    from taskstore_project import server_terms as settled
     from taskstore_project.listening import local_url, resolve
 
     settled.STALLED_S = settled.PATIENCE_S = settled.GRACE_S = float(sys.argv[2])
     # Each reads what is settled when it is imported.
+    from taskstore_project.server import Server as Daphne
     from taskstore_project.serving.server import Server as Uvicorn
 
     address = resolve("127.0.0.1", 0)
     with address.bind() as bound:
         address.listen(bound)
         url = local_url(bound)
-        kind: Any = {"up": settled.Server, "serve": Uvicorn}[sys.argv[1]]
+        kind: Any = {"up": Daphne, "serve": Uvicorn}[sys.argv[1]]
         server = kind(
             application, bound, lambda: print(f"ready: {url}/console/", flush=True), start_writer=lambda: None
         )

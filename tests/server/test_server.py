@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
-from taskstore_project.http_protocol import MOST_HEAD_BYTES
+from taskstore_project.server_terms import MOST_HEAD_BYTES
 from taskstore_project.testing import PROJECT
 
 from .harness import Server, accepts, wait_for
