@@ -55,6 +55,8 @@ def requests() -> Iterator[Case]:
     for name in ("requests", "looking", "operating", "access"):
         for entry in table(name)["requests"]:
             yield entry.pop("it"), [request_of(entry)]
+    for entry in table("commands")["requests"]:
+        yield entry.pop("it"), [request_of({"as": "submitter", **entry})]
 
 
 def request_of(entry: dict[str, Any]) -> Bad:

@@ -36,8 +36,8 @@ def three_tasks() -> dict[str, int]:
 
 
 def secret_of(who: str) -> str:
-    """A token of the `operator`, or of somebody who may less: `nobody`, `reader`, `worker`, `of PATTERN`, `expired`,
-    `revoked`. Empty: none."""
+    """A token of the `operator`, or of somebody who may less: `nobody`, `reader`, `worker`, `submitter`,
+    `of PATTERN`, `expired`, `revoked`. Empty: none."""
     match who.split():
         case ["nobody"]:
             return ""
@@ -45,6 +45,8 @@ def secret_of(who: str) -> str:
             return tokens.create("Ann", Scope.READ)[1]
         case ["worker"]:
             return tokens.create("Ann", Scope.WORK)[1]
+        case ["submitter"]:
+            return tokens.create("Ann", Scope.COMMANDS)[1]
         case ["of", pattern]:
             return tokens.create("Ann", Scope.OPERATE, [pattern])[1]
     token, secret = tokens.create("Ann", Scope.OPERATE)

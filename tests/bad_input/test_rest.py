@@ -13,7 +13,8 @@ from .store import everything, secret_of, three_tasks
 
 
 @pytest.fixture
-def api(db):
+def api(db, settings):
+    settings.TASKSTORE_COMMANDS = True
     return Api(Scope.OPERATE)
 
 
