@@ -17,8 +17,10 @@ from tasks_app.retention import GROUPS, rules_in
 env = Env()
 
 POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
+# As the store is (PATIENCE_S): whoever waits for the database is told within five seconds that it can't be had.
+PATIENCE_S = 4.5
 # One connection for the writer, one to fall back to, the rest for pages and lookups.
-POOL = {"min_size": 2, "max_size": 16, "timeout": 5}
+POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
 
 
 def folder(name: str, default: Path) -> Path:
@@ -97,8 +99,7 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
         "OPTIONS": {
             # A transaction that turns into a writer half-way fails at once instead of waiting.
             "transaction_mode": "IMMEDIATE",
-            # As long as the store is patient; a user waits for an answer.
-            "timeout": 5,
+            "timeout": PATIENCE_S,
             "init_command": f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}",
         },
     }

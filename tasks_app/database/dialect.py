@@ -18,7 +18,7 @@ from .batch import Seen, Written
 from .demand import Queried, queried_by
 from .rows import COLUMNS, Row, Statement, Steps, T, quoted
 
-PATIENCE_S = 5.0  # How long an operation waits for rows that somebody else's transaction holds.
+PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
 ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given out.
 
 # A paused group has no priorities, so that claims find nothing in it. Looked at once a scan.
