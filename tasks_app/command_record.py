@@ -204,6 +204,7 @@ class LiveOutput:
     command: str  # The id of the command.
     at: int  # When this was written.
     done: int = 0  # So many commands of the list are finished.
+    due: int = 0  # When it should end at the latest, as is expected of it. 0: it has only just begun.
     out: Output = Output()
     err: Output = Output()
 
