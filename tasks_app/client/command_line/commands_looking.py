@@ -22,7 +22,7 @@ from .failures import Failure, some
 from .records import as_json
 from .session import Session, now_ms
 from .tables import Column, facts, table
-from .words import number, relative, when
+from .words import number, printable_lines, relative, when
 
 PROJECTS = (
     Column(title="project", style="bold"),
@@ -306,6 +306,11 @@ def _error_line(written: bytes, exit_code: int | None) -> str:
     return "".join((lines[:-1] or lines)[-1:] if exit_code else lines[-1:])
 
 
+def _harmless(written: bytes) -> bytes:
+    """Without anything that a terminal would obey: whoever submits should not type at the terminal of who looks."""
+    return printable_lines(written.decode(errors="replace")).encode()
+
+
 def last_run(whole: CommandWhole) -> CommandSeen:
     for each in (whole.newest, *whole.earlier):
         if each.run:
@@ -322,7 +327,7 @@ def show(session: Session, whole: CommandWhole) -> None:
     written = whole.tail or ran.run or Run(worker="")
     for output, pieces in ((sys.stdout, written.out), (sys.stderr, written.err)):
         output.flush()
-        output.buffer.write(pieces.content)
+        output.buffer.write(_harmless(pieces.content) if output.isatty() else pieces.content)
         output.buffer.flush()
     if whole.tail:
         session.note(f"command {whole.newest.id} is still running")
