@@ -112,7 +112,10 @@ def shown(command: Command) -> Command:
 
 
 def _beginning(written: Output) -> Output:
-    kept = written.kept
+    try:
+        kept = written.kept
+    except ValueError:  # Somebody has written what is no Base64: the page of the command says so.
+        return written
     if len(kept) <= SHOWN_BYTES:
         return written
     end = min(SHOWN_BYTES, written.cut_at) if written.missing else SHOWN_BYTES

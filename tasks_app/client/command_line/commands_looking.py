@@ -291,19 +291,9 @@ def _cells(seen: CommandSeen | Command, state: str, now: int, live: LiveOutput |
         duration(run.duration_ms) if seen.run else "",
         "" if run.exit_code is None else str(run.exit_code),
         run.worker,
-        "".join(_lines((live or run).out.kept)[-1:]),
-        _error_line((live or run).err.kept, run.exit_code),
+        "".join((live or run).out.lines[-1:]),
+        "".join(live.err.lines[-1:]) if live else run.complaint,
     ]
-
-
-def _lines(written: bytes) -> list[str]:
-    return [line for line in written.decode(errors="replace").split("\n") if line.strip()]
-
-
-def _error_line(written: bytes, exit_code: int | None) -> str:
-    """The last line, but for the worker's own, which says no more than the exit code, if there is another one."""
-    lines = _lines(written)
-    return "".join((lines[:-1] or lines)[-1:] if exit_code else lines[-1:])
 
 
 def _harmless(written: bytes) -> bytes:
