@@ -178,7 +178,7 @@ def _statistics(durations_ms: Sequence[int]) -> Statistics:
 def _forecast_s(
     counts: ProjectCounts, running: Sequence[RunningList], durations: Statistics, scope: GroupScope
 ) -> float | None:
-    """Commands to do, times how long one takes, over how many are run at once; no less than what one has still to go."""
+    """Commands to do, times how long one takes, over how many run at once; but as long as one is expected to run on."""
     to_do = sum(counts.counts.get(each, 0) for each in TO_DO) - sum(each.done for each in running)
     if to_do <= 0:
         return 0.0
