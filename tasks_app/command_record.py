@@ -97,6 +97,15 @@ class Output:
         return base64.b64decode(self.base64, validate=True) if self.base64 else self.text.encode()
 
     @property
+    def lines(self) -> list[str]:
+        """Those that are not blank, as text; none when somebody has written what is no Base64."""
+        try:
+            text = self.kept.decode(errors="replace")
+        except ValueError:
+            return []
+        return [line for line in text.split("\n") if line.strip()]
+
+    @property
     def content(self) -> bytes:
         """As a file holds it: where bytes are missing, a line says how many."""
         if not self.missing:
@@ -124,6 +133,14 @@ class Run:
     @property
     def failed(self) -> bool:
         return bool(self.err) or bool(self.exit_code)
+
+    @property
+    def complaint(self) -> str:
+        """The last line of standard error, and what only repeats the exit code when there is no other. Empty: none."""
+        lines = self.err.lines
+        if lines[-1:] == [f"ended with {self.exit_code}"]:
+            lines = lines[:-1] or lines
+        return "".join(lines[-1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +222,7 @@ class LiveOutput:
     command: str  # The id of the command.
     at: int  # When this was written.
     done: int = 0  # So many commands of the list are finished.
+    due: int = 0  # When it should end at the latest, as is expected of it. 0: it has only just begun.
     out: Output = Output()
     err: Output = Output()
 

@@ -111,19 +111,21 @@ def _count_lists(groups: Sequence[str], counted: Mapping[str, Counting]) -> list
 
 def _running_lists(found: Sequence[tuple[str, Any, int]], now_ms: int) -> list[RunningList]:
     workers = glances.workers_of(task.owner for _, task, _ in found)
-    done = {project: glances.done_by_list(project) for project in {project for project, _, _ in found}}
+    told = {project: glances.told_by_list(project) for project in {project for project, _, _ in found}}
     return [
         RunningList(
             task=task.id,
-            name=task.labels.get(LIST_LABEL, ""),
+            name=name,
             worker=workers.get(task.owner, ""),
             owner=task.owner,
             commands=commands,
-            done=done[project].get(task.labels.get(LIST_LABEL, ""), 0),
+            done=told[project].get(name, glances.NOTHING_TOLD).done,
+            rest_ms=told[project].get(name, glances.NOTHING_TOLD).rest_ms(now_ms),
             started_ms=task.leased_since_ms,
             left_ms=task.available_at_ms - now_ms,
         )
         for project, task, commands in found
+        for name in [task.labels.get(LIST_LABEL, "")]
     ]
 
 
@@ -176,13 +178,16 @@ def _statistics(durations_ms: Sequence[int]) -> Statistics:
 def _forecast_s(
     counts: ProjectCounts, running: Sequence[RunningList], durations: Statistics, scope: GroupScope
 ) -> float | None:
-    """Commands to do, times how long one takes, over how many are run at once."""
+    """Commands to do, times how long one takes, over how many run at once; but as long as one is expected to run on."""
     to_do = sum(counts.counts.get(each, 0) for each in TO_DO) - sum(each.done for each in running)
     if to_do <= 0:
         return 0.0
     at_once = max(len(running), attending(group_of(counts.project, CommandStatus.OPEN)))
     each_s = durations.mean_ms / 1_000 if durations.count else _expected_s(counts, scope)
-    return to_do * each_s / at_once if at_once and each_s is not None else None
+    if not at_once or each_s is None:
+        return None
+    rest_s = max((each.rest_ms for each in running), default=0) / 1_000
+    return max(to_do * each_s / at_once, rest_s)
 
 
 def _expected_s(counts: ProjectCounts, scope: GroupScope) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ..command_record import (
@@ -72,15 +72,30 @@ def number_in(head: bytes, member: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def done_by_list(project: str) -> dict[str, int]:
-    """How many commands of each running list are finished, by its name, as the workers tell with what these write."""
-    told = Task.objects.get_queryset().in_group(output_group(project)).beginnings(HEAD_BYTES)
-    done: dict[str, int] = {}
-    for task in told:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the worker of a running list tells with what its commands write."""
+
+    done: int = 0  # So many of them are finished.
+    due: int = 0  # When the one that runs should end at the latest. 0: it has only just begun.
+
+    def rest_ms(self, now_ms: int) -> int:
+        return max(0, self.due * 1_000 - now_ms)
+
+
+NOTHING_TOLD = Told()
+
+
+def told_by_list(project: str) -> dict[str, Told]:
+    """What the workers tell of each running list, by its name."""
+    found: dict[str, Told] = {}
+    for task in Task.objects.get_queryset().in_group(output_group(project)).beginnings(HEAD_BYTES).order_by("id"):
+        head = bytes(task.data_start or b"")  # type: ignore[attr-defined]
         name = task.labels.get(LIST_LABEL, "")
+        told = Told(number_in(head, "done") or 0, number_in(head, "due") or 0)
         # More than one: of a worker that died, and of the one that has its list now.
-        done[name] = max(done.get(name, 0), number_in(bytes(task.data_start or b""), "done") or 0)  # type: ignore[attr-defined]
-    return done
+        found[name] = Told(max(found.get(name, told).done, told.done), told.due)
+    return found
 
 
 def workers_of(owners: Iterable[int]) -> dict[int, str]:
@@ -97,7 +112,10 @@ def shown(command: Command) -> Command:
 
 
 def _beginning(written: Output) -> Output:
-    kept = written.kept
+    try:
+        kept = written.kept
+    except ValueError:  # Somebody has written what is no Base64: the page of the command says so.
+        return written
     if len(kept) <= SHOWN_BYTES:
         return written
     end = min(SHOWN_BYTES, written.cut_at) if written.missing else SHOWN_BYTES

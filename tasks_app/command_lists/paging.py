@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 
@@ -61,11 +61,11 @@ def _in_status(tasks: TaskQuerySet, status: CommandStatus | None, now_ms: int) -
 def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSeen]:
     """The lists that these tasks of a project are, in their order."""
     workers = glances.workers_of(task.owner for task in tasks)
-    done = glances.done_by_list(project)
-    return [_list_seen(task, workers.get(task.owner, ""), done, now_ms) for task in tasks]
+    told = glances.told_by_list(project)
+    return [_list_seen(task, workers.get(task.owner, ""), told, now_ms) for task in tasks]
 
 
-def _list_seen(task: Task, worker: str, done: dict[str, int], now_ms: int) -> ListSeen:
+def _list_seen(task: Task, worker: str, told: Mapping[str, glances.Told], now_ms: int) -> ListSeen:
     name, status = task.labels.get(LIST_LABEL, ""), glances.status_of(task.group, task.state(now_ms))
     is_running, is_closed = status is CommandStatus.RUNNING, status is CommandStatus.CLOSED
     commands, expected_s = glances.sizes_of(task.id, task.labels)
@@ -78,7 +78,7 @@ def _list_seen(task: Task, worker: str, done: dict[str, int], now_ms: int) -> Li
         expected_s=expected_s,
         worker=worker if is_running or is_closed else "",
         left_ms=task.available_at_ms - now_ms if is_running else 0,
-        done=commands if is_closed else done.get(name, 0) if is_running else 0,
+        done=commands if is_closed else told.get(name, glances.NOTHING_TOLD).done if is_running else 0,
         at_ms=task.leased_since_ms if is_running else task.made_at_ms,
         place=Place(available_at_ms=task.available_at_ms, id=task.id),
     )

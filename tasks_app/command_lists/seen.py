@@ -31,6 +31,7 @@ class RunningList:
     owner: int
     commands: int
     done: int  # Of its commands, as far as the worker has told.
+    rest_ms: int  # What the one that runs is expected to take still; 0 also when the worker has not told.
     started_ms: int
     left_ms: int  # Until it is open again, unless the worker is done with it or renews its lease.
 

@@ -45,14 +45,14 @@ class Execution:
 
     def run(self, ear: int, onlooker: Onlooker) -> Run:
         """Waits until nothing of it is left. Meanwhile it listens at the descriptor `ear`."""
-        started, self._started_at = int(time.time()), time.monotonic()
+        self.started, self._started_at = int(time.time()), time.monotonic()
         self.out, theirs_out = self._pipe()
         self.err, theirs_err = self._pipe()
         try:
             self._start(theirs_out, theirs_err)
             if self._ended_at is None:
                 self._attend(ear, onlooker)
-            return self._report(started)
+            return self._report()
         finally:
             self.out.close()
             self.err.close()
@@ -164,7 +164,7 @@ class Execution:
 
     # ---- At its end
 
-    def _report(self, started: int) -> Run:
+    def _report(self) -> Run:
         ended_at = self._ended_at or time.monotonic()
         for capture in (self.out, self.err):
             capture.read()  # Nobody writes any more, and no pipe holds more than that.
@@ -172,7 +172,7 @@ class Execution:
             self.err.say(self._verdict)
         return Run(
             worker=self._setup.worker,
-            started=started,
+            started=self.started,
             ended=int(time.time()),
             duration_ms=round((ended_at - self._started_at) * 1_000),
             exit_code=self._code,

@@ -41,6 +41,7 @@ class Wrote:
     """The command in this place has been running for a while, and has written so much so far."""
 
     place: int
+    started: int
     out: Output
     err: Output
 

@@ -73,9 +73,8 @@ class Runner:
         written = (execution.out.written, execution.err.written)
         if written != self._told:
             self._told = written
-            self._worker.send(
-                Wrote(place=self._place, out=execution.out.end(END_BYTES), err=execution.err.end(END_BYTES))
-            )
+            ends = {"out": execution.out.end(END_BYTES), "err": execution.err.end(END_BYTES)}
+            self._worker.send(Wrote(place=self._place, started=execution.started, **ends))
 
     def _run(self, place: int, command: Command, limit_s: float) -> int:
         """How many bytes the outputs take in a list."""

@@ -232,4 +232,5 @@ def list_of(task: Task) -> CommandList:
 
 def _left(work: Work, ran: Ran) -> str:
     command = work.commands.commands[ran.place]
-    return f"command {command.id} of {work.project} left {ran.left} processes behind: killed"
+    processes = "1 process" if ran.left == 1 else f"{ran.left} processes"
+    return f"command {command.id} of {work.project} left {processes} behind: killed"

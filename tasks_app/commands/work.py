@@ -106,6 +106,7 @@ class Work:
             command=command.id,
             at=now_s(),
             done=len(self.runs),
+            due=wrote.started + command.expected_duration if wrote else 0,
             out=wrote.out if wrote else Output(),
             err=wrote.err if wrote else Output(),
         )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from django import forms
 
 from ..command_lists import Submission
-from ..command_record import DEFAULT_PROJECT, LONGEST_PROJECT
+from ..command_record import DEFAULT_PROJECT, LONGEST_PROJECT, why_no_project
 from ..errors import InvalidInput
 from .form_texts import number_in
 
@@ -31,6 +31,12 @@ class SubmitForm(forms.Form):
     max_fails = forms.CharField(required=False)
     until = forms.CharField(required=False, widget=forms.DateTimeInput({"type": "datetime-local"}))
     stashed = forms.BooleanField(required=False)
+
+    def clean_project(self) -> str:
+        project: str = self.cleaned_data["project"]
+        if why := why_no_project(project):
+            raise forms.ValidationError(why)
+        return project
 
     def clean_expected(self) -> int | None:
         text = self.cleaned_data["expected"]

@@ -65,9 +65,9 @@ def heard(owner=BOB, project="default") -> None:
     clients.hear(Client(id=owner, name="bob", host="node-1", pid=1, groups=groups, info="{}"))
 
 
-def writes(task: Task, made: CommandList, place=0, *, done=0, out=b"so far") -> None:
+def writes(task: Task, made: CommandList, place=0, *, done=0, due=0, out=b"so far") -> None:
     """A worker tells what a command of its list has written."""
     each = made.commands[place]
-    live = LiveOutput(list=made.name, task=task.id, command=each.id, at=1, done=done, out=Output.of(out))
+    live = LiveOutput(list=made.name, task=task.id, command=each.id, at=1, done=done, due=due, out=Output.of(out))
     new = NewTask(group=output_group("default"), data=live.encode(), labels=live_labels(live, each))
     Task.objects.commit(owner=BOB, adds=[new])

@@ -19,7 +19,7 @@ from tasks_app.models import Task
 from tasks_app.operations import NOBODY, GroupScope, NewTask
 
 from .commands import BOB, close, lists_in, submitted
-from .stages import claimed, heard, run, writes
+from .stages import claimed, heard, run, running_list, writes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -153,6 +153,23 @@ def test_the_forecast_is_the_time_of_the_rest_over_the_workers():
     heard(owner=3)
     heard(owner=4, project="other")
     assert status("default").forecast_s == pytest.approx(6)
+
+
+def test_the_forecast_is_no_less_than_what_a_running_command_is_expected_to_take_still():
+    finished(2, duration_ms=500)
+    submitted(1, expected_duration=120)
+    make_lists("default")
+    task, [made] = claimed(), lists_in("default")
+    heard()
+    assert status("default").forecast_s == pytest.approx(0.5)
+    writes(task, made, due=Task.objects.now_ms() // 1_000 + 120)
+    assert 60 < (status("default").forecast_s or 0) <= 120
+
+
+def test_a_command_that_takes_longer_than_expected_is_forecast_by_the_others():
+    finished(2, duration_ms=500)
+    writes(*running_list(), due=1)
+    assert status("default").forecast_s == pytest.approx(1)
 
 
 def test_without_a_run_the_forecast_is_by_what_is_expected():

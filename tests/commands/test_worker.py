@@ -80,11 +80,12 @@ def test_what_is_late_is_not_run_and_fails(project, tmp_path):
 
 
 def test_it_shows_what_a_line_has_written_so_far(project):
-    project.add_list("true", "echo begun; sleep 1000")
+    project.add_list("true", "echo begun; sleep 1000", expected_duration=600)
     with project.worker():
         assert eventually(lambda: [live.out.text for live in project.live()] == ["begun\n"])
         [live] = project.live()
         assert (live.list, live.command, live.done) == ("1000", "1001_0", 1)
+        assert live.at < live.due <= live.at + 600
         [task] = project.tasks(OPEN)
         assert live.task == task.id
     assert project.live() == []

@@ -89,6 +89,12 @@ def test_what_can_not_be_submitted_is_named_beside_its_field(submitter, fields, 
     assert not AuditEntry.objects.exists()
 
 
+def test_all_that_is_wrong_is_named_at_once(submitter):
+    answer = submitter.post("/console/commands/submit", {**LINES, "project": "a/b", "expected": "soon"})
+    text = answer.content.decode()
+    assert ("a name without /" in text, "a whole number from 1" in text) == (True, True)
+
+
 # ---- Many at once
 
 

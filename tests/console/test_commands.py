@@ -116,6 +116,24 @@ def test_running_lists_show_how_far_they_are(viewer):
     assert f'href="/console/commands/list/{task.origin}"' in text
 
 
+@pytest.mark.parametrize(
+    ("err", "told"),
+    [
+        (b"Traceback:\nno such film\nended with 3\n", "no such film"),
+        (b"ended with 3\n", "ended with 3"),
+        (b"frame 1\ntook longer than 5 s and was killed\n", "took longer than 5 s and was killed"),
+    ],
+)
+def test_a_result_shows_the_last_that_was_written_to_stderr(submitter, err, told):
+    ended("1_0", CommandStatus.FAILED_COUNT, exit_code=3, err=Output.of(err))
+    assert f'<code class="error">{told}</code>' in text_of(submitter, PROJECT)
+
+
+def test_a_result_whose_stderr_is_no_base64_is_listed_without(submitter):
+    ended("1_0", CommandStatus.FAILED_COUNT, exit_code=3, err=Output(base64="?"))
+    assert '<code class="error">' not in text_of(submitter, PROJECT)
+
+
 @pytest.mark.parametrize("status", sorted(set(CommandStatus)))
 def test_each_status_has_a_list_of_what_lies_there(submitter, status):
     if status in (CommandStatus.OPEN_STASHED, CommandStatus.OPEN, CommandStatus.RUNNING, CommandStatus.CLOSED):

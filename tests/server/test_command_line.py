@@ -89,3 +89,14 @@ def test_a_worker_without_jobs_says_so(empty_place):
     told = empty_place.manage("work", "json")
     assert told.returncode == 2
     assert told.stderr.splitlines()[-1].endswith("no function of json is a job: put @job on those that are")
+
+
+def test_what_a_command_wrote_reaches_a_terminal_escaped_and_a_pipe_as_it_is(store, tmp_path):
+    folder = tmp_path / "files"
+    (folder / "completed").mkdir(parents=True)
+    (folder / "completed/1_0.task").write_text("1_0\n1\n2\n1\n1\n0\ntrue\nann\n1\n2\n")
+    (folder / "completed/1_0.out").write_bytes(b"\x1b[2Jred\n")
+    with store.up("--commands"):
+        assert store.manage("commands", "import", str(folder)).returncode == 0
+        assert on_terminal(store, "commands", "results", "1_0") == "\\x1b[2Jred\r\n"
+        assert store.manage("commands", "results", "1_0").stdout == "\x1b[2Jred\n"

@@ -30,8 +30,8 @@ NEVER_IN_LISTS = RESULTS | {CommandStatus.NEW, CommandStatus.NEW_STASHED}
 @kinds.reason
 def retry(session: Session, /, project: str, status: str | None, is_all: bool, reason: str, **which: Any) -> None:
     """Have finished commands run once more, as new ones: those with these IDs, all in a status, or all that failed."""
-    if status and is_all:
-        raise click.UsageError("either --status or --all")
+    if bool(which["ids"]) + bool(status) + is_all != 1:
+        raise click.UsageError("either some by their IDs, or --status, or --all")
     named = chosen(session, project, is_all=bool(status) or is_all, **which)
     tell(session, session.store.commands.retry(project, named, status=status, reason=reason), "new again")
 

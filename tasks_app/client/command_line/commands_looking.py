@@ -22,7 +22,7 @@ from .failures import Failure, some
 from .records import as_json
 from .session import Session, now_ms
 from .tables import Column, facts, table
-from .words import number, relative, when
+from .words import number, printable_lines, relative, when
 
 PROJECTS = (
     Column(title="project", style="bold"),
@@ -291,19 +291,14 @@ def _cells(seen: CommandSeen | Command, state: str, now: int, live: LiveOutput |
         duration(run.duration_ms) if seen.run else "",
         "" if run.exit_code is None else str(run.exit_code),
         run.worker,
-        "".join(_lines((live or run).out.kept)[-1:]),
-        _error_line((live or run).err.kept, run.exit_code),
+        "".join((live or run).out.lines[-1:]),
+        "".join(live.err.lines[-1:]) if live else run.complaint,
     ]
 
 
-def _lines(written: bytes) -> list[str]:
-    return [line for line in written.decode(errors="replace").split("\n") if line.strip()]
-
-
-def _error_line(written: bytes, exit_code: int | None) -> str:
-    """The last line, but for the worker's own, which says no more than the exit code, if there is another one."""
-    lines = _lines(written)
-    return "".join((lines[:-1] or lines)[-1:] if exit_code else lines[-1:])
+def _harmless(written: bytes) -> bytes:
+    """Without anything that a terminal would obey: whoever submits should not type at the terminal of who looks."""
+    return printable_lines(written.decode(errors="replace")).encode()
 
 
 def last_run(whole: CommandWhole) -> CommandSeen:
@@ -322,7 +317,7 @@ def show(session: Session, whole: CommandWhole) -> None:
     written = whole.tail or ran.run or Run(worker="")
     for output, pieces in ((sys.stdout, written.out), (sys.stderr, written.err)):
         output.flush()
-        output.buffer.write(pieces.content)
+        output.buffer.write(_harmless(pieces.content) if output.isatty() else pieces.content)
         output.buffer.flush()
     if whole.tail:
         session.note(f"command {whole.newest.id} is still running")

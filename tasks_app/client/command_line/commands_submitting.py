@@ -69,8 +69,10 @@ def submit(
     how["expected_duration"] = how.pop("expected")
     if file is None and lines == (STANDARD_INPUT,):
         file, lines = sys.stdin.buffer, ()
-    if bool(lines) == bool(file):
+    if bool(lines) == bool(file) or STANDARD_INPUT in lines:
         raise click.UsageError("either LINEs, or --file FILE, or - for standard input")
+    if lines and from_line > 1:
+        raise click.UsageError("--from-line is about --file FILE, or - for standard input")
     if file is None:
         tell(session, project, submitted(session, project, enumerate(lines, 1), stashed, how))
     else:

@@ -71,6 +71,8 @@ def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands)
     [
         ([], None, "either LINEs"),
         (["a", "--file", "-"], "b", "either LINEs"),
+        (["-", "a"], "b", "either LINEs"),
+        (["a", "--from-line", "2"], None, "--from-line is about"),
         (["-"], "\n\n", "no line"),
         (["-"], b"a\n\xff\n", "line 2"),
         ([""], None, "line 1: cmd"),
