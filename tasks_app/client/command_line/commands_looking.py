@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from click.core import ParameterSource
@@ -22,7 +22,7 @@ from .failures import Failure, some
 from .records import as_json
 from .session import Session, now_ms
 from .tables import Column, facts, table
-from .words import number, relative, when
+from .words import number, printable_lines, relative, when
 
 PROJECTS = (
     Column(title="project", style="bold"),
@@ -314,17 +314,25 @@ def last_run(whole: CommandWhole) -> CommandSeen:
 
 
 def show(session: Session, whole: CommandWhole) -> None:
-    """What a command wrote, as it wrote it; as JSON all that is known of it."""
+    """What a command wrote; as JSON all that is known of it."""
     if session.is_json:
         session.tell([as_json(whole)])
         return
     ran = whole.newest if whole.tail else last_run(whole)
     written = whole.tail or ran.run or Run(worker="")
     for output, pieces in ((sys.stdout, written.out), (sys.stderr, written.err)):
-        output.flush()
-        output.buffer.write(pieces.content)
-        output.buffer.flush()
+        write(output, pieces.content)
     if whole.tail:
         session.note(f"command {whole.newest.id} is still running")
     elif ran is not whole.newest:
         session.note(f"this is the run {ran.id}; {whole.newest.id} is {whole.newest.status}")
+
+
+def write(output: TextIO, content: bytes) -> None:
+    """Byte for byte, but to a terminal, which would obey whoever has submitted the command: there it is text."""
+    if output.isatty():
+        output.write(printable_lines(content.decode(errors="replace")))
+    else:
+        output.flush()
+        output.buffer.write(content)
+    output.flush()
