@@ -93,8 +93,11 @@ class Output:
 
     @property
     def kept(self) -> bytes:
-        """What there is of it. Raises ValueError when it is no Base64."""
-        return base64.b64decode(self.base64, validate=True) if self.base64 else self.text.encode()
+        """What there is of it. What a worker calls Base64 and is none stays as it stands."""
+        if not self.base64:
+            return self.text.encode()
+        kept = from_base64(self.base64)
+        return self.base64.encode() if kept is None else kept
 
     @property
     def lines(self) -> list[str]:
@@ -236,6 +239,14 @@ class LiveOutput:
 
     def encode(self) -> bytes:
         return records.encode(self)
+
+
+def from_base64(text: str) -> bytes | None:
+    """What the text stands for; None when it is no Base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
 
 
 def group_of(project: str, status: CommandStatus) -> str:

@@ -14,13 +14,14 @@ from ..command_record import (
     CommandStatus,
     NotACommand,
     Output,
+    from_base64,
     why_misplaced,
     why_no_id,
 )
 from ..command_rules import MOST_COMMANDS
 from ..errors import InvalidInput
 from ..importing import MOST_NAMED, numbered_lines, of_line
-from ..validation import Problem, refuse
+from ..validation import LABEL_LENGTH, Problem, refuse, text
 from ..wire import strict_json
 from .submitting import why_no_line
 
@@ -122,15 +123,17 @@ def _problems_of_list(status: CommandStatus, made: CommandList) -> Iterator[Prob
         yield "list.commands", f"from 1 to {MOST_COMMANDS} commands, not {len(made.commands)}"
     if status is CommandStatus.CLOSED and not made.worker:
         yield "list.worker", "who has closed it"
+    yield from text("list.worker", made.worker)
+    if len(made.directory) > LABEL_LENGTH:
+        yield "list.worker", f"so short that name, worker and times have at most {LABEL_LENGTH} characters together"
 
 
 def _problems_of_output(path: str, written: Output) -> Iterator[Problem]:
     if written.text and written.base64:
         yield f"{path}.base64", "either text or base64, not both"
-    try:
-        size = len(written.kept)
-    except ValueError:
+    if from_base64(written.base64) is None:
         yield f"{path}.base64", "Base64"
         return
+    size = len(written.kept)
     if written.cut_at > size:
         yield f"{path}.cut_at", f"at most {size}, so many bytes as there are"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -156,25 +156,33 @@ def _fail(project: str, batches: Sequence[Batch]) -> None:
 def _make(project: str, batches: Sequence[Batch]) -> None:
     """One commit for all of them."""
     lock_names(project)
-    names = _names(project)
-    lists = []
-    for batch in batches:
-        made = CommandList(name=free_name(batch, names), commands=tuple(each.command for each in batch))
-        names.add(made.name)
-        lists.append(new_list_task(project, made))
+    names = Names(_names(project))
+    made = [CommandList(name=_name(batch, names), commands=tuple(each.command for each in batch)) for batch in batches]
+    lists = [new_list_task(project, each) for each in made]
     Task.objects.commit(owner=NOBODY, adds=lists, deletes=[each.task for batch in batches for each in batch])
 
 
-def free_name(batch: Batch, names: set[str]) -> str:
-    """When the oldest of the commands was created, or the next second that no list is named for."""
-    return next_free(min(each.command.created for each in batch), names)
+class Names:
+    """Of the lists of a project: each is given once."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._beyond: dict[int, int] = {}  # Where to look on. Thousands of lists of one second would take minutes else.
+
+    def take(self, name: str) -> str:
+        """The name, or the next second that no list is named for."""
+        passed, free = list[int](), name
+        while free in self._taken:
+            passed.append(int(free))
+            free = str(self._beyond.get(passed[-1], passed[-1] + 1))
+        self._taken.add(free)
+        self._beyond.update(dict.fromkeys(passed, int(free) + 1))
+        return free
 
 
-def next_free(second: int, names: set[str]) -> str:
-    """The first second from this one on that none of the lists is named for."""
-    while str(second) in names:
-        second += 1
-    return str(second)
+def _name(batch: Batch, names: Names) -> str:
+    """When the oldest of the commands was created, if that is free."""
+    return names.take(str(min(each.command.created for each in batch)))
 
 
 def _names(project: str) -> set[str]:

@@ -28,7 +28,7 @@ from ..models import Task
 from ..operations import EVERY_GROUP, NOBODY, GroupScope, NewTask
 from . import glances
 from .lines import commands_of
-from .making import lock_names, next_free
+from .making import Names, lock_names
 from .moving import told
 from .reading import tasks_with, understood
 
@@ -120,7 +120,7 @@ def import_project(
 def _add(project: str, entries: Mapping[int, Entry], scope: GroupScope) -> Imported:
     there = _there(project, {command.id for entry in entries.values() for _, command in commands_of(entry)})
     new = {number: entry for number, entry in entries.items() if not _is_there(number, entry, there)}
-    names = _names_of_open_lists(project)
+    names = Names(_names_of_open_lists(project))
     adds = [_task(project, entry, names) for entry in new.values()]
     if adds:
         _commit(adds, list(new), scope)
@@ -180,15 +180,13 @@ def _names_of_open_lists(project: str) -> set[str]:
     return {each[LIST_LABEL] for each in labels.iterator() if LIST_LABEL in each}
 
 
-def _task(project: str, entry: Entry, names: set[str]) -> NewTask:
-    """The task to add. The names of open lists, which each have one of their own, are kept in `names`."""
+def _task(project: str, entry: Entry, names: Names) -> NewTask:
+    """The task to add. Open lists have each a name of their own."""
     status, record = entry
     if isinstance(record, Command):
         return new_command_task(project, record, status)
     if status is not CommandStatus.CLOSED:
-        if record.name in names:
-            record = replace(record, name=next_free(int(record.name), names))
-        names.add(record.name)
+        record = replace(record, name=names.take(record.name))
     return new_list_task(project, record, status)
 
 

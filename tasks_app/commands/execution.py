@@ -11,6 +11,7 @@ from typing import Protocol
 from ..command_record import Command, Run
 from . import descendants
 from .capture import Capture
+from .clock import Clock
 from .messages import Setup
 
 # Python has them ignored, or the runner heeds them in its own way: a shell should find them as elsewhere.
@@ -36,8 +37,8 @@ class Onlooker(Protocol):
 class Execution:
     """One command. What it writes is in `out` and `err`."""
 
-    def __init__(self, command: Command, setup: Setup, limit_s: float) -> None:
-        self._command, self._setup, self._limit_s = command, setup, limit_s
+    def __init__(self, command: Command, setup: Setup, limit_s: float, clock: Clock) -> None:
+        self._command, self._setup, self._limit_s, self._clock = command, setup, limit_s, clock
         self._verdict = ""  # Why it did not run to its end.
         self._code = 0
         self._ended_at: float | None = None
@@ -45,7 +46,7 @@ class Execution:
 
     def run(self, ear: int, onlooker: Onlooker) -> Run:
         """Waits until nothing of it is left. Meanwhile it listens at the descriptor `ear`."""
-        self.started, self._started_at = int(time.time()), time.monotonic()
+        self.started, self._started_at = self._clock.now_s(), time.monotonic()
         self.out, theirs_out = self._pipe()
         self.err, theirs_err = self._pipe()
         try:
@@ -173,7 +174,7 @@ class Execution:
         return Run(
             worker=self._setup.worker,
             started=self.started,
-            ended=int(time.time()),
+            ended=self._clock.now_s(),
             duration_ms=round((ended_at - self._started_at) * 1_000),
             exit_code=self._code,
             out=self.out.output(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..command_record import Command, Output, Run
+from .clock import Clock
 
 
 class Order(StrEnum):
@@ -34,6 +35,7 @@ class Assignment:
     """The commands of a list, each with how long it may take."""
 
     commands: Sequence[tuple[Command, float]]
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,9 @@ import signal
 import sys
 from multiprocessing.connection import Connection
 
-from ..command_record import Command, Output, is_late
+from ..command_record import Output, is_late
 from ..jobs.processes import be_first_to_go
 from . import descendants
-from .clock import now_s
 from .execution import Execution
 from .messages import Assignment, Order, Over, Ran, Setup, Wrote
 
@@ -60,8 +59,8 @@ class Runner:
         for place, (command, limit_s) in enumerate(assignment.commands):
             if self._order or bytes_left <= 0:
                 break
-            if not is_late(command, now_s()):
-                bytes_left -= self._run(place, command, limit_s)
+            if not is_late(command, assignment.clock.now_s()):
+                bytes_left -= self._run(place, Execution(command, self._setup, limit_s, assignment.clock))
         self._worker.send(Over())
 
     def hear(self, execution: Execution) -> None:
@@ -76,10 +75,9 @@ class Runner:
             ends = {"out": execution.out.end(END_BYTES), "err": execution.err.end(END_BYTES)}
             self._worker.send(Wrote(place=self._place, started=execution.started, **ends))
 
-    def _run(self, place: int, command: Command, limit_s: float) -> int:
+    def _run(self, place: int, execution: Execution) -> int:
         """How many bytes the outputs take in a list."""
         self._place, self._told = place, (-1, -1)
-        execution = Execution(command, self._setup, limit_s)
         run = execution.run(self._worker.fileno(), self)
         if self._order is Order.STOP:
             return 0

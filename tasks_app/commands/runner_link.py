@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 
 from ..command_record import Command
 from . import descendants
+from .clock import Clock
 from .messages import Assignment, Order, Over, Ran, Setup, Wrote
 
 MARK = "TASKSTORE_RUNNER"  # In the environment of all that a runner starts.
@@ -34,11 +35,11 @@ class RunnerLink:
         self._process: subprocess.Popen[bytes] | None = None
         self._sending = threading.Lock()
 
-    def run(self, commands: Sequence[tuple[Command, float]]) -> Iterator[Wrote | Ran | None]:
+    def run(self, commands: Sequence[tuple[Command, float]], clock: Clock) -> Iterator[Wrote | Ran | None]:
         """What it tells of these commands; None now and then, when it tells nothing. Raises RunnerDied."""
         if self._process is None:
             self._start()
-        self._send(Assignment(commands=commands))
+        self._send(Assignment(commands=commands, clock=clock))
         while not isinstance(message := self._heard(), Over):
             yield message
 

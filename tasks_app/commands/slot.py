@@ -15,7 +15,7 @@ from ..client.work import Result
 from ..command_record import CommandList, NotACommand, Output, Run, place_of
 from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable
 from ..operations import Order as ClaimOrder
-from .clock import now_s
+from .clock import Clock
 from .closing import Finished, ending, given_back, laid_aside
 from .live import Live
 from .messages import Order, Ran, Setup
@@ -53,6 +53,7 @@ class Slot:
         self._keeper, self._live, self._stopping, self._wait_ms = keeper, live, stopping, wait_ms
         self._outage = live.outage
         self._link = RunnerLink(setup)
+        self._claimed_ms = round(times.least_lease_s * 1_000)
         self.work: Work | None = None  # What it has in hand.
 
     def run(self) -> None:
@@ -68,10 +69,9 @@ class Slot:
 
     def _claim(self) -> list[Task]:
         """One list; nothing when there is none, or the store is away."""
-        lease_ms = round(self._times.least_lease_s * 1_000)
         try:
             tasks = self._store.claim(
-                self._groups, duration_ms=lease_ms, wait_ms=self._wait_ms, order=ClaimOrder.OLDEST
+                self._groups, duration_ms=self._claimed_ms, wait_ms=self._wait_ms, order=ClaimOrder.OLDEST
             )
         except AWAY as problem:
             self._outage.begin(problem)
@@ -81,7 +81,7 @@ class Slot:
         return tasks
 
     def _do(self, task: Task) -> None:
-        claimed_at = time.monotonic()
+        claimed_at, clock = time.monotonic(), Clock.of_claim(task, self._claimed_ms)
         project, _ = place_of(task.group) or ("", "")
         try:
             commands = list_of(task)
@@ -92,14 +92,14 @@ class Slot:
         if self._stopping.has_begun:
             self._settle(given_back(task))
             return
-        self.work = self._begun(task, project, commands, claimed_at)
+        self.work = self._begun(task, project, commands, claimed_at, clock)
         if not self.work.lost.is_set():
             self._live.show(self.work)
             self._run(self.work)
             self._close(self.work)
         self.work = None
 
-    def _begun(self, task: Task, project: str, commands: CommandList, claimed_at: float) -> Work:
+    def _begun(self, task: Task, project: str, commands: CommandList, claimed_at: float, clock: Clock) -> Work:
         """With a lease for as long as its commands may take."""
         lease_s = self._times.lease_s(commands, task.claims)
         work = Work(
@@ -107,6 +107,8 @@ class Slot:
             commands=commands,
             worker=self._setup.worker,
             held=Held(task, nothing),
+            clock=clock,
+            started=clock.now_s(),
             lease_ends_at=claimed_at + self._times.least_lease_s,
             lease_s=lease_s,
         )
@@ -134,7 +136,7 @@ class Slot:
         limits = [(command, self._times.limit_s(command)) for command in work.commands.commands]
         ordered: Order | None = None
         try:
-            for message in self._link.run(limits):
+            for message in self._link.run(limits, work.clock):
                 if message:
                     work.hear(message)
                 if isinstance(message, Ran) and message.left:
@@ -147,7 +149,7 @@ class Slot:
             place = work.running_place()
             if place is not None and ordered is not Order.STOP:
                 # Not tried again as if nothing had happened: it may be what has killed it.
-                work.runs[place] = self._killed(str(died))
+                work.runs[place] = self._killed(str(died), work.clock.now_s())
 
     def _order_for(self, work: Work) -> Order | None:
         left_s = work.lease_left_s()
@@ -158,8 +160,7 @@ class Slot:
             return Order.STOP
         return Order.FINISH if self._stopping.has_begun else None
 
-    def _killed(self, text: str) -> Run:
-        now = now_s()
+    def _killed(self, text: str, now: int) -> Run:
         err = Output.of(f"{text}, and this command with it\n".encode())
         return Run(worker=self._setup.worker, started=now, ended=now, exit_code=KILLED, err=err)
 

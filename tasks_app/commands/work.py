@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..client.keeper import Held
 from ..command_record import Command, CommandList, LiveOutput, Output, Run, is_late
-from .clock import now_s
+from .clock import Clock
 from .closing import Finished
 from .messages import Ran, Wrote
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MARGIN_S = 10.0  # That a lease is longer than any of its commands may take: to kill it, and to say so.
 MOST_DOUBLINGS = 6
+LONGEST_LEASE_S = 10.0 * 366 * 86_400  # What an import expects of a command may be more than a store can lease.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Times:
         """Twice as long with each further claim: those before were too short, or their workers died."""
         longest_s = max(map(self.limit_s, made.commands), default=0.0)
         once_s = max(self.least_lease_s, self.lease_factor * made.expected_duration, longest_s + MARGIN_S)
-        return once_s * float(2 ** min(max(claims - 1, 0), MOST_DOUBLINGS))
+        return min(once_s * float(2 ** min(max(claims - 1, 0), MOST_DOUBLINGS)), LONGEST_LEASE_S)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -48,9 +49,10 @@ class Work:
     commands: CommandList
     worker: str
     held: Held
+    clock: Clock
+    started: int  # By the clock of the store.
     lease_s: float
     lease_ends_at: float  # By the monotonic clock; math.inf: it is renewed.
-    started: int = field(default_factory=now_s)
     runs: dict[int, Run] = field(default_factory=dict)  # By the place of the command.
     wrote: Wrote | None = None  # The newest of a command that is running.
     lost: threading.Event = field(default_factory=threading.Event)
@@ -75,7 +77,7 @@ class Work:
 
     def running_place(self) -> int | None:
         """The place of the command that is running, or is next. None: all have run."""
-        now = now_s()
+        now = self.clock.now_s()
         places = (
             place
             for place, command in enumerate(self.commands.commands)
@@ -90,7 +92,7 @@ class Work:
             runs=self.runs,
             worker=self.worker,
             started=self.started,
-            finished=now_s(),
+            finished=self.clock.now_s(),
         )
 
     def live(self) -> tuple[Command, LiveOutput] | None:
@@ -104,7 +106,7 @@ class Work:
             list=self.commands.name,
             task=self.task.id,
             command=command.id,
-            at=now_s(),
+            at=self.clock.now_s(),
             done=len(self.runs),
             due=wrote.started + command.expected_duration if wrote else 0,
             out=wrote.out if wrote else Output(),

@@ -30,7 +30,7 @@ from ..listing import Place
 from ..models import Task
 from ..operations import EVERY_GROUP, GroupScope
 from ..policy import Action, commands_are_on, may, may_command
-from ..validation import LABEL_LENGTH
+from ..validation import LABEL_LENGTH, LATEST_MS
 from . import command_outputs, payload, reading
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
 from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_run_commands, command_to_submit
@@ -302,16 +302,21 @@ def _times_of(command: Command) -> dict[str, int]:
     """Its times in milliseconds, 0 for those that it has not."""
     run = command.run
     return {
-        "created_ms": command.created * 1_000,
-        "until_ms": command.until * 1_000,
-        "started_ms": run.started * 1_000 if run else 0,
-        "ended_ms": run.ended * 1_000 if run else 0,
+        "created_ms": _ms(command.created),
+        "until_ms": _ms(command.until),
+        "started_ms": _ms(run.started) if run else 0,
+        "ended_ms": _ms(run.ended) if run else 0,
     }
+
+
+def _ms(seconds: int) -> int:
+    # A worker, or an import, may tell of times that no calendar has.
+    return min(seconds * 1_000, LATEST_MS)
 
 
 def _tail_of(live: LiveOutput) -> dict[str, Any]:
     return {
-        "at_ms": live.at * 1_000,
+        "at_ms": _ms(live.at),
         "out": command_outputs.show(live.out),
         "err": command_outputs.show(live.err),
     }

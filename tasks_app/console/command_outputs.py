@@ -27,11 +27,8 @@ class Shown:
 
 
 def show(output: Output) -> Shown | None:
-    """The output for a page; None when nothing was written, or what is kept of it can't be read."""
-    try:
-        kept = output.kept
-    except ValueError:
-        return None
+    """The output for a page; None when nothing was written."""
+    kept = output.kept
     size = len(kept) + output.missing
     head, tail = _ends_of(kept, output.cut_at if output.missing else None)
     left_out = size - len(head) - len(tail)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tasks_app.command_lists import Submission, make_lists, process_closed, projects, submit
+from tasks_app.command_lists.making import Names
 from tasks_app.command_record import (
     LONGEST_ID,
     Command,
@@ -119,6 +120,13 @@ def test_lists_of_one_second_take_the_next_free_one(settings):
     names = [int(each.name) for each in lists_in("default")]
     assert names == sorted(set(names))
     assert names[0] == first.created
+
+
+def test_thousands_of_lists_of_one_second_find_their_names():
+    """With a look at each name that is taken it would be half an hour."""
+    names = Names({"5", "7"})
+    assert [names.take(name) for name in ("5", "5", "6", "9", "007", "7")] == ["6", "8", "9", "10", "007", "11"]
+    assert len({names.take("5") for _ in range(100_000)}) == 100_000
 
 
 def test_a_command_that_is_late_before_its_first_run_fails(settings):

@@ -12,6 +12,7 @@ from tasks_app.command_record import (
     CommandStatus,
     NotACommand,
     Output,
+    Run,
     group_of,
 )
 from tasks_app.errors import InvalidInput
@@ -323,6 +324,15 @@ def test_bytes_that_are_no_text_stay_what_they_are():
     finished(2, out=b"\xff" * 5_000)
     out = page_output()
     assert (out.kept, out.missing) == (b"\xff" * out.cut_at, 5_000 - out.cut_at)
+
+
+def test_an_output_that_is_no_base64_is_what_it_says():
+    made = submitted(1)
+    make_lists("default")
+    close("default", lambda each: replace(each, run=Run(worker="w", exit_code=0, out=Output(base64="?" * 5_000))))
+    process_closed("default")
+    assert results("default", text="true").results[0].command.id == made[0].id
+    assert page_output().content.startswith(b"????")
 
 
 def test_what_is_no_command_is_left_out():

@@ -203,6 +203,22 @@ def test_a_list_whose_name_is_taken_gets_the_next_second():
             "line 2: list.worker: who has closed it",
         ),
         (
+            {
+                "status": "closed",
+                "command": None,
+                "list": {"name": "5", "worker": "w" * 255, "commands": [{"id": "5_0", "cmd": "true"}]},
+            },
+            "line 2: list.worker: so short that",
+        ),
+        (
+            {
+                "status": "closed",
+                "command": None,
+                "list": {"name": "5", "worker": "w\0", "commands": [{"id": "5_0", "cmd": "true"}]},
+            },
+            "line 2: list.worker: text without the NUL",
+        ),
+        (
             {"status": "open", "command": None, "list": {"name": "5", "commands": [{"id": "5", "cmd": "x"}] * 2}},
             "line 2: list.commands[1].id: an id of its own: line 2 has 5 already",
         ),

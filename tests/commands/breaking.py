@@ -1,4 +1,6 @@
-"""A store that is away when it is told to be: as when the server is started anew."""
+"""A store that is away when it is told to be, as when the server is started anew; and one with another time."""
+
+from dataclasses import replace
 
 
 class Breaking:
@@ -19,3 +21,17 @@ class Breaking:
             return verb(*args, **kwargs)
 
         return call
+
+
+class Elsewhere:
+    """Its clock is so many days ahead of the one of this machine."""
+
+    def __init__(self, store, days):
+        self._store, self._ahead_ms = store, days * 86_400_000
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def claim(self, *args, **kwargs):
+        claimed = self._store.claim(*args, **kwargs)
+        return [replace(task, available_at_ms=task.available_at_ms + self._ahead_ms) for task in claimed]

@@ -1,14 +1,17 @@
 """Lines for a shell, run by a real runner."""
 
 import os
+import time
 from dataclasses import replace
 
 from tasks_app.command_record import Command
+from tasks_app.commands.clock import Clock
 from tasks_app.commands.messages import Ran, Setup, Wrote
 from tasks_app.commands.runner_link import RunnerLink
 
 LATER = 2 * 10**9  # No test waits so long.
 LIMIT_S = 60.0
+CLOCK = Clock(time.time() - time.monotonic())  # That of this machine.
 
 
 def command(line, number=0, **members):
@@ -45,7 +48,7 @@ class Lines:
 
     def messages(self, *lines, limit_s=LIMIT_S, **how):
         commands = [(command(line, number), limit_s) for number, line in enumerate(lines)]
-        return [message for message in self.link(**how).run(commands) if message]
+        return [message for message in self.link(**how).run(commands, CLOCK) if message]
 
     def run(self, line, **how):
         """What came of one line."""

@@ -11,7 +11,7 @@ from tasks_app.commands.messages import Order, Ran
 from tasks_app.commands.runner_link import MARK, RunnerDied
 from tests.jobs.workers import eventually
 
-from .lines import LATER, LIMIT_S, command
+from .lines import CLOCK, LATER, LIMIT_S, command
 
 pytestmark = pytest.mark.once
 
@@ -135,7 +135,7 @@ def test_a_line_that_can_not_be_started_says_why(lines):
 
 def test_a_line_that_is_late_is_not_run(lines, tmp_path):
     commands = [(command("echo early", until=LATER), LIMIT_S), (command("touch late", until=1), LIMIT_S)]
-    told = [message for message in lines.link().run(commands) if message]
+    told = [message for message in lines.link().run(commands, CLOCK) if message]
     assert [message.place for message in told] == [0]
     assert not (tmp_path / "late").exists()
 
@@ -165,14 +165,14 @@ def test_a_line_may_kill_its_runner_and_takes_all_with_it(lines, tmp_path):
     """The next list has another runner."""
     link = lines.link()
     with pytest.raises(RunnerDied, match="-9"):
-        list(link.run([(command("setsid sleep 1000 & echo $! >other; kill -9 $PPID; sleep 1000"), LIMIT_S)]))
+        list(link.run([(command("setsid sleep 1000 & echo $! >other; kill -9 $PPID; sleep 1000"), LIMIT_S)], CLOCK))
     assert eventually(lambda: not is_alive(int((tmp_path / "other").read_text())))
-    assert [message.run.out.text for message in link.run([(command("echo a"), LIMIT_S)]) if message] == ["a\n"]
+    assert [message.run.out.text for message in link.run([(command("echo a"), LIMIT_S)], CLOCK) if message] == ["a\n"]
 
 
 def test_a_runner_whose_worker_has_gone_kills_what_runs(lines, tmp_path):
     link = lines.link()
-    messages = link.run([(command("setsid sleep 1000 & echo $! >other; sleep 1000"), LIMIT_S)])
+    messages = link.run([(command("setsid sleep 1000 & echo $! >other; sleep 1000"), LIMIT_S)], CLOCK)
     assert eventually(lambda: next(messages))
     link.end()
     assert not is_alive(int((tmp_path / "other").read_text()))
@@ -188,7 +188,7 @@ def test_a_line_bears_the_mark_of_its_runner(lines):
 def ordered(link, order, *told):
     """What came of the lines when this was ordered while the first was running."""
     ran = []
-    for message in link.run([(command(line, number), LIMIT_S) for number, line in enumerate(told)]):
+    for message in link.run([(command(line, number), LIMIT_S) for number, line in enumerate(told)], CLOCK):
         if isinstance(message, Ran):
             ran.append(message)
         elif message:

@@ -1,6 +1,7 @@
 """A worker of commands: real shells, a real server."""
 
 import signal
+import time
 
 import pytest
 
@@ -12,13 +13,15 @@ from tasks_app.commands import CommandWorker, work
 from tasks_app.errors import InvalidInput, StoreUnavailable
 from tasks_app.models import Scope
 from tasks_app.operations import NewTask
+from tasks_app.records import MOST
 from tests.client.fakes import FakeStore
 from tests.jobs.workers import eventually
 
-from .breaking import Breaking
+from .breaking import Breaking, Elsewhere
 from .projects import NAME, wait_for_threads
 from .test_runner import is_alive
 
+DAY_S = 86_400
 OPEN, CLOSED = CommandStatus.OPEN, CommandStatus.CLOSED
 
 
@@ -77,6 +80,24 @@ def test_what_is_late_is_not_run_and_fails(project, tmp_path):
     [(status, command)] = project.settled()
     assert (status, command.run) == (CommandStatus.FAILED_TIME, None)
     assert not (tmp_path / "late").exists()
+
+
+@pytest.mark.parametrize(("days", "is_run"), [(1, False), (-1, True)])
+def test_the_clock_of_the_store_says_what_is_late(project, days, is_run):
+    """It is a day ahead of this machine, or behind. What is to be started within half a day is late there, or not."""
+    project.add_list("true", until=int(time.time()) + days * DAY_S // 2)
+    store = Elsewhere(project.store, days)
+    with project.worker(store):
+        [closed] = project.closed()
+    assert bool(closed.commands[0].run) is is_run
+    assert abs(closed.finished - time.time() - days * DAY_S) < DAY_S / 4
+
+
+def test_a_list_that_is_expected_to_take_for_ever_is_run(project):
+    project.add_list("true", "true", expected_duration=MOST)
+    with project.worker():
+        [closed] = project.closed()
+    assert [command.run.exit_code for command in closed.commands] == [0, 0]
 
 
 def test_it_shows_what_a_line_has_written_so_far(project):

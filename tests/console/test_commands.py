@@ -6,6 +6,7 @@ from tasks_app.command_lists import make_lists
 from tasks_app.command_record import CommandStatus, LiveOutput, Output, live_labels, output_group
 from tasks_app.models import Task
 from tasks_app.operations import NewTask
+from tasks_app.records import MOST
 
 from ..command_lists.commands import submitted
 from ..people import make_user, signed_in
@@ -277,6 +278,24 @@ def test_binary_output_is_shown_as_hex_and_can_be_saved(submitter):
 def test_text_that_is_not_all_utf_8_or_is_cut_within_a_letter_is_shown_as_text(submitter, written, shown):
     completed("1_0", out=Output.of(written))
     assert shown in text_of(submitter, "commands/command?project=default&id=1_0")
+
+
+BEYOND_THE_CALENDAR = {"started": MOST, "ended": MOST, "duration_ms": MOST, "exit_code": MOST}
+
+
+@pytest.mark.parametrize(
+    "path", [PROJECT, f"{PROJECT}&status=completed&text=true", "commands/command?project=default&id=1_0"]
+)
+@pytest.mark.parametrize("odd", [{"out": Output(base64="no base64")}, BEYOND_THE_CALENDAR], ids=["output", "times"])
+def test_what_a_worker_tells_that_makes_no_sense_hides_no_page(submitter, path, odd):
+    completed("1_0", **odd)
+    assert "1_0" in text_of(submitter, path)
+
+
+def test_an_output_that_is_not_what_it_says_is_saved_as_it_stands(submitter):
+    completed("1_0", out=Output(base64="no base64"))
+    answer = submitter.get("/console/commands/output?project=default&id=1_0&stream=out")
+    assert (answer.status_code, answer.content) == (200, b"no base64")
 
 
 @pytest.mark.parametrize(("query", "told"), [("stream=both", "one of out, err"), ("", "one of out, err")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from click.core import ParameterSource
@@ -296,11 +296,6 @@ def _cells(seen: CommandSeen | Command, state: str, now: int, live: LiveOutput |
     ]
 
 
-def _harmless(written: bytes) -> bytes:
-    """Without anything that a terminal would obey: whoever submits should not type at the terminal of who looks."""
-    return printable_lines(written.decode(errors="replace")).encode()
-
-
 def last_run(whole: CommandWhole) -> CommandSeen:
     for each in (whole.newest, *whole.earlier):
         if each.run:
@@ -309,17 +304,25 @@ def last_run(whole: CommandWhole) -> CommandSeen:
 
 
 def show(session: Session, whole: CommandWhole) -> None:
-    """What a command wrote, as it wrote it; as JSON all that is known of it."""
+    """What a command wrote; as JSON all that is known of it."""
     if session.is_json:
         session.tell([as_json(whole)])
         return
     ran = whole.newest if whole.tail else last_run(whole)
     written = whole.tail or ran.run or Run(worker="")
     for output, pieces in ((sys.stdout, written.out), (sys.stderr, written.err)):
-        output.flush()
-        output.buffer.write(_harmless(pieces.content) if output.isatty() else pieces.content)
-        output.buffer.flush()
+        write(output, pieces.content)
     if whole.tail:
         session.note(f"command {whole.newest.id} is still running")
     elif ran is not whole.newest:
         session.note(f"this is the run {ran.id}; {whole.newest.id} is {whole.newest.status}")
+
+
+def write(output: TextIO, content: bytes) -> None:
+    """Byte for byte, but to a terminal, which would obey whoever has submitted the command: there it is text."""
+    if output.isatty():
+        output.write(printable_lines(content.decode(errors="replace")))
+    else:
+        output.flush()
+        output.buffer.write(content)
+    output.flush()

@@ -1,7 +1,10 @@
 """Commands about shell commands. That a worker runs them is in tests/commands."""
 
+import os
+
 import pytest
 
+from tasks_app.client.command_line import commands_looking
 from tasks_app.command_record import CommandStatus
 from tasks_app.models import Scope
 
@@ -177,6 +180,13 @@ def test_what_is_not_finished_says_so(commands):
     writes(task, made)
     told = commands("results", made.commands[0].id)
     assert (told.out, "still running" in told.err) == ("so far", True)
+
+
+def test_on_a_terminal_it_is_written_without_what_a_terminal_obeys():
+    ours, terminal = os.openpty()
+    with open(ours, "rb") as screen, open(terminal, "w") as output:
+        commands_looking.write(output, b"a\x1b]0;gone\x07\n\xff\n")
+        assert [screen.readline(), screen.readline()] == [b"a\\x1b]0;gone\\x07\r\n", "\ufffd\r\n".encode()]
 
 
 def test_the_run_before_a_new_try_is_shown(commands):
