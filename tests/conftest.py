@@ -23,8 +23,9 @@ from pytest_django.live_server_helper import LiveServer
 
 from taskstore_project.testing.chromium import OPTIONS
 from taskstore_project.testing.chromium import chromium as find_chromium
+from taskstore_project.testing.places import data_place
 
-OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-")
+OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-", dir=data_place())
 if OWN_DATA_FOLDER:
     # pytest was started by hand: the tests must not touch the data of a server that runs here.
     os.environ["TASKSTORE_DATA"] = OWN_DATA_FOLDER
