@@ -13,6 +13,7 @@ import django
 import hypothesis
 import pytest
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
@@ -23,8 +24,9 @@ from pytest_django.live_server_helper import LiveServer
 
 from taskstore_project.testing.chromium import OPTIONS
 from taskstore_project.testing.chromium import chromium as find_chromium
+from taskstore_project.testing.places import data_place
 
-OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-")
+OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-", dir=data_place())
 if OWN_DATA_FOLDER:
     # pytest was started by hand: the tests must not touch the data of a server that runs here.
     os.environ["TASKSTORE_DATA"] = OWN_DATA_FOLDER
@@ -44,6 +46,10 @@ from .served import (  # noqa: E402, F401 - fixtures
     served_by_uvicorn,
     uvicorn,
 )
+
+# Each of Django's test clients has a handler of its own, which would look through all files that whitenoise serves.
+# What `served` starts has its application by now, and looks once, as in production.
+settings.WHITENOISE_AUTOREFRESH = True
 
 if connection.vendor == "sqlite":
     # A file as in production: in memory SQLite knows neither a write-ahead log nor waiting for a lock.

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from .places import data_place
 from .postgresql import postgresql
 from .suite import Outcome, Run, run_here, run_side_by_side
 
@@ -27,7 +28,8 @@ def run_everything(plan: Plan) -> bool:
 
     Raises CannotTest when something that is needed can't be had.
     """
-    with tempfile.TemporaryDirectory(prefix="taskstore-test-") as name, addresses(plan.databases) as urls:
+    made = tempfile.TemporaryDirectory(prefix="taskstore-test-", dir=data_place())
+    with made as name, addresses(plan.databases) as urls:
         outcomes = run_suites(plan, urls, Path(name))
     print("\n== summary")
     for outcome in outcomes:
