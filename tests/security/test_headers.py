@@ -9,8 +9,8 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import get_resolver
 
+from tasks_app.console.urls import urlpatterns
 from tasks_app.models import Scope, Task
 from tasks_app.operations import NewTask
 from taskstore_project.testing import PROJECT
@@ -91,7 +91,7 @@ def test_answers_of_the_api(task, path, method):
 @pytest.fixture
 def failing(monkeypatch) -> Client:
     """Of a site on which signing in goes wrong in a way that nobody expected."""
-    [pattern] = [each for each in get_resolver("tasks_app.console.urls").url_patterns if each.name == "login"]
+    [pattern] = [each for each in urlpatterns if each.name == "login"]
 
     def fail(request):
         raise ZeroDivisionError("SELECT of /secret/path")

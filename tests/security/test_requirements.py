@@ -1,6 +1,7 @@
 """What is installed is what was looked at: each package at one version, by its hashes."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,7 @@ def test_every_package_is_locked_with_its_hashes(lock):
     assert ENTRY.match(lines[0])
     assert [line for line in lines if not (ENTRY.match(line) or HASH.match(line))] == []
     # An entry ends where the next one begins: after a line of a hash.
-    assert [
-        name for name, after in zip(lines, lines[1:], strict=False) if ENTRY.match(name) and not HASH.match(after)
-    ] == []
+    assert [name for name, after in pairwise(lines) if ENTRY.match(name) and not HASH.match(after)] == []
     assert HASH.match(lines[-1])
 
 
@@ -39,4 +38,4 @@ def test_the_servers_own_versions_are_those_that_are_tested():
 
 def versions(lock: Path) -> set[tuple[str, str]]:
     """Name and version of each package; one that is for some Pythons only may have several."""
-    return {entry.group("name", "version") for line in lock.read_text().splitlines() if (entry := ENTRY.match(line))}
+    return {(entry["name"], entry["version"]) for line in lock.read_text().splitlines() if (entry := ENTRY.match(line))}

@@ -125,7 +125,7 @@ def by_grpc(port: int, token: str) -> Iterator[str]:
         of_ours, of_strangers = ([("authorization", f"Bearer {secret}")] for secret in (token, SECRET))
         added = UpdateRequest(created=[Task(group="mail", data=data)])
         assert stub.Update(added, metadata=of_ours, timeout=START_SECONDS, wait_for_ready=True).created_ids
-        garbage = channel.unary_unary("/masstasker.MassTasker/Update")
+        garbage: Any = channel.unary_unary("/masstasker.MassTasker/Update")
         calls: list[tuple[Any, Any, Any]] = [
             (stub.Update, added, of_strangers),
             (stub.Update, UpdateRequest(created=[Task(group="a\0", data=data)]), of_ours),

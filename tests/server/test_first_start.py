@@ -1,4 +1,4 @@
-"""What somebody who starts the store for the first time has let in: themselves, from this machine, with one password."""
+"""Who gets in after the first start of a store: whoever started it, from this machine, with one password."""
 
 from __future__ import annotations
 
