@@ -315,6 +315,7 @@ class Token(models.Model):
     hash = models.CharField(max_length=64, unique=True, editable=False)
     scope = models.CharField(max_length=10, choices=Scope.choices)
     groups = models.JSONField(default=list, blank=True)  # Patterns of GroupScope; empty: every group.
+    clients = models.JSONField(default=list, blank=True)  # The owners that it may act for; empty: every one.
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -55,6 +55,7 @@ class GroupScope:
 
     patterns: tuple[str, ...] | None = None
     held: str = ""
+    owners: tuple[int, ...] | None = None  # For whom changes may be made; None: for everybody.
 
     @property
     def is_everything(self) -> bool:

@@ -65,10 +65,11 @@ def may(actor: Actor, action: Action, group: str | None = None) -> bool:
 
 
 def scope_of(actor: Actor) -> GroupScope:
-    """The groups that the actor may touch, and what is missing to change those with shell commands."""
-    return GroupScope(
-        actor.group_scope.patterns if isinstance(actor, Token) else None, held=_missing_for_commands(actor)
-    )
+    """The groups that the actor may touch, what is missing to change those with shell commands, and for whom."""
+    held = _missing_for_commands(actor)
+    if not isinstance(actor, Token):
+        return GroupScope(held=held)
+    return GroupScope(actor.group_scope.patterns, held, owners=tuple(actor.clients) or None)
 
 
 def may_command(actor: Actor, group: str | None = None) -> bool:

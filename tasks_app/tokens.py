@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,12 @@ from django.utils import timezone
 from .errors import InvalidInput
 from .models import Token
 from .policy import ANYTHING
-from .validation import group_name
+from .validation import INT64_MAX, INT64_MIN, group_name
 
 NAME_LENGTH = 100
+MOST_CLIENTS = 1_000
+CLIENT = re.compile(r"-?[0-9]{1,19}")  # `int` alone would take "1_000" and the digits of other scripts.
+CLIENTS = f"at most {MOST_CLIENTS} numbers of clients, each of 64 bits"
 PREFIX = "ts_"  # So that scanners for leaked secrets can tell what it is.
 LAST_USED_EVERY = timedelta(minutes=1)  # A write for each request would cost more than the request.
 THIS_MACHINE = "this machine"  # The token of a server for programs beside it has this name, and goes with it.
@@ -33,26 +37,28 @@ def create(
     scope: str,  # One of Scope.
     groups: Sequence[str] = (),
     expires_at: datetime | None = None,
+    clients: Sequence[int] = (),  # The owners that it may act for; empty: every one.
 ) -> tuple[Token, str]:
     """Make a token. Returns it with its secret, which can't be had again.
 
     Raises InvalidInput that names every wrong field.
     """
-    check(name, groups, expires_at)
+    check(name, groups, expires_at, clients)
     secret = PREFIX + secrets.token_urlsafe(32)
     token = Token.objects.create(
         name=name,
         hash=_hash(secret),
         scope=scope,
         groups=list(groups),
+        clients=list(clients),
         expires_at=expires_at,
     )
     return token, secret
 
 
-def check(name: str, groups: Sequence[str], expires_at: datetime | None) -> None:
+def check(name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int] = ()) -> None:
     """Raise InvalidInput that names every wrong field of a token to be made."""
-    if wrong := dict(_problems(name, groups, expires_at)):
+    if wrong := dict(_problems(name, groups, expires_at, clients)):
         raise InvalidInput({field: [text] for field, text in wrong.items()})
 
 
@@ -98,7 +104,16 @@ def state_of(token: Token) -> str:
     return "expired" if token.expires_at and token.expires_at <= timezone.now() else "valid"
 
 
-def _problems(name: str, groups: Sequence[str], expires_at: datetime | None) -> Iterator[tuple[str, str]]:
+def client_ids(words: Sequence[str]) -> list[int]:
+    """The clients that somebody typed. Raises InvalidInput about `clients`."""
+    if not all(map(CLIENT.fullmatch, words)):
+        raise InvalidInput({"clients": [CLIENTS]})
+    return [int(word) for word in words]
+
+
+def _problems(
+    name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int]
+) -> Iterator[tuple[str, str]]:
     if not (name.strip() and name.isprintable() and len(name) <= NAME_LENGTH):
         yield "name", f"a name of 1 to {NAME_LENGTH} printable characters"
     elif name.isdecimal():
@@ -106,6 +121,8 @@ def _problems(name: str, groups: Sequence[str], expires_at: datetime | None) -> 
     for pattern in groups:
         for _, text in group_name("groups", pattern):
             yield "groups", f"names of groups, or beginnings of names with a star; {pattern!r}: {text}"
+    if len(clients) > MOST_CLIENTS or not all(INT64_MIN <= client <= INT64_MAX for client in clients):
+        yield "clients", CLIENTS
     if expires_at is not None and expires_at <= timezone.now():
         yield "expires_at", "a time in the future"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .errors import Forbidden, InvalidInput, LimitExceeded
-from .operations import Change, Claim, Commit, GroupScope, NewTask, Operation, Query, Update
+from .operations import NOBODY, Change, Claim, Commit, GroupScope, NewTask, Operation, Query, Update
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 LATEST_MS = 253_402_300_799_999  # The end of the year 9999: what every client's calendar can show.
@@ -37,8 +37,10 @@ class Limits:
 def validate(operation: Operation, limits: Limits) -> None:
     """Raise InvalidInput that names every wrong field, or LimitExceeded when all that is wrong is too much.
 
-    Raises Forbidden when a group that it names may not be changed.
+    Raises Forbidden when a group that it names may not be changed, or not for this owner.
     """
+    if operation.scope.owners is not None and not _is_of_nobody(operation):
+        refuse_owner(operation.scope, operation.owner)
     if operation.scope.held:
         for group in _named_groups(operation):
             refuse_held(operation.scope, group)
@@ -54,6 +56,21 @@ def refuse_held(scope: GroupScope, group: str) -> None:
     """Raise Forbidden when tasks of the group may not be changed."""
     if why := scope.why_held(group):
         raise Forbidden(why)
+
+
+def refuse_owner(scope: GroupScope, owner: int) -> None:
+    """Raise Forbidden when nothing may be done for this client."""
+    if scope.owners is not None and owner not in scope.owners:
+        allowed = ", ".join(map(str, scope.owners))
+        raise Forbidden(f"This token may not act for the client {owner}: it is for {allowed} only.")
+
+
+def _is_of_nobody(operation: Operation) -> bool:
+    """Whether it is done for no client: an operator does it, it only reads, or it only adds tasks without an owner."""
+    if isinstance(operation, Claim):
+        return isinstance(operation, Query) and operation.only_reads
+    is_new = operation.owner == NOBODY and not operation.changed_ids
+    return operation.operator is not None or is_new
 
 
 def _named_groups(operation: Operation) -> Iterator[str]:

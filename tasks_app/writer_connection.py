@@ -15,6 +15,7 @@ from django.db import connections
 
 from .database import (
     PATIENCE_S,
+    SILENCE_S,
     Dialect,
     Outcome,
     Plan,
@@ -122,7 +123,8 @@ class PostgreSQLConnection(WriterConnection):
             SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
                 set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
                 set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-                set_config('synchronous_commit', %s, true)
+                set_config('synchronous_commit', %s, true), set_config('statement_timeout', %s, true),
+                set_config('idle_in_transaction_session_timeout', %s, true)
             """
         ),
     )
@@ -146,7 +148,8 @@ class PostgreSQLConnection(WriterConnection):
 
     def _opening(self) -> Sequence[Statement]:
         begin, configure = self.opening
-        return [begin, Statement(configure.sql, ["off" if is_opportunistic() else "on"])]
+        limit = f"{SILENCE_S}s"
+        return [begin, Statement(configure.sql, ["off" if is_opportunistic() else "on", limit, limit])]
 
     async def _change(self, steps: Steps[T]) -> T:
         connection = await self._connected()
@@ -154,6 +157,7 @@ class PostgreSQLConnection(WriterConnection):
         opening = [
             Statement("BEGIN"),
             Statement("SELECT set_config('synchronous_commit', %s, true)", [durability]),
+            Statement("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [f"{SILENCE_S}s"]),
         ]
         async with self._failures():
             result = await self._drive(connection, steps, opening)

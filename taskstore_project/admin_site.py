@@ -52,3 +52,7 @@ class AdminSite(admin.AdminSite):
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         return redirect("console:password")
+
+    def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        # Django's page would let browsers keep it.
+        return self.password_change(request)

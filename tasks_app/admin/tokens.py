@@ -31,6 +31,11 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
         widget=AdminTextareaWidget,
         help_text="One a line; pay/* stands for all names that begin with pay/. Empty: every group.",
     )
+    clients = forms.CharField(
+        required=False,
+        widget=AdminTextInputWidget,
+        help_text="Their numbers, with spaces between them: it acts for no other owner. Empty: for every one.",
+    )
     expires_at = forms.SplitDateTimeField(required=False, widget=AdminSplitDateTime, help_text="Empty: never.")
 
     class Meta:
@@ -40,11 +45,17 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_groups(self) -> Sequence[str]:
         return [line for line in self.cleaned_data["groups"].splitlines() if line.strip()]
 
+    def clean_clients(self) -> Sequence[int]:
+        try:
+            return tokens.client_ids(self.cleaned_data["clients"].split())
+        except InvalidInput as wrong:
+            raise forms.ValidationError(wrong.fields["clients"]) from None
+
     def clean(self) -> dict[str, Any]:
         if not self.errors:
             try:
                 given = self.cleaned_data
-                tokens.check(given["name"], given["groups"], given["expires_at"])
+                tokens.check(given["name"], given["groups"], given["expires_at"], given["clients"])
             except InvalidInput as wrong:
                 for field, texts in wrong.fields.items():
                     self.add_error(field, forms.ValidationError(texts))
@@ -69,12 +80,26 @@ class TokenAdmin(KeyedAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         if obj is None:
-            return ("name", "scope", "groups", "expires_at")
-        return ("name", "scope", "which_groups", "created_at", "expires_at", "last_used_at", "revoked_at", "state")
+            return ("name", "scope", "groups", "clients", "expires_at")
+        return (
+            "name",
+            "scope",
+            "which_groups",
+            "which_clients",
+            "created_at",
+            "expires_at",
+            "last_used_at",
+            "revoked_at",
+            "state",
+        )
 
     @admin.display(description="groups")
     def which_groups(self, token: Token) -> str:
         return ", ".join(token.groups) or "every group"
+
+    @admin.display(description="clients")
+    def which_clients(self, token: Token) -> str:
+        return ", ".join(map(str, token.clients)) or "every one"
 
     @admin.display
     def state(self, token: Token) -> str:
@@ -82,7 +107,9 @@ class TokenAdmin(KeyedAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         given = form.cleaned_data
-        token, secret = tokens.create(given["name"], Scope(given["scope"]), given["groups"], given["expires_at"])
+        token, secret = tokens.create(
+            given["name"], Scope(given["scope"]), given["groups"], given["expires_at"], given["clients"]
+        )
         obj.id, obj.name, obj.secret = token.id, token.name, secret
         self._write_down(request, "create token", token)
 

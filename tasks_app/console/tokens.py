@@ -38,6 +38,7 @@ class TokenForm(forms.Form):
     name = forms.CharField(max_length=verbs.NAME_LENGTH)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES], initial=Scope.WORK)
     groups = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 3}))
+    clients = forms.CharField(required=False)
     days = forms.CharField(required=False, initial="365")
 
     def clean_name(self) -> str:
@@ -49,6 +50,14 @@ class TokenForm(forms.Form):
         groups = [line for line in self.cleaned_data["groups"].splitlines() if line.strip()]
         _check("groups", groups=groups)
         return groups
+
+    def clean_clients(self) -> Sequence[int]:
+        try:
+            clients = verbs.client_ids(self.cleaned_data["clients"].split())
+        except InvalidInput as wrong:
+            raise forms.ValidationError(wrong.fields["clients"]) from None
+        _check("clients", clients=clients)
+        return clients
 
     def clean_days(self) -> timedelta | None:
         text = self.cleaned_data["days"].strip()
@@ -108,15 +117,17 @@ def _made(form: TokenForm, by: str) -> tuple[Token, str]:
     given = form.cleaned_data
     expires_at = timezone.now() + given["days"] if given["days"] else None
     with transaction.atomic():
-        token, secret = verbs.create(given["name"], Scope(given["scope"]), given["groups"], expires_at)
+        token, secret = verbs.create(
+            given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"]
+        )
         _write_down("create token", token, by=by)
     return token, secret
 
 
-def _check(field: str, name: str = "any", groups: Sequence[str] = ()) -> None:
+def _check(field: str, name: str = "any", groups: Sequence[str] = (), clients: Sequence[int] = ()) -> None:
     """One field by itself, so that the form tells of each that is wrong."""
     try:
-        verbs.check(name, groups, None)
+        verbs.check(name, groups, None, clients)
     except InvalidInput as wrong:
         raise forms.ValidationError(wrong.fields[field]) from None
 

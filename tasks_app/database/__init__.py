@@ -11,7 +11,7 @@ are never used twice, and inserts of ten thousand rows at once can't be said in 
 from .batch import Decided, Outcome, Plan, Undecided
 from .deciding import granted, look_and_decide
 from .dialect import ID_JUMP, PATIENCE_S, Dialect, is_opportunistic
-from .postgresql import HOUSEKEEPING_LOCK, PostgreSQL
+from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
 from .rows import COLUMNS, MINUTE_MS, Row, Statement, Steps, T
 from .running import (
     DIALECTS,
@@ -34,6 +34,7 @@ __all__ = [
     "ID_JUMP",
     "MINUTE_MS",
     "PATIENCE_S",
+    "SILENCE_S",
     "Decided",
     "Dialect",
     "Outcome",

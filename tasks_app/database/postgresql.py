@@ -72,6 +72,8 @@ def _arrays(columns: Sequence[str]) -> str:
 
 
 LEAST_MS = 50  # 0 would be for ever.
+# A process that stops amid a transaction, with its machine or by a debugger, holds up others no longer than this.
+SILENCE_S = 60
 
 
 class PostgreSQL(Dialect):
@@ -177,7 +179,10 @@ class PostgreSQL(Dialect):
 
     def preparation(self) -> Sequence[Statement]:
         # The time that went by until there was a connection counts, too.
-        statements = [Statement(f"SET LOCAL lock_timeout = '{max(LEAST_MS, int(self.left_s * 1000))}ms'")]
+        statements = [
+            Statement(f"SET LOCAL lock_timeout = '{max(LEAST_MS, int(self.left_s * 1000))}ms'"),
+            Statement(f"SET LOCAL idle_in_transaction_session_timeout = '{SILENCE_S}s'"),
+        ]
         if is_opportunistic():
             statements.append(Statement("SET LOCAL synchronous_commit = off"))
         return statements
@@ -463,7 +468,8 @@ class PostgreSQL(Dialect):
 
     def is_disconnected(self, error: Exception) -> bool:
         state = _sqlstate(error)
-        return state is None or state.startswith(("08", "57"))
+        # 25P03: it was silent for too long.
+        return state is None or state.startswith(("08", "57")) or state == "25P03"
 
 
 def _is_log_intact(numbers: Sequence[Row]) -> bool:

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS, IntegrityError, InterfaceError, OperationalError, connections, transaction
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    connections,
+    transaction,
+)
 
 from ..errors import CommitUnknown, StoreBusy, StoreUnavailable
 from ..operations import Operation, TaskRecord
@@ -36,8 +44,10 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS, since_s:
     for pause_s in _growing_pauses():
         try:
             return _transaction(operations, dialect)
-        except (Again, OperationalError, InterfaceError, IntegrityError) as error:
+        except (Again, OperationalError, InterfaceError, IntegrityError, InternalError) as error:
             if isinstance(error, IntegrityError) and not dialect.is_contention(error):
+                raise
+            if isinstance(error, InternalError) and not dialect.is_disconnected(error):
                 raise
             if not (isinstance(error, Again) or dialect.is_contention(error)):
                 raise StoreUnavailable("the database can't be reached or can't write: try again later") from error

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from .. import clients
 from ..policy import Action
+from ..validation import refuse_owner
 from . import bodies
 from .answers import ClientAnswer
 from .asked import ClientRequest
@@ -25,6 +26,7 @@ class Heartbeat(View):
     @endpoint("heartbeat", answer=ClientAnswer, body=ClientRequest, parameters=[path("clientid", ID)])
     def put(self, request: Request, clientid: str) -> Response:
         number, said = integer("clientid", clientid), bodies.read(request, ClientRequest)
+        refuse_owner(self.scope(), number)
         for group in said.groups:
             self.must_reach(group)
         return Response(ClientAnswer.of(clients.hear(said.client(number))))

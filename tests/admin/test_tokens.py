@@ -39,6 +39,13 @@ def test_it_shows_a_new_secret_once(administrator):
     assert found[1] not in administrator.get(TOKENS).content.decode()
 
 
+def test_it_binds_a_token_to_clients(administrator):
+    create(administrator, clients="17 -4")
+    token = Token.objects.get()
+    assert token.clients == [17, -4]
+    assert "17, -4" in text_of(administrator.get(f"{TOKENS}{token.pk}/change/"))
+
+
 def test_it_writes_each_change_down(administrator):
     create(administrator)
     revoke(administrator, Token.objects.get())
@@ -87,6 +94,8 @@ def test_it_revokes_once(administrator):
         ({"name": "a" * 101}, "name", "100"),
         ({"scope": "root"}, "scope", "not one of the available choices"),
         ({"groups": "x" * 256}, "groups", "at most 255 characters"),
+        ({"clients": "ann"}, "clients", "numbers of clients"),
+        ({"clients": "9223372036854775808"}, "clients", "numbers of clients"),
         ({"expires_at_0": "2001-01-01", "expires_at_1": "00:00:00"}, "expires_at", "in the future"),
         ({"expires_at_0": "never", "expires_at_1": ""}, "expires_at", "valid"),
     ],

@@ -54,7 +54,7 @@ def restored(command, file):
 
 
 def test_all_of_it_is_there_again(command, filled, file, tmp_path):
-    token, secret = tokens.create("ann", Scope.WORK, ["mail", "pay/*"])
+    token, secret = tokens.create("ann", Scope.WORK, ["mail", "pay/*"], clients=[17])
     assert command("backup", file) == (0, f"3 tasks, ids up to {Task.objects.newest_id()}, are in {file}\n")
     before = list(Task.objects.order_by("id").values())
     restored(command, file)
@@ -63,6 +63,7 @@ def test_all_of_it_is_there_again(command, filled, file, tmp_path):
     assert set(User.objects.get(username="ann").groups.values_list("name", flat=True)) == {"operator", "see payloads"}
     assert tokens.valid(secret) == token
     assert Token.objects.get().groups == ["mail", "pay/*"]
+    assert Token.objects.get().clients == [17]
     assert [entry.action for entry in AuditEntry.objects.order_by("id")] == ["pause", "restore"]
     again = tmp_path / "again.zip"
     command("backup", again)

@@ -60,6 +60,13 @@ def test_it_makes_a_token_and_shows_its_secret_in_this_answer_alone(admin):
     assert secret not in str(AuditEntry.objects.get().__dict__)
 
 
+def test_it_binds_a_token_to_clients(admin):
+    made = admin.post("/console/settings/tokens/add", TOKEN | {"clients": " 17  -4 "})
+    assert Token.objects.get().clients == [17, -4]
+    for page in (made, admin.get("/console/settings")):
+        assert '<code class="label">-4</code>' in page.content.decode()
+
+
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
@@ -68,6 +75,8 @@ def test_it_makes_a_token_and_shows_its_secret_in_this_answer_alone(admin):
         ("name", "a\x07b", "printable"),
         ("scope", "everything", "not one of"),
         ("groups", "x" * 256, "255"),
+        ("clients", "ann", "numbers of clients"),
+        ("clients", "9223372036854775808", "numbers of clients"),
         ("days", "0", "from 1 to"),
         ("days", "soon", "from 1 to"),
     ],

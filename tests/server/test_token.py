@@ -62,12 +62,26 @@ def test_it_makes_a_token_for_some_groups_and_some_time(token):
     assert timedelta(days=2.9) < made.expires_at - timezone.now() <= timedelta(days=3)
 
 
+def test_it_makes_a_token_for_some_clients(token):
+    token("create", "ann", "--scope", "work", "--clients", "17", "-4")
+    assert Token.objects.get().clients == [17, -4]
+    assert "17 -4" in token("list")
+
+
+@pytest.mark.parametrize("client", ["ann", "1_0", "9223372036854775808", "1" * 20, "\u0661"])
+def test_it_takes_numbers_for_clients_alone(refusal, client):
+    assert "clients: at most 1000 numbers of clients" in refusal(
+        "create", "ann", "--scope", "work", "--clients", client
+    )
+    assert not Token.objects.exists()
+
+
 def test_it_lists_tokens_without_their_secrets(token):
     secret = token("create", "ann", "--scope", "work", "--groups", "pay/*", "--expires", "3").strip()
     token("create", "bob", "--scope", "read")
     token("revoke", "bob")
     [head, ann, bob] = token("list").splitlines()
-    assert head.split() == ["id", "name", "scope", "groups", "created", "expires", "last", "used", "state"]
+    assert head.split() == ["id", "name", "scope", "groups", "clients", "created", "expires", "last", "used", "state"]
     assert ann.split()[1:4] == ["ann", "work", "pay/*"]
     assert ann.endswith("valid")
     assert bob.split()[1:4] == ["bob", "read", "all"]

@@ -20,7 +20,7 @@ from taskstore_project.tables import lines_of
 from taskstore_project.users_name import users_name
 
 MOST_DAYS = 36_500
-COLUMNS = ("id", "name", "scope", "groups", "created", "expires", "last used", "state")
+COLUMNS = ("id", "name", "scope", "groups", "clients", "created", "expires", "last used", "state")
 
 
 class Command(ProjectCommand):
@@ -43,6 +43,13 @@ class Command(ProjectCommand):
             metavar="GROUP",
             help="only these groups; 'pay/*' stands for all names that begin with pay/ (default: every group)",
         )
+        create.add_argument(
+            "--clients",
+            nargs="+",
+            default=[],
+            metavar="ID",
+            help="only as these clients, so that no other one's tasks can be changed (default: as every one)",
+        )
         create.add_argument("--expires", type=days, metavar="DAYS", help="default: never")
         verbs.add_parser("list", help="show the tokens, without their secrets")
         revoke = verbs.add_parser("revoke", help="let nobody in with it any more")
@@ -52,17 +59,19 @@ class Command(ProjectCommand):
         need_store()
         match verb:
             case "create":
-                self.create(options["name"], Scope(options["scope"]), options["groups"], options["expires"])
+                self.create(**{name: options[name] for name in ("name", "scope", "groups", "clients", "expires")})
             case "list":
                 self.list()
             case "revoke":
                 self.revoke(find(options["token"]))
 
-    def create(self, name: str, scope: Scope, groups: Sequence[str], lifetime: timedelta | None) -> None:
-        expires_at = timezone.now() + lifetime if lifetime else None
+    def create(
+        self, name: str, scope: str, groups: Sequence[str], clients: Sequence[str], expires: timedelta | None
+    ) -> None:
+        expires_at = timezone.now() + expires if expires else None
         try:
             with transaction.atomic():
-                token, secret = tokens.create(name, scope, groups, expires_at)
+                token, secret = tokens.create(name, scope, groups, expires_at, tokens.client_ids(clients))
                 write_down("create token", token)
         except InvalidInput as mistake:
             raise CannotRun(str(mistake)) from None
@@ -107,6 +116,7 @@ def shown(token: Token) -> tuple[str, ...]:
         token.name,
         token.scope,
         " ".join(token.groups) or "all",
+        " ".join(map(str, token.clients)) or "all",
         day(token.created_at),
         day(token.expires_at),
         day(token.last_used_at),
