@@ -10,6 +10,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLResolver, get_resolver
 
 from tasks_app import tokens
+from tasks_app.command_record import Output
 from tasks_app.job_record import JobError
 from tasks_app.live.consumer import Word
 from tasks_app.live.routing import websocket_urlpatterns
@@ -20,6 +21,7 @@ from .admin import test_rights as admin
 from .admin.pages import add, claim
 from .console import test_editing as editing
 from .console import test_rights as console
+from .console.commands import completed, running_list
 from .jobs_store.jobs import failed
 from .live.loop import in_event_loop
 from .people import EVERYBODY, PAYLOADS, make_user, one_of_each_role, signed_in
@@ -40,6 +42,8 @@ QUESTIONS = {
     "group": [{"name": "mail"}, {"name": "mail", "state": "failed"}, {"name": "reports"}],
     "search": [{"q": "group:mail"}, {"q": "data:canary"}, {"q": "data.a:canary"}],
     "suggestions": [{"q": "group:"}, {"q": "data:"}, {"q": "data."}, {"q": "label."}, {"q": "label:"}],
+    "command_project": [{"project": "default", "status": status} for status in ("running", "completed")],
+    "command": [{"project": "default", "id": command_id} for command_id in ("1_0", "2_0")],
     "confirm": [{"verb": verb, "name": "mail", "all": "1"} for verb in ("requeue", "move", "purge")],
 }
 
@@ -58,6 +62,8 @@ def task(db) -> Task:
     add("mail", data=data, error="no such recipient")
     claim("mail")
     add("mail", data=data, data_type="type.googleapis.com/google.protobuf.StringValue")
+    running_list("1_0", cmd=CANARY)
+    completed("2_0", out=Output.of(CANARY.encode()))
     failed(queue="mail", args=[CANARY], error=JobError(type="KeyError", traceback=CANARY))
     make_user("kim", "viewer")
     tokens.create("mailer", Scope.READ)

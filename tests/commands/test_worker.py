@@ -66,11 +66,14 @@ def test_it_runs_several_lists_at_once(project, tmp_path):
 
 def test_an_idle_worker_begins_at_once(project):
     """It waits in one request for longer than the test has patience."""
-    with project.worker(wait_ms=60_000):
+    with project.worker(wait_ms=60_000) as worker:
         project.add_list("true")
         project.closed()
         project.add_list("true", name="2000")
-        project.closed(2, patience_s=20)
+        project.closed(2)
+        worker.stop()
+        project.add_list("true", name="3000")  # Ends the request: nobody waits for it but this test.
+    assert [found.name for found in project.lists(OPEN)] == ["3000"]
 
 
 def test_what_is_late_is_not_run_and_fails(project, tmp_path):
