@@ -101,12 +101,8 @@ class Output:
 
     @property
     def lines(self) -> list[str]:
-        """Those that are not blank, as text; none when somebody has written what is no Base64."""
-        try:
-            text = self.kept.decode(errors="replace")
-        except ValueError:
-            return []
-        return [line for line in text.split("\n") if line.strip()]
+        """Those that are not blank, as text."""
+        return [line for line in self.kept.decode(errors="replace").split("\n") if line.strip()]
 
     @property
     def content(self) -> bytes:

@@ -88,6 +88,8 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def bearing(self, name: str, value: str | None = None) -> Self:
         """Tasks with this label; None: whatever its value."""
+        if "\0" in f"{name}{value}":  # No label holds it, and PostgreSQL would not even look.
+            return self.none()
         return self.filter(self._bears(name, value))
 
     def bearing_any(self, labels: Mapping[str, str]) -> Self:

@@ -49,7 +49,11 @@ class Pipeline:
     async def connect(cls, parameters: dict[str, Any]) -> Pipeline:
         """Raises psycopg.OperationalError when the database can't be reached."""
         connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
-        return cls(connection, prepares=not await _is_pooled(connection))
+        try:
+            return cls(connection, prepares=not await _is_pooled(connection))
+        except BaseException:  # A wait that was cancelled, too.
+            await connection.close()
+            raise
 
     @property
     def is_closed(self) -> bool:

@@ -130,9 +130,9 @@ def test_a_result_shows_the_last_that_was_written_to_stderr(submitter, err, told
     assert f'<code class="error">{told}</code>' in text_of(submitter, PROJECT)
 
 
-def test_a_result_whose_stderr_is_no_base64_is_listed_without(submitter):
+def test_a_result_whose_stderr_is_no_base64_shows_what_it_is(submitter):
     ended("1_0", CommandStatus.FAILED_COUNT, exit_code=3, err=Output(base64="?"))
-    assert '<code class="error">' not in text_of(submitter, PROJECT)
+    assert '<code class="error">?</code>' in text_of(submitter, PROJECT)
 
 
 @pytest.mark.parametrize("status", sorted(set(CommandStatus)))
