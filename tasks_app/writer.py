@@ -156,11 +156,12 @@ class Writer:
         await self._work_task
         await asyncio.gather(*self._set_aside)
         self._forget_levels()
-        await self._connection.close()
         if self._neighbours:
             await self._neighbours.stop()
         if self._housekeeper:
             await self._housekeeper.stop()
+        # At last: whoever used it after this would open another one.
+        await self._connection.close()
         for using in [using for using, writer in _running.items() if writer is self]:
             del _running[using]
 
