@@ -31,13 +31,19 @@ END_S = 30.0
 LOOK_EVERY_S = 0.02
 PORTS = range(20_000, 32_000)  # Below those that the system gives to outgoing connections: it stays free for a restart.
 CHANCE = random.SystemRandom()
+THE_PROJECT = ("-m", "taskstore_project")
 
 
 class StoreServer:
-    """A server of this store, always on the same port. `command`: `up`, or `serve` with its options."""
+    """A server of this store, always on the same port. `command`: `up`, or `serve` with its options.
 
-    def __init__(self, command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> None:
-        self._command = command
+    `program`: what Python runs for it.
+    """
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, variables: Mapping[str, str], program: Sequence[str] = THE_PROJECT
+    ) -> None:
+        self._command = [*program, *command]
         self.folder = folder
         self.variables = variables
         self.port = free_port()
@@ -75,7 +81,7 @@ class StoreServer:
         words = [*self._command, "--port", str(self.port), "--grpc-port", "0"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "taskstore_project", *words],
+                [sys.executable, *words],
                 cwd=PROJECT,
                 env={**clean_environment(self.folder), **self.variables, **variables},
                 stdin=subprocess.DEVNULL,
@@ -236,7 +242,7 @@ def is_taken(port: int) -> bool:
 def command(*words: str, folder: Path, **variables: str) -> str:
     """Run a command of this project, and return what it says. Raises CannotTry when it fails."""
     done = subprocess.run(
-        [sys.executable, "-m", "taskstore_project", *words],
+        [sys.executable, *THE_PROJECT, *words],
         cwd=PROJECT,
         env={**clean_environment(folder), **variables},
         capture_output=True,

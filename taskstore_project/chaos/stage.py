@@ -18,7 +18,7 @@ from . import CannotTry
 from .history import History, events_in
 from .load import at_work
 from .pace import Pace
-from .processes import Cluster, StoreServer, command
+from .processes import THE_PROJECT, Cluster, StoreServer, command
 from .proxy import Proxy
 from .truth import truth_of
 
@@ -104,6 +104,7 @@ class Stage:
     token: str
     seed: str
     pace: Pace
+    program: Sequence[str] = THE_PROJECT  # What Python runs for a server.
     _stack: ExitStack = field(default_factory=ExitStack)
     _servers: list[StoreServer] = field(default_factory=list)
 
@@ -125,7 +126,7 @@ class Stage:
         """One that serves; killed at the end of the scene. The first one's folder has the SQLite file."""
         folder = self.folder / ("data" if not self._servers else f"data-{len(self._servers)}")
         variables = {"DATABASE_URL": self.database_url, **variables}
-        server = self.until_the_end(StoreServer(words or self.usual_command, folder, variables))
+        server = self.until_the_end(StoreServer(words or self.usual_command, folder, variables, self.program))
         self._servers.append(server)
         server.start()
         return server
