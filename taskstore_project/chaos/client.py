@@ -222,9 +222,14 @@ class Client:
         return {f"{word}_s": monotonic() - off_ms / 1000, f"{word}_ms": int(time() * 1000) - off_ms}
 
 
-if __name__ == "__main__":
+def run(kind: type[Client]) -> None:
+    """What the program's one argument says."""
     orders = Orders(**json.loads(sys.argv[1]))
     with Path(orders.file).open("w", buffering=1) as notes:
-        client = Client(orders, notes)
+        client = kind(orders, notes)
         signal.signal(signal.SIGTERM, client.end)
         client.hold() if orders.holds_ms else client.run()
+
+
+if __name__ == "__main__":
+    run(Client)

@@ -43,7 +43,8 @@ class StoreServer:
     def __init__(
         self, command: Sequence[str], folder: Path, variables: Mapping[str, str], program: Sequence[str] = THE_PROJECT
     ) -> None:
-        self._command = [*program, *command]
+        self._program = program
+        self._command = command
         self.folder = folder
         self.variables = variables
         self.port = free_port()
@@ -78,7 +79,8 @@ class StoreServer:
     def begin(self, **variables: str) -> None:
         if is_taken(self.port):
             raise CannotTry(f"somebody else listens on port {self.port}")
-        words = [*self._command, "--port", str(self.port), "--grpc-port", "0"]
+        name, *options = self._command
+        words = [*self._program, name, "--port", str(self.port), "--grpc-port", "0", *options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *words],

@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 from typing import Any, Self, TypeVar
 
 from . import CannotTry
-from .history import History, events_in
+from .history import History, events_in, told_in_full
 from .load import at_work
 from .pace import Pace
 from .processes import THE_PROJECT, Cluster, StoreServer, command
@@ -144,13 +144,10 @@ class Stage:
         return [self.server() for _ in range(1 if self.is_sqlite else 2)]
 
     @contextmanager
-    def load(
-        self, servers: Sequence[StoreServer | Proxy], *, resends: bool = False, days_off: Sequence[int] = (0,)
-    ) -> Iterator[None]:
-        """Clients at work on these servers until the block ends."""
+    def load(self, servers: Sequence[StoreServer | Proxy], **options: Any) -> Iterator[None]:
+        """Clients at work on these servers until the block ends. `options`: see `at_work`."""
         addresses = [server.address for server in servers]
-        options: dict[str, Any] = {"seed": self.seed, "resends": resends, "days_off": days_off}
-        with at_work(addresses, self.token, self.folder, count=self.pace.clients, **options):
+        with at_work(addresses, self.token, self.folder, count=self.pace.clients, seed=self.seed, **options):
             yield
 
     def history(self, server: StoreServer, *, may_be_unavailable: bool = False) -> History:
@@ -158,7 +155,7 @@ class Stage:
         requests = list(events_in(self.folder.glob("client-*.jsonl")))
         wait_until(server.is_ready, "the store is ready again")
         truth = truth_of(server.folder, server.variables["DATABASE_URL"], server.url, self.token)
-        return History(requests, truth, may_be_unavailable)
+        return History(told_in_full(requests, truth), truth, may_be_unavailable)
 
     def pause(self, least_s: float, most_s: float) -> None:
         """A time by chance, so that what happens next meets anything."""

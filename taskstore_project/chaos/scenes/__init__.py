@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..outcome import Outcome
 from ..stage import Database, Stage
 from .blocker import blocker
+from .by_grpc import by_grpc
 from .clocks import clocks, database_clock
 from .contention import contention
 from .databases import kill_postgresql
@@ -34,6 +35,7 @@ class Scene:
 
 SCENES = (
     Scene(name="contention", title="clients that all want the same", act=contention, is_tiny=True),
+    Scene(name="grpc", title="clients of gRPC and of HTTP", act=by_grpc, is_tiny=True),
     Scene(name="kill-server", title="kill -9 of a server", act=kill_server, is_tiny=True),
     Scene(name="kill-migrate", title="kill -9 of a first start", act=kill_migrate, databases=SQLITE, is_tiny=True),
     Scene(
