@@ -5,6 +5,7 @@ environs checks the simple types; the rest raises ImproperlyConfigured.
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,17 @@ PATIENCE_S = 4.5
 POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a variable takes, and what it is without one: docs/settings.md says the same."""
+
+    default: str
+    takes: str
+
+
+READINGS: dict[str, Reading] = {}
+
+
 def folder(name: str, default: Path) -> Path:
     return Path(env.str(name, "") or default).expanduser().absolute()
 
@@ -39,15 +51,18 @@ def files(name: str) -> list[Path]:
 
 def choice(name: str, *choices: str) -> str:
     """One of `choices`; the first is the default."""
+    READINGS[name] = Reading(choices[0], " or ".join((", ".join(choices[:-1]), choices[-1])))
     return env.str(name, choices[0], validate=validate.OneOf(choices))
 
 
 def number(name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
+    READINGS[name] = Reading(str(default), f"{least} to {most}" if most else f"{least} or more")
     return env.int(name, default, validate=validate.Range(min=least, max=most))
 
 
 def retention(name: str) -> str:
     """For how long tasks lie in groups, as tasks_app.retention reads it; empty: for good."""
+    READINGS[name] = Reading(GROUPS, "GROUP=7d or GROUP=forever, with a space between rules")
     text = env.str(name, GROUPS)
     try:
         rules_in(text)
@@ -63,6 +78,8 @@ def switch(name: str) -> bool:
 
 def command_lists(name: str) -> str:
     """When lists are made of shell commands, as tasks_app.command_rules reads it."""
+    takes = f"PROJECT=COUNT/DURATION/AGE, with a space between rules; at most {command_rules.MOST_COMMANDS} commands"
+    READINGS[name] = Reading(command_rules.DEFAULT, takes)
     text = env.str(name, command_rules.DEFAULT)
     try:
         command_rules.rules_in(text)
