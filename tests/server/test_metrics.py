@@ -164,8 +164,8 @@ def test_the_dashboard_asks_for_what_is_there(labels):
         check(str(variable["query"]), labels)
 
 
-def test_the_configuration_in_the_readme_leads_to_them(server):
-    [block] = re.findall(r"^```yaml\n(.*?)^```$", (PROJECT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+def test_the_configuration_for_this_machine_leads_to_them(server):
+    block, _ = re.findall(r"^```yaml\n(.*?)^```$", (DOCS / "metrics.md").read_text(), re.MULTILINE | re.DOTALL)
     [job] = yaml.safe_load(block)["scrape_configs"]
     assert job["static_configs"] == [{"targets": ["127.0.0.1:8048"]}]
     assert job.keys() == {"job_name", "static_configs"}  # And so the path is /metrics, by plain HTTP.

@@ -1,4 +1,4 @@
-"""Every command of README.md does what the text around it says."""
+"""Every command of README.md, and of the pages that it begins with, does what the text around it says."""
 
 from __future__ import annotations
 
@@ -21,12 +21,20 @@ from taskstore_project.testing import PROJECT
 from .harness import Server, Store, empty, wait_for
 
 README = (PROJECT / "README.md").read_text()
+DOCS = PROJECT / "docs"
+COMMANDS = (DOCS / "manage.md").read_text()
 ADDRESS = "http://127.0.0.1:8048"
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str, containing: str) -> list[str]:
-    found = [text for name, text in BLOCKS if name == language and containing in text]
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = blocks_of(README)
+
+
+def blocks(language: str, containing: str, page: str = README) -> list[str]:
+    found = [text for name, text in blocks_of(page) if name == language and containing in text]
     assert found
     return found
 
@@ -47,7 +55,7 @@ class Terminal:
     def run(self, script: str) -> str:
         command = ["bash", "-euo", "pipefail", "-c", script.replace(ADDRESS, self.url)]
         done = subprocess.run(
-            command, cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=100, check=False
+            command, cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -61,27 +69,47 @@ def terminal(lasting_store: Store, server: Server) -> Iterator[Terminal]:
 
 @pytest.fixture
 def token(terminal: Terminal) -> str:
-    [making] = blocks("sh", "token create")
+    [making] = blocks("sh", "token create", (DOCS / "tokens.md").read_text())
     return terminal.run(f'{making}\necho "$TOKEN"').strip()
 
 
 def test_every_block_is_run_here():
-    kinds = ("up\n", "test\n", "demo ", "token create", "curl ")
+    kinds = ("up\n", "test\n", "demo ", "add mail")
     for language, text in BLOCKS:
-        assert language in ("sh", "python", "yaml")  # test_metrics.py is about the last one.
+        assert language in ("sh", "python")
         assert language != "sh" or sum(kind in text for kind in kinds) == 1
 
 
+def test_a_task_is_found_by_its_words_and_by_its_labels(terminal, token, server):
+    by_words, by_labels = blocks("sh", "curl ", (DOCS / "search.md").read_text())
+    with Rest(server.url, token) as store:
+        labels = {"tier": "gold", "region": "eu"}
+        store.commit(adds=[{"group": "mail", "data": "hello", "labels": labels}, {"group": "mail", "data": "again"}])
+    [labelled] = json.loads(terminal.run(f"export TOKEN={token}\n{by_labels}"))
+    assert labelled["data"] == "hello"
+    with Rest(server.url, token) as store:
+        store.claim("mail", 2)
+    found = json.loads(terminal.run(f"export TOKEN={token}\n{by_words}"))
+    assert [task["data"] for task in found["tasks"]] == ["hello"]
+
+
+def test_the_command_adds_a_task(terminal, token, server):
+    [script] = blocks("sh", "add mail")
+    adding, _ = script.splitlines()
+    assert terminal.run(adding).startswith("added task")
+    with Rest(server.url, token) as store:
+        assert [task["data"] for task in store.tasks("mail")] == ["hello"]
+
+
 def test_the_first_task_is_added_claimed_and_seen(terminal, token):
-    script = "".join(f"{text}\necho\n" for text in blocks("sh", "curl "))
+    script = "".join(f"{text}\necho\n" for text in blocks("sh", "curl ", (DOCS / "first-hour.md").read_text()))
     answers = terminal.run(f"export TOKEN={token}\n{script}").splitlines()
-    added, claimed, [seen], found = map(json.loads, answers)
+    added, claimed, [seen] = map(json.loads, answers)
     [first], [second] = added["tasks"], claimed["tasks"]
     assert (first["group"], first["data"]) == ("mail", "hello")
     assert second["id"] > first["id"]
     assert second["ownerid"] == 2
     assert seen == second
-    assert found["tasks"] == [second]
 
 
 def test_the_worker_does_the_task(terminal, token, server, tmp_path):
@@ -143,7 +171,7 @@ def test_the_first_command_serves(empty_place):
 def test_every_option_exists():
     commands = ("up", "serve", "test", "bench", "chaos", "token create", "bulk purge", "demo wordcount", "demo seed")
     helps = "".join(map(help_of, (*commands, "verify")))
-    for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--help"}:
+    for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README + COMMANDS)) - {"--help"}:
         assert option in helps
 
 
@@ -157,6 +185,18 @@ def help_of(command: str) -> str:
 
 
 @pytest.mark.once
-def test_what_it_leads_to_is_there():
-    for place in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (PROJECT / place).exists(), place
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", *sorted(f"docs/{each.name}" for each in DOCS.glob("*.md"))]
+)
+def test_what_it_leads_to_is_there(page):
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", (PROJECT / page).read_text()):
+        place, _, heading = link.partition("#")
+        target = (PROJECT / page).parent / place if place else PROJECT / page
+        assert target.exists(), link
+        assert not heading or heading in headings_of(target), link
+
+
+def headings_of(page: Path) -> set[str]:
+    """As links name them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
