@@ -96,16 +96,40 @@ def public_url(name: str) -> str:
     return url
 
 
-def database(name: str, *, sqlite: Path, durable: bool) -> dict[str, Any]:
+def secret(name: str) -> str:
+    """The first line of the file that the variable names, as containers and systemd hand secrets over; else empty."""
+    path = file(name)
+    if not path:
+        return ""
+    try:
+        line = path.read_text().partition("\n")[0]
+    except (OSError, ValueError) as problem:
+        raise ImproperlyConfigured(f"{name}: can't read {path}: {problem}") from None
+    if not line:
+        raise ImproperlyConfigured(f"{name}: the first line of {path} is empty")
+    return line
+
+
+def database(name: str, password_name: str, *, sqlite: Path, durable: bool) -> dict[str, Any]:
     """Django's description of the database: the PostgreSQL that the variable names, else the SQLite file."""
-    url = env.str(name, "")
+    url, password = env.str(name, ""), secret(password_name)
+    if url.startswith(POSTGRESQL_SCHEMES):
+        return with_password(postgresql_database(name, url), password, f"{name} and {password_name}")
+    if password and not url:
+        # Else a store would be begun where nobody looks for it.
+        raise ImproperlyConfigured(f"{password_name} is for PostgreSQL: set {name} too, or leave it out")
     if not url:
         return sqlite_database(sqlite, durable=durable)
-    if url.startswith(POSTGRESQL_SCHEMES):
-        return postgresql_database(name, url)
     # The rest of the address may hold a password.
     scheme = url.partition(":")[0]
     raise ImproperlyConfigured(f'{name} starts with "{scheme}"; it has to be postgresql://..., or empty for SQLite')
+
+
+def with_password(database: dict[str, Any], password: str, names: str) -> dict[str, Any]:
+    """The same, with a password that does not stand in its address; empty: with the one that does."""
+    if password and database["PASSWORD"]:
+        raise ImproperlyConfigured(f"{names} both have a password: leave it out of the address")
+    return database | {"PASSWORD": password or database["PASSWORD"]}
 
 
 def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from twisted.logger import STDLibLogObserver, globalLogBeginner
 
 from tasks_app.writer import Writer
 
+from . import supervisor
 from .http_protocol import Factory, Request
 from .server_terms import GRACE_S, MOST_SOCKET_BYTES, PATIENCE_S, STALLED_S, end_on_signals
 
@@ -74,6 +75,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
     def end(self) -> None:
         """Accept no more, finish what is being answered, and let `run` return. Asked a second time: at once."""
         if self._ending is None:
+            supervisor.tell(supervisor.STOPPING)
             self._ending = asyncio.ensure_future(self._end())
         else:
             self._ending.cancel()

@@ -72,6 +72,7 @@ TASKSTORE_BOOTSTRAP_GROUP = os.environ.get("TASKSTORE_BOOTSTRAP_GROUP", "")
 DATABASES = {
     "default": environment.database(
         "DATABASE_URL",
+        "DATABASE_PASSWORD_FILE",
         sqlite=TASKSTORE_DATA / "taskstore.sqlite3",
         durable=TASKSTORE_DURABILITY == "strict",
     )

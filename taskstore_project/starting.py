@@ -26,7 +26,7 @@ from tasks_app.models import Scope, Task, Token
 from tasks_app.operations import NewTask
 from tasks_app.people import FIRST_ADMIN, make_first_admin
 from tasks_app.policy import ANYTHING
-from taskstore_project import migration
+from taskstore_project import migration, supervisor
 from taskstore_project.commands import CannotRun, ProjectCommand
 from taskstore_project.data_directory import FolderTaken, Lock, ServerFile
 from taskstore_project.grpc_listening import held_grpc_port
@@ -218,6 +218,7 @@ def say_ready(url: str, grpc: GrpcPort | None) -> None:
     if grpc:
         say(f"Clients of MassTasker find it at {grpc.address}.")
     say(f"Task Store is ready: {settings.TASKSTORE_PUBLIC_URL or url}/console/")
+    supervisor.tell(supervisor.READY)
 
 
 def say(text: str) -> None:

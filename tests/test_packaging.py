@@ -1,22 +1,29 @@
-"""The wheel, for somebody who manages the environment alone."""
+"""The source archive and the wheel, for somebody who manages the environment alone."""
 
+import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from contextlib import suppress
 from email import message_from_bytes
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from subprocess import PIPE
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from taskstore_project import bootstrap
 from taskstore_project.testing import PROJECT
 from taskstore_project.testing.suite import clean_environment
+from tests.served import free_port
+from tests.server.harness import Server
 
 pytestmark = pytest.mark.once
 
@@ -32,19 +39,43 @@ FOLDERS = {
 }
 
 
+JOB = """
+from tasks_app.jobs import job
+
+
+@job
+def count_words(text):
+    return len(text.split())
+"""
+
+# What a distributor finds beside the code; nothing else of a checkout.
+SOURCES = (*FOLDERS, "docs", "requirements", "tests", ".ci")
+FILES = ("CHANGELOG.md", "LICENSE", "README.md", "manage.py", "pyproject.toml")
+BY_THE_BUILD = {"PKG-INFO", ".gitignore"}
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    # From a copy: a build leaves its files where it runs.
-    source = tmp_path_factory.mktemp("source")
-    for name in FOLDERS:
-        shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(PROJECT / name, source)
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+def source(tmp_path_factory):
+    """The unpacked source archive of the checkout."""
+    folder = tmp_path_factory.mktemp("source")
+    archive = build(PROJECT, folder, "sdist")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    # Of the archive, not of the checkout: so both are known to be whole.
+    return build(source, tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+def build(source, folder, target):
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
     built = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    [wheel] = (source / "dist").glob("*.whl")
-    return wheel
+    [made] = folder.iterdir()
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -69,23 +100,51 @@ def environment(wheel, folder):
 
 
 @pytest.fixture(scope="module")
-def taskstore(environment, folder):
+def variables(folder):
+    """Those of somebody who has set nothing but where data lies."""
+    clean = {**clean_environment(folder), "XDG_DATA_HOME": str(folder / "share")}
+    del clean["TASKSTORE_DATA"]
+    return clean
+
+
+@pytest.fixture(scope="module")
+def program(environment):
+    return environment.folder / "bin" / "taskstore"
+
+
+@pytest.fixture(scope="module")
+def taskstore(program, variables):
     """The installed console script, with the packages of `taskstore[server]` or with others."""
 
-    def run(*arguments, packages=PACKAGES):
-        variables = {
-            **clean_environment(folder),
-            "XDG_DATA_HOME": str(folder / "share"),
-            "PYTHONPATH": str(packages),
-        }
-        del variables["TASKSTORE_DATA"]
-        program = environment.folder / "bin" / "taskstore"
-        return subprocess.run([program, *arguments], env=variables, capture_output=True, text=True, check=False)
+    def run(*arguments, packages=PACKAGES, **more):
+        environment = {**variables, "PYTHONPATH": str(packages), **more}
+        return subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, check=False)
 
     return run
 
 
-def test_it_holds_the_code_the_templates_and_the_static_files_and_nothing_else(contents):
+@pytest.fixture
+def server(program, variables):
+    """The installed server, with a port for gRPC in `grpc`."""
+    port = free_port()
+    command = [program, "up", "--port", "0", "--grpc-port", str(port)]
+    environment = {**variables, "PYTHONPATH": str(PACKAGES)}
+    server = Server(subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True))
+    server.grpc = f"127.0.0.1:{port}"
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.kill()
+
+
+def test_the_source_has_all_that_builds_tests_and_explains_it(source):
+    expected = {name for folder in SOURCES for name in names(folder, folder)}
+    here = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
+    assert here - BY_THE_BUILD == expected | set(FILES)
+
+
+def test_the_wheel_holds_the_code_the_templates_and_the_static_files_and_nothing_else(contents):
     expected = {name for here, there in FOLDERS.items() for name in names(here, there)}
     assert {name for name in contents if ".dist-info/" not in name} == expected
 
@@ -95,6 +154,20 @@ def test_a_worker_needs_little(contents):
     required = message_from_bytes(metadata).get_all("Requires-Dist", [])
     assert [line.partition("<")[0] for line in required if "extra ==" not in line] == ["click", "httpx", "rich"]
     assert any(line.lower().startswith("django<") for line in required)
+
+
+def test_the_whole_licence_comes_along(contents):
+    [licence] = [data for name, data in contents.items() if name.endswith("dist-info/licenses/LICENSE")]
+    assert licence == (PROJECT / "LICENSE").read_bytes()
+
+
+def test_programs_see_the_types_of_the_client(environment, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("from tasks_app.client import NewTask\nreveal_type(NewTask(group='mail').group)\n")
+    # From a folder without our configuration, in which the checkout's own types would be found.
+    command = [sys.executable, "-m", "mypy", "--python-executable", str(environment.python), program.name]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert 'Revealed type is "str"' in told.stdout, told.stdout
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +201,29 @@ def test_installed_templates_and_static_files_are_found(taskstore):
     code = f"from django.template.loader import get_template; print(get_template({template!r}).origin)"
     shown = taskstore("shell", "--no-imports", "--command", code)
     assert "site-packages/tasks_app/templates" in shown.stdout, shown.stderr
+
+
+@pytest.mark.servers
+def test_the_installed_server_has_its_pages_and_files_and_speaks_grpc(server):
+    page = server.ask("GET", "/console/login")
+    assert page.status_code == 200
+    for file in re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text):
+        assert server.ask("GET", file).status_code == 200, file
+    with grpc.insecure_channel(server.grpc) as channel:
+        health = health_pb2_grpc.HealthStub(channel).Check(HealthCheckRequest(), timeout=60, wait_for_ready=True)
+    assert health.status == HealthCheckResponse.SERVING
+
+
+@pytest.mark.servers
+def test_a_worker_without_the_server_does_a_job(server, program, variables, taskstore, workers_packages, tmp_path):
+    (tmp_path / "reports.py").write_text(JOB)
+    token = json.loads((Path(variables["XDG_DATA_HOME"]) / "taskstore" / "server.json").read_bytes())["token"]
+    own = {"PYTHONPATH": f"{workers_packages}:{tmp_path}", "TASKSTORE_URL": server.url, "TASKSTORE_TOKEN": token}
+    with subprocess.Popen([program, "work", "reports"], env={**variables, **own}) as worker:
+        arguments = ("job", "enqueue", "reports.count_words", "to be or not", "--wait")
+        done = taskstore(*arguments, packages=workers_packages, TASKSTORE_URL=server.url, TASKSTORE_TOKEN=token)
+        worker.terminate()
+    assert done.stdout.strip() == "4", done.stderr
 
 
 def test_without_the_server_its_command_names_the_remedy(taskstore, workers_packages):

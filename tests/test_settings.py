@@ -49,6 +49,8 @@ def setting(python):
         ("DATABASE_URL", "mysql://ann:geheim@host/tasks", "postgresql://"),
         ("DATABASE_URL", "postgresql://[host/tasks", "PostgreSQL address"),
         ("DATABASE_URL", "postgresql://host", "name a database"),
+        ("DATABASE_PASSWORD_FILE", "/dev/null/password", "/dev/null/password"),
+        ("DATABASE_PASSWORD_FILE", "/dev/null", "is empty"),
         ("TASKSTORE_DATA", "/dev/null/data", "/dev/null/data"),
         ("TASKSTORE_DURABILITY", "perhaps", "strict, opportunistic"),
         ("TASKSTORE_HISTORY", "some", "full, finished, off"),
@@ -123,6 +125,19 @@ def test_a_postgresql_address_means_what_it_means_to_libpq(setting):
     assert setting("DATABASES['default']['PASSWORD']", DATABASE_URL=url) == "p@ss"
     assert setting("DATABASES['default']['HOST']", DATABASE_URL=url) == "/run/postgresql"
     assert setting("DATABASES['default']['OPTIONS']['sslmode']", DATABASE_URL=url) == "require"
+
+
+def test_the_password_of_postgresql_may_stand_in_a_file(setting, manage, tmp_path):
+    (tmp_path / "password").write_text("p@ss word\n")
+    file = {"DATABASE_PASSWORD_FILE": str(tmp_path / "password")}
+    assert setting("DATABASES['default']['PASSWORD']", DATABASE_URL="postgres://ann@host/tasks", **file) == "p@ss word"
+    told = manage("check", DATABASE_URL="postgres://ann:geheim@host/tasks", **file)
+    assert (told.returncode, told.stderr) == (
+        2,
+        "taskstore: DATABASE_URL and DATABASE_PASSWORD_FILE both have a password: leave it out of the address\n",
+    )
+    told = manage("check", **file)
+    assert "DATABASE_PASSWORD_FILE is for PostgreSQL: set DATABASE_URL too" in told.stderr
 
 
 def test_behind_an_https_address_cookies_stay_on_https(setting):

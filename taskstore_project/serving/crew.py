@@ -18,6 +18,7 @@ from pathlib import Path
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.meters import Meters, shared_memory
 
+from .. import supervisor
 from ..commands import CannotRun
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -71,6 +72,8 @@ class Crew:
 
     def _end(self) -> None:
         """Asked a second time: at once."""
+        if not self._must_end.is_set():
+            supervisor.tell(supervisor.STOPPING)
         number = signal.SIGKILL if self._must_end.is_set() else signal.SIGTERM
         self._must_end.set()
         self._bound.close()  # Else the system would go on accepting for this process.

@@ -133,7 +133,8 @@ def end(process: subprocess.Popen[str]) -> None:
 def clean_environment(data: Path) -> dict[str, str]:
     """The environment of gates and tests: every setting at its default, and a data folder of their own."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith("TASKSTORE_")}
-    kept.pop("DATABASE_URL", None)
+    for name in ("DATABASE_URL", "DATABASE_PASSWORD_FILE"):
+        kept.pop(name, None)
     # The tests start hundreds of processes: most of their time would go into compiling the same modules.
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return {**kept, "TASKSTORE_DATA": str(data), "DJANGO_SETTINGS_MODULE": "taskstore_project.settings"}

@@ -6,18 +6,12 @@ import signal
 import socket
 import time
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_reflection.v1alpha import reflection_pb2_grpc
@@ -29,6 +23,7 @@ from tasks_app.masstasker.masstasker_pb2_grpc import MassTaskerStub
 from taskstore_project.commands import CannotRun
 from taskstore_project.grpc_listening import check_certificate, refuse_plaintext
 from taskstore_project.listening import resolve
+from tests.certificates import make_certificate
 from tests.served import free_port
 
 from .harness import END_SECONDS, wait_for
@@ -235,26 +230,7 @@ def test_it_needs_no_token_when_it_is_told_so_and_takes_no_message_beyond_its_li
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate for this machine that nobody else has signed, and its key: two files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    folder = tmp_path_factory.mktemp("certificate")
-    (folder / "certificate.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
-    return folder / "certificate.pem", folder / "key.pem"
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.mark.once
