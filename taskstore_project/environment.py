@@ -21,6 +21,16 @@ POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
 PATIENCE_S = 4.5
 # One connection for the writer, one to fall back to, the rest for pages and lookups.
 POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
+# What an address may say otherwise. A machine that has gone without a word is noticed within a quarter of a minute, and
+# a server that takes no changes, a standby or what has become of a primary, is none of the store's.
+CONNECTING = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+    "target_session_attrs": "read-write",
+}
 
 
 def folder(name: str, default: Path) -> Path:
@@ -105,7 +115,15 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
     }
 
 
-def postgresql_database(name: str, url: str) -> dict[str, Any]:
+def direct_database(name: str) -> dict[str, Any]:
+    """How psycopg reaches the PostgreSQL that the variable names; empty when it is not set."""
+    url = env.str(name, "")
+    if url and not url.startswith(POSTGRESQL_SCHEMES):
+        raise ImproperlyConfigured(f"{name} has to be postgresql://...")
+    return postgresql_parameters(name, url) if url else {}
+
+
+def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
     # libpq's own parser: sockets, several hosts and TLS options mean what they mean everywhere else.
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
@@ -116,6 +134,11 @@ def postgresql_database(name: str, url: str) -> dict[str, Any]:
         raise ImproperlyConfigured(f"{name} is no PostgreSQL address: {str(problem).strip()}") from None
     if not parameters.get("dbname"):
         raise ImproperlyConfigured(f"{name} has to name a database: postgresql://user:password@host/database")
+    return {**CONNECTING, **parameters}
+
+
+def postgresql_database(name: str, url: str) -> dict[str, Any]:
+    parameters = postgresql_parameters(name, url)
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": parameters.pop("dbname"),
