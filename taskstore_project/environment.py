@@ -5,6 +5,7 @@ environs checks the simple types; the rest raises ImproperlyConfigured.
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ CONNECTING = {
     "tcp_user_timeout": 15_000,
     "target_session_attrs": "read-write",
 }
+# Pages do not wait long for a standby: the primary has it all, too.
+CONNECTING_TO_REPLICA = {**CONNECTING, "connect_timeout": 2, "target_session_attrs": "any"}
+REPLICA_POOL = {"min_size": 0, "max_size": 8, "timeout": 2}
 
 
 def folder(name: str, default: Path) -> Path:
@@ -115,12 +119,22 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
     }
 
 
+def replica_database(name: str) -> dict[str, Any]:
+    """Django's description of the standby that the variable names; empty when it is not set."""
+    url = env.str(name, "")
+    if url and not (url.startswith(POSTGRESQL_SCHEMES) and env.str("DATABASE_URL", "")):
+        raise ImproperlyConfigured(f"{name} has to be postgresql://..., a standby of the one in DATABASE_URL")
+    if not url:
+        return {}
+    return {**postgresql_database(name, url, CONNECTING_TO_REPLICA, REPLICA_POOL), "TEST": {"MIRROR": "default"}}
+
+
 def direct_database(name: str) -> dict[str, Any]:
     """How psycopg reaches the PostgreSQL that the variable names; empty when it is not set."""
     url = env.str(name, "")
     if url and not url.startswith(POSTGRESQL_SCHEMES):
         raise ImproperlyConfigured(f"{name} has to be postgresql://...")
-    return postgresql_parameters(name, url) if url else {}
+    return {**CONNECTING, **postgresql_parameters(name, url)} if url else {}
 
 
 def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
@@ -134,10 +148,12 @@ def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
         raise ImproperlyConfigured(f"{name} is no PostgreSQL address: {str(problem).strip()}") from None
     if not parameters.get("dbname"):
         raise ImproperlyConfigured(f"{name} has to name a database: postgresql://user:password@host/database")
-    return {**CONNECTING, **parameters}
+    return dict(parameters)
 
 
-def postgresql_database(name: str, url: str) -> dict[str, Any]:
+def postgresql_database(
+    name: str, url: str, connecting: Mapping[str, Any] = CONNECTING, pool: Mapping[str, Any] = POOL
+) -> dict[str, Any]:
     parameters = postgresql_parameters(name, url)
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -147,5 +163,5 @@ def postgresql_database(name: str, url: str) -> dict[str, Any]:
         "HOST": parameters.pop("host", ""),
         "PORT": parameters.pop("port", ""),
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"pool": POOL, **parameters},
+        "OPTIONS": {"pool": dict(pool), **connecting, **parameters},
     }

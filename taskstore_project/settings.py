@@ -57,6 +57,8 @@ TASKSTORE_WRONG_TOKEN_RATE = environment.number("TASKSTORE_WRONG_TOKEN_RATE", 10
 TASKSTORE_SIGN_IN_RATE = environment.number("TASKSTORE_SIGN_IN_RATE", 30, least=0)
 # How many proxies stand in front, each of which adds to X-Forwarded-For: addresses are those beyond them.
 TASKSTORE_PROXIES = environment.number("TASKSTORE_PROXIES", 0, least=0)
+# What signs sessions, where several servers share them; else each makes a key of its own in its data folder.
+TASKSTORE_SECRET_KEY_FILE = environment.file("TASKSTORE_SECRET_KEY_FILE")
 # A server that is told to end serves for so long yet, and says on /readyz that it does not want more: a proxy in front
 # learns of it in this time. Nobody should wait longer for the whole end than half a minute.
 TASKSTORE_DRAIN_SECONDS = environment.number("TASKSTORE_DRAIN_SECONDS", 5 if TASKSTORE_PROXIES else 0, least=0, most=20)
@@ -84,10 +86,16 @@ DATABASES = {
         durable=TASKSTORE_DURABILITY == "strict",
     )
 }
+# A standby, for what the console only reads.
+TASKSTORE_REPLICA_URL = environment.replica_database("TASKSTORE_REPLICA_URL")
+if TASKSTORE_REPLICA_URL:
+    DATABASES["replica"] = TASKSTORE_REPLICA_URL
 
 # ---- Django
 
 SECRET_KEY = secret_key.read_or_make(TASKSTORE_DATA)
+if TASKSTORE_SECRET_KEY_FILE:
+    SECRET_KEY = secret_key.read("TASKSTORE_SECRET_KEY_FILE", TASKSTORE_SECRET_KEY_FILE)
 DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -274,7 +274,7 @@ class Dialect(ABC):
         """Whether the transaction lost a race that it may win when it is tried again."""
 
     @abstractmethod
-    def is_disconnected(self, error: Exception) -> bool:
+    def is_disconnected(self, error: BaseException) -> bool:
         """Whether it is unknown what the database did last."""
 
 

@@ -478,7 +478,7 @@ class PostgreSQL(Dialect):
             "23505",  # Another process has just kept an answer under the same key: it is found now.
         )  # fmt: skip
 
-    def is_disconnected(self, error: Exception) -> bool:
+    def is_disconnected(self, error: BaseException) -> bool:
         state = _sqlstate(error)
         # 25P03: it was silent for too long.
         return state is None or state.startswith(("08", "57")) or state == "25P03"

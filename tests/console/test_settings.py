@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("
 NO_LIMITS = {
     "TASKSTORE_DATA", "TASKSTORE_PUBLIC_URL", "TASKSTORE_NO_AUTH", "TASKSTORE_COMMANDS", "TASKSTORE_DESCRIPTORS",
     "TASKSTORE_GRPC_CERTIFICATE", "TASKSTORE_GRPC_KEY", "TASKSTORE_BOOTSTRAP_GROUP", "TASKSTORE_NEWER_DATABASE",
-    "TASKSTORE_DIRECT_DATABASE_URL", "TASKSTORE_REPLICA_URL",
+    "TASKSTORE_DIRECT_DATABASE_URL", "TASKSTORE_REPLICA_URL", "TASKSTORE_SECRET_KEY_FILE",
 }  # fmt: skip
 TOKEN = {"name": "mailer", "scope": "work", "groups": "mail\npay/*\n", "days": "30"}
 
