@@ -10,7 +10,7 @@ TaskStoreError
   Immutable            a task row was about to be changed in place: use the verb that is named
   StoreBusy            somebody else's transaction holds the rows for too long: try again later
   StoreUnavailable     the database can't be reached: try again later
-    CommitUnknown      the connection died during COMMIT: look whether it happened before trying again
+    CommitUnknown      nothing has confirmed the COMMIT: look whether it happened before trying again
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class StoreUnavailable(TaskStoreError):
 
 
 class CommitUnknown(StoreUnavailable):
-    """The connection died during COMMIT: it may have happened or not. Look before trying again."""
+    """The connection died during COMMIT, or a synchronous standby may not have it. Look before trying again."""
 
     code = "commit_unknown"
 

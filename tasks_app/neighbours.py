@@ -16,6 +16,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db import connections, transaction
 
 from .ending import ended
@@ -41,6 +42,8 @@ class Neighbours:
     def __init__(self, using: str, hear: Callable[[Iterable[str] | None], None]) -> None:
         self._using = using
         self._hear = hear
+        # Beside a pooler, if somebody has said where: no word comes by it.
+        self._place = getattr(settings, "TASKSTORE_DIRECT_DATABASE_URL", None) or parameters_of(using)
         self._news: set[str] = set()
         self._has_news = asyncio.Event()
         self._listener_pid = 0
@@ -71,7 +74,7 @@ class Neighbours:
         while True:
             with suppress(psycopg.Error):
                 # What one server process has prepared another one does not know, where a pooler stands between.
-                parameters = parameters_of(self._using) | {"application_name": name, "prepare_threshold": None}
+                parameters = self._place | {"application_name": name, "prepare_threshold": None}
                 async with await psycopg.AsyncConnection.connect(**parameters, autocommit=True) as connection:
                     await work(connection)
             await asyncio.sleep(PAUSE_S)

@@ -17,6 +17,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
 from .postgresql_arrays import PackedArray
+from .standby import Doubts
 
 Row = tuple[Any, ...]
 
@@ -38,6 +39,8 @@ class Pipeline:
         self._prepared: dict[str, bytes] = {}
         self._numbers = count()
         self._results: list[pq.abc.PGresult] = []
+        self._doubts = Doubts()
+        connection.add_notice_handler(self._doubts.hear)
         self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
         self._loop = asyncio.get_running_loop()
         self._socket = self._libpq.socket  # Lost with the connection, when the loop has to forget it.
@@ -71,7 +74,8 @@ class Pipeline:
     async def run(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[list[Row]]:
         """The rows of each statement. Parameters: None, str, int, bool or packed arrays, one for each %s.
 
-        Raises psycopg.Error of the first statement that fails; those after it are not done.
+        Raises psycopg.Error of the first statement that fails; those after it are not done. One without an SQLSTATE
+        leaves it open what was done: the connection was lost, or a synchronous standby may not have it.
         """
         sent = [self._send(sql, parameters) for sql, parameters in statements]
         self._libpq.pipeline_sync()
@@ -130,10 +134,12 @@ class Pipeline:
         if end is None or end.done():
             return
         failed = next((result for result in self._results if result.status in FAILED), None)
-        if failed is None:
-            end.set_result(None)
-        else:
+        if failed is not None:
             end.set_exception(error_from_result(failed, encoding=self._encoding))
+        elif self._doubts.are_there:
+            end.set_exception(psycopg.OperationalError("the wait for the synchronous standby was cancelled"))
+        else:
+            end.set_result(None)
 
     def _break(self, error: psycopg.OperationalError) -> None:
         self._stop_watching()

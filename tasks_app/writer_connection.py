@@ -16,6 +16,7 @@ from django.db import connections
 from .database import (
     PATIENCE_S,
     SILENCE_S,
+    UNCONFIRMED,
     Dialect,
     Outcome,
     Plan,
@@ -63,8 +64,7 @@ class WriterConnection(ABC):
     async def run(self, operations: Sequence[Operation]) -> Answered:
         """Do the operations in order in one transaction.
 
-        Raises StoreUnavailable when the database can't be reached, CommitUnknown when the
-        connection died during COMMIT.
+        Raises StoreUnavailable when the database can't be reached, CommitUnknown when it did not confirm the COMMIT.
         """
         async with self._turn:
             return await self._run(operations)
@@ -142,7 +142,7 @@ class PostgreSQLConnection(WriterConnection):
                 await connection.run([COMMIT])
             return ()
         writing = self.dialect.write(plan.written)
-        async with self._failures(CommitUnknown("the connection to the database was lost during COMMIT")):
+        async with self._failures(CommitUnknown(UNCONFIRMED)):
             *answers, _ = await connection.run([*next(writing), COMMIT])
         return _end_of(writing, answers)
 
@@ -173,20 +173,20 @@ class PostgreSQLConnection(WriterConnection):
     async def _failures(self, meaning: StoreUnavailable | None = None) -> AsyncIterator[None]:
         """Whatever goes wrong, the transaction ends with its connection; the next batch opens another one.
 
-        `meaning`: of a connection that was lost. What the database itself refuses, its disk being full, is not done.
+        `meaning`: of a COMMIT that was not confirmed. What the database itself refuses, its disk being full, was not
+        done.
         """
         import psycopg
 
         try:
             yield
-        except psycopg.OperationalError as error:
+        except BaseException as error:
             await self.close()
+            if not (isinstance(error, psycopg.OperationalError) or self.dialect.is_read_only(error)):
+                raise
             if meaning and self.dialect.is_disconnected(error):
                 raise meaning from error
             raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
-        except BaseException:
-            await self.close()
-            raise
 
     async def _drive(self, connection: Pipeline, steps: Steps[T], opening: Sequence[Statement] = ()) -> T:
         answers = (await connection.run([*opening, *next(steps)]))[len(opening) :]

@@ -5,6 +5,7 @@ environs checks the simple types; the rest raises ImproperlyConfigured.
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,19 @@ POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
 PATIENCE_S = 4.5
 # One connection for the writer, one to fall back to, the rest for pages and lookups.
 POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
+# What an address may say otherwise. A machine that has gone without a word is noticed within a quarter of a minute, and
+# a server that takes no changes, a standby or what has become of a primary, is none of the store's.
+CONNECTING = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+    "target_session_attrs": "read-write",
+}
+# Pages do not wait long for a standby: the primary has it all, too.
+CONNECTING_TO_REPLICA = {**CONNECTING, "connect_timeout": 2, "target_session_attrs": "any"}
+REPLICA_POOL = {"min_size": 0, "max_size": 8, "timeout": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +160,25 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
     }
 
 
-def postgresql_database(name: str, url: str) -> dict[str, Any]:
+def replica_database(name: str) -> dict[str, Any]:
+    """Django's description of the standby that the variable names; empty when it is not set."""
+    url = env.str(name, "")
+    if url and not (url.startswith(POSTGRESQL_SCHEMES) and env.str("DATABASE_URL", "")):
+        raise ImproperlyConfigured(f"{name} has to be postgresql://..., a standby of the one in DATABASE_URL")
+    if not url:
+        return {}
+    return {**postgresql_database(name, url, CONNECTING_TO_REPLICA, REPLICA_POOL), "TEST": {"MIRROR": "default"}}
+
+
+def direct_database(name: str) -> dict[str, Any]:
+    """How psycopg reaches the PostgreSQL that the variable names; empty when it is not set."""
+    url = env.str(name, "")
+    if url and not url.startswith(POSTGRESQL_SCHEMES):
+        raise ImproperlyConfigured(f"{name} has to be postgresql://...")
+    return {**CONNECTING, **postgresql_parameters(name, url)} if url else {}
+
+
+def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
     # libpq's own parser: sockets, several hosts and TLS options mean what they mean everywhere else.
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
@@ -157,6 +189,13 @@ def postgresql_database(name: str, url: str) -> dict[str, Any]:
         raise ImproperlyConfigured(f"{name} is no PostgreSQL address: {str(problem).strip()}") from None
     if not parameters.get("dbname"):
         raise ImproperlyConfigured(f"{name} has to name a database: postgresql://user:password@host/database")
+    return dict(parameters)
+
+
+def postgresql_database(
+    name: str, url: str, connecting: Mapping[str, Any] = CONNECTING, pool: Mapping[str, Any] = POOL
+) -> dict[str, Any]:
+    parameters = postgresql_parameters(name, url)
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": parameters.pop("dbname"),
@@ -165,5 +204,5 @@ def postgresql_database(name: str, url: str) -> dict[str, Any]:
         "HOST": parameters.pop("host", ""),
         "PORT": parameters.pop("port", ""),
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"pool": POOL, **parameters},
+        "OPTIONS": {"pool": dict(pool), **connecting, **parameters},
     }

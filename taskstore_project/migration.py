@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import Error as DatabaseProblem
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 from .commands import CannotRun
 
@@ -34,8 +35,23 @@ def alone() -> Iterator[None]:
 
 
 def migrate() -> None:
-    """Make or change the tables."""
+    """Make or change the tables.
+
+    Raises CannotRun when a later release has changed them already, unless the setting says that this is wanted.
+    """
+    if (newer := _unknown_here()) and not settings.TASKSTORE_NEWER_DATABASE:
+        raise CannotRun(
+            f"a later release has changed the database {place()} ({', '.join(newer)}): upgrade this server, or set "
+            "TASKSTORE_NEWER_DATABASE=1 where that is the very next release"
+        )
     call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
+
+
+def _unknown_here() -> list[str]:
+    """The names of the store's migrations that were done, and that this release does not have."""
+    loader = MigrationLoader(connection)
+    unknown = loader.applied_migrations.keys() - loader.disk_migrations.keys()
+    return sorted(name for app, name in unknown if app == "tasks_app")
 
 
 def need_store() -> None:

@@ -1,10 +1,12 @@
-"""The key that signs sessions: made at the first start, kept in the data folder."""
+"""The key that signs sessions: made at the first start, kept in the data folder; or one that several servers share."""
 
 import os
 import secrets
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
+
+SHORTEST = 50
 
 
 def read_or_make(folder: Path) -> str:
@@ -20,8 +22,19 @@ def read_or_make(folder: Path) -> str:
         key = file.read_text().strip()
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"TASKSTORE_DATA or --data: can't keep data in {folder}: {problem}") from None
-    if len(key) < 50:
+    if len(key) < SHORTEST:
         raise ImproperlyConfigured(f"{file} holds no usable key; delete it, and everybody logs in anew")
+    return key
+
+
+def read(name: str, file: Path) -> str:
+    """Return the key in the file, which the variable names. Raises ImproperlyConfigured when there is none."""
+    try:
+        key = file.read_text().strip()
+    except (OSError, ValueError) as problem:
+        raise ImproperlyConfigured(f"{name}: can't read the key in {file}: {problem}") from None
+    if len(key) < SHORTEST:
+        raise ImproperlyConfigured(f"{name}: the key in {file} has to have {SHORTEST} characters at least")
     return key
 
 

@@ -8,6 +8,10 @@ import signal
 import threading
 from collections.abc import Callable
 
+from django.conf import settings
+
+from tasks_app.readiness import readiness
+
 GRACE_S = 1.0  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
 PATIENCE_S = 7.5  # For the answers that are being made: the process has to be gone within ten seconds.
 STALLED_S = 60.0  # A client that reads nothing of its answer for so long is cut off.
@@ -18,10 +22,32 @@ MOST_SOCKET_BYTES = 64 * 1024  # Pages send a word or two over their socket.
 
 
 def end_on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
-    """Call it at SIGTERM and Ctrl-C; not beside the main thread, where Python tells nobody of signals."""
+    """Call it some time after SIGTERM or Ctrl-C; not beside the main thread, where Python tells nobody of signals."""
     if threading.current_thread() is threading.main_thread():
+        drain = Drain(loop, end)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end)
+            loop.add_signal_handler(number, drain.begin)
+
+
+class Drain:
+    """Between the word to end and the end itself: the server is not ready any more, and serves nevertheless.
+
+    So a proxy that asks `/readyz` sends the next requests elsewhere before this server refuses one.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+        self._loop = loop
+        self._end = end
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Asked a second time: without the wait."""
+        readiness.withdraw()
+        if self._timer is None:
+            self._timer = self._loop.call_later(settings.TASKSTORE_DRAIN_SECONDS, self._end)
+        else:
+            self._timer.cancel()
+            self._end()
 
 
 def detail(reason: str) -> bytes:

@@ -57,6 +57,11 @@ TASKSTORE_WRONG_TOKEN_RATE = environment.number("TASKSTORE_WRONG_TOKEN_RATE", 10
 TASKSTORE_SIGN_IN_RATE = environment.number("TASKSTORE_SIGN_IN_RATE", 30, least=0)
 # How many proxies stand in front, each of which adds to X-Forwarded-For: addresses are those beyond them.
 TASKSTORE_PROXIES = environment.number("TASKSTORE_PROXIES", 0, least=0)
+# What signs sessions, where several servers share them; else each makes a key of its own in its data folder.
+TASKSTORE_SECRET_KEY_FILE = environment.file("TASKSTORE_SECRET_KEY_FILE")
+# A server that is told to end serves for so long yet, and says on /readyz that it does not want more: a proxy in front
+# learns of it in this time. Nobody should wait longer for the whole end than half a minute.
+TASKSTORE_DRAIN_SECONDS = environment.number("TASKSTORE_DRAIN_SECONDS", 5 if TASKSTORE_PROXIES else 0, least=0, most=20)
 # Of so many groups /metrics tells each by its name, of all others together.
 TASKSTORE_METRICS_GROUPS = environment.number("TASKSTORE_METRICS_GROUPS", 100, least=0)
 # What the console knows protobuf messages by: files of `protoc --include_imports --descriptor_set_out`.
@@ -69,6 +74,11 @@ TASKSTORE_GRPC_KEY = environment.file("TASKSTORE_GRPC_KEY")
 # A store that has never held a task gets an empty one in this group; `up --bootstrap-group` names it too.
 TASKSTORE_BOOTSTRAP_GROUP = os.environ.get("TASKSTORE_BOOTSTRAP_GROUP", "")
 
+# A release before the one that has changed the tables may start: for the way back from an upgrade of one release.
+TASKSTORE_NEWER_DATABASE = environment.switch("TASKSTORE_NEWER_DATABASE")
+# PostgreSQL itself, where DATABASE_URL is a pooler: word of new tasks comes by no pooler.
+TASKSTORE_DIRECT_DATABASE_URL = environment.direct_database("TASKSTORE_DIRECT_DATABASE_URL")
+
 DATABASES = {
     "default": environment.database(
         "DATABASE_URL",
@@ -77,10 +87,16 @@ DATABASES = {
         durable=TASKSTORE_DURABILITY == "strict",
     )
 }
+# A standby, for what the console only reads.
+TASKSTORE_REPLICA_URL = environment.replica_database("TASKSTORE_REPLICA_URL")
+if TASKSTORE_REPLICA_URL:
+    DATABASES["replica"] = TASKSTORE_REPLICA_URL
 
 # ---- Django
 
 SECRET_KEY = secret_key.read_or_make(TASKSTORE_DATA)
+if TASKSTORE_SECRET_KEY_FILE:
+    SECRET_KEY = secret_key.read("TASKSTORE_SECRET_KEY_FILE", TASKSTORE_SECRET_KEY_FILE)
 DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -247,6 +263,12 @@ LOGGING = {
     "formatters": {
         "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
     },
+    "filters": {
+        "news": {
+            "()": "django.utils.log.CallbackFilter",
+            "callback": "ext://taskstore_project.log_news.is_news",
+        },
+    },
     "handlers": {
         "stderr": {"class": "logging.StreamHandler", "level": "WARNING", "formatter": "line"},
     },
@@ -255,7 +277,7 @@ LOGGING = {
     # A request that names what is not there is no event: every poll of a worker may. Nor is a foreign host's name.
     "loggers": {
         "django": {"handlers": [], "propagate": True},
-        "django.request": {"level": "ERROR"},
+        "django.request": {"level": "ERROR", "filters": ["news"]},
         "django.security.DisallowedHost": {"level": "CRITICAL"},
     },
 }

@@ -17,14 +17,14 @@ BESIDE_THE_VERBS = {
     "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "command_lists",
     "command_record", "counts", "exporting", "failures", "files", "heartbeats", "history", "holdings", "importing",
     "instance", "job_queues", "job_record", "leases", "listing", "meters", "metrics", "pauses", "people", "policy",
-    "quantities", "rates", "records", "request_limits", "retention", "saved_searches", "schedules", "search",
-    "streaming", "task_form", "tokens", "validation", "wire",
+    "quantities", "rates", "readiness", "records", "request_limits", "retention", "saved_searches", "schedules",
+    "search", "streaming", "task_form", "tokens", "validation", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {
     "audit_files", "audited", "bulk", "command_lists", "command_record", "counts", "failures", "files",
-    "heartbeats", "job_queues", "job_record", "meters", "metrics", "pauses", "rates", "records", "retention",
-    "schedules", "search", "streaming", "validation",
+    "heartbeats", "job_queues", "job_record", "meters", "metrics", "pauses", "rates", "readiness", "records",
+    "retention", "schedules", "search", "streaming", "validation",
 }  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "grpc_api", "live", "rest_api"}
@@ -75,10 +75,12 @@ MAY_IMPORT = {
         "meters",
         "payloads",
         "retention",
+        "standby",
         "tally",
         "operations",
         "errors",
     },
+    "standby": set(),
     "kept_answers": {"operations"},
     "payloads": set(),
     "labels": set(),
@@ -123,7 +125,7 @@ MAY_IMPORT = {
     "neighbours": {"writer_connection", "instance", "ending", "operations"},
     "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "tally", "operations", "errors"},
     "postgresql_arrays": set(),
-    "postgresql_pipeline": {"postgresql_arrays"},
+    "postgresql_pipeline": {"postgresql_arrays", "standby"},
     "waiting_claims": {"asked", "operations"},
     "asked": {"operations"},
     "ending": set(),
@@ -152,6 +154,7 @@ MAY_IMPORT = {
     "time_limits": set(),
     # What lists and files are made of.
     "files": set(),
+    "readiness": set(),
     "streaming": set(),
     "console": VERBS | {"time_limits", "descriptors", "housekeeping"},
     "grpc_api": VERBS | {"masstasker", "time_limits"},

@@ -51,6 +51,13 @@ def setting(python):
         ("DATABASE_URL", "postgresql://host", "name a database"),
         ("DATABASE_PASSWORD_FILE", "/dev/null/password", "/dev/null/password"),
         ("DATABASE_PASSWORD_FILE", "/dev/null", "is empty"),
+        ("TASKSTORE_DIRECT_DATABASE_URL", "host=geheim", "postgresql://"),
+        ("TASKSTORE_DIRECT_DATABASE_URL", "postgresql://host", "name a database"),
+        ("TASKSTORE_SECRET_KEY_FILE", "/nowhere/key", "/nowhere/key"),
+        ("TASKSTORE_SECRET_KEY_FILE", "/dev/null", "50 characters"),
+        ("TASKSTORE_REPLICA_URL", "mysql://ann:geheim@host/tasks", "postgresql://"),
+        ("TASKSTORE_REPLICA_URL", "postgresql://host/tasks", "DATABASE_URL"),
+        ("TASKSTORE_NEWER_DATABASE", "perhaps", "TASKSTORE_NEWER_DATABASE"),
         ("TASKSTORE_DATA", "/dev/null/data", "/dev/null/data"),
         ("TASKSTORE_DURABILITY", "perhaps", "strict, opportunistic"),
         ("TASKSTORE_HISTORY", "some", "full, finished, off"),
@@ -61,6 +68,7 @@ def setting(python):
         ("TASKSTORE_COMMANDS", "perhaps", "TASKSTORE_COMMANDS"),
         ("TASKSTORE_MAX_DATA_BYTES", "ten", "integer"),
         ("TASKSTORE_TOKEN_RATE", "-1", "0"),
+        ("TASKSTORE_DRAIN_SECONDS", "21", "20"),
         ("TASKSTORE_GRPC_MAX_MESSAGE_BYTES", "3000000000", "2147483647"),
         ("TASKSTORE_PUBLIC_URL", "tasks.example.org", "https://"),
         ("TASKSTORE_PUBLIC_URL", "https://ann:geheim@tasks.example.org", "https://"),
@@ -104,6 +112,11 @@ def test_the_data_folder_has_to_be_named(manage):
 
 def test_the_secret_key_stays_the_same(setting):
     assert setting("SECRET_KEY") == setting("SECRET_KEY") != ""
+
+
+def test_servers_can_share_a_secret_key(setting, tmp_path):
+    (tmp_path / "key").write_text("k" * 50 + "\n")
+    assert setting("SECRET_KEY", TASKSTORE_SECRET_KEY_FILE=str(tmp_path / "key")) == "k" * 50
 
 
 def test_an_unusable_secret_key_is_said(manage, tmp_path):

@@ -13,12 +13,14 @@ from ..rates import PERCENTILES, Percentiles, Series, series_of, series_of_all
 from ..time_limits import TookTooLong, at_most
 from . import reading
 from .pages import page
+from .replica import from_replica
 
 LIMIT_S = 5.0
 
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def rates(request: HttpRequest) -> HttpResponse:
     """The lines of the charts of a group, or of all groups, by their names; times in seconds since the Epoch."""
     span = reading.span_of(request.GET)

@@ -35,6 +35,7 @@ from . import command_outputs, payload, reading
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
 from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_run_commands, command_to_submit
 from .pages import is_partial, page, user_of
+from .replica import from_replica
 
 OF_COMMANDS = GroupScope((f"{PREFIX}*",))
 FEW = 10  # Of the lists that run, and of the results, on the page of a whole project.
@@ -66,6 +67,7 @@ class Shown:
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def commands(request: HttpRequest) -> HttpResponse:
     """The projects, each with how many of its commands are where."""
     found = looking.overview()
@@ -84,6 +86,7 @@ def commands(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def project(request: HttpRequest) -> HttpResponse:
     """How far a project is; with `status` what lies there."""
     name, status = project_in(request.GET), status_in(request.GET)

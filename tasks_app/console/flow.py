@@ -18,6 +18,7 @@ from . import reading, words
 from .group_rows import drained, oldest_at_ms, sparks_of
 from .group_table import Line, folder_line, group_line, matching
 from .pages import page
+from .replica import from_replica
 from .tiles import lines_of_tiles, workers_of
 
 MOST = 200  # Groups and folders that are asked for at once.
@@ -25,6 +26,7 @@ MOST = 200  # Groups and folders that are asked for at once.
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def flow(request: HttpRequest) -> HttpResponse:
     """What changes in the tiles; the cells of each `group`, and of each `folder` with what the filter finds in it.
 

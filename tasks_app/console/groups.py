@@ -19,11 +19,13 @@ from ..rates import Span
 from . import links, reading
 from .commands import command_to_add
 from .pages import page, user_of
+from .replica import from_replica
 from .words import drain
 
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def group(request: HttpRequest) -> HttpResponse:
     name, state = reading.group_of(request.GET), reading.state_of(request.GET)
     if label := reading.label_of(request.GET):
@@ -56,6 +58,7 @@ def group(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def facts(request: HttpRequest) -> HttpResponse:
     """The facts alone, which an open page asks for again and again."""
     name = reading.group_of(request.GET)

@@ -25,6 +25,7 @@ from . import json_tree, payload, reading
 from .commands import command_to_enqueue
 from .json_tree import Line, NoTree
 from .pages import is_partial, page, user_of
+from .replica import from_replica
 
 FIELDS = ("queue", "status", "function")
 OF_JOBS = GroupScope(("jobs/*",))
@@ -138,6 +139,7 @@ class Value:
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def jobs(request: HttpRequest) -> HttpResponse:
     """Those that the address asks for, the latest first."""
     if "" in request.GET.dict().values():

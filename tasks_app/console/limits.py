@@ -101,6 +101,9 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_ADDRESS_RATE", says="requests from one address", show=per_second),
         Limit(name="TASKSTORE_PROXIES", says="proxies in front, beyond which an address is looked for"),
     ),
+    "How it ends": (
+        Limit(name="TASKSTORE_DRAIN_SECONDS", says="it serves on, but is not ready any more, for", show=seconds),
+    ),
     "What it tells": (
         Limit(name="TASKSTORE_METRICS_GROUPS", says="groups that /metrics tells by their names", show=words.number),
     ),

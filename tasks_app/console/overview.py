@@ -23,6 +23,7 @@ from .group_rows import rows_of
 from .group_table import Table
 from .pages import go_to, is_partial, page
 from .reading import Notices, Order, View
+from .replica import from_replica
 from .tiles import lines_of_tiles, tiles_of, workers_of
 
 NOTICES, MOST_NOTICES = 5, 200
@@ -48,6 +49,7 @@ def attention(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def overview(request: HttpRequest) -> HttpResponse:
     """The whole page; for a script that arranges the groups anew just these."""
     stats = group_stats()

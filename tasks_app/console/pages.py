@@ -19,6 +19,7 @@ from ..errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, Stor
 from ..operations import GroupScope
 from ..people import must_choose_password
 from ..policy import Action, may, scope_of
+from .replica import note_change
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
@@ -46,6 +47,7 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
                 if not may(user, action):
                     raise PermissionDenied
                 refuse_broken_text(request)
+                note_change(request)
                 return view(request, *args, **kwargs)
             except (
                 PermissionDenied, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, OperationalError,

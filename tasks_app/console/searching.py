@@ -19,12 +19,14 @@ from ..search.grammar import Key
 from ..search.suggestions import suggest
 from . import links, reading
 from .pages import page, user_of
+from .replica import from_replica
 
 MOST_SUGGESTED = 6  # Of the searches that somebody keeps.
 
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def search(request: HttpRequest) -> HttpResponse:
     """The tasks that were searched for; an id alone leads to its task."""
     return answer(request, request.GET.get("q", ""))

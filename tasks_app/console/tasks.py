@@ -17,11 +17,13 @@ from ..policy import Action, may
 from . import links, payload, reading
 from .pages import page, user_of
 from .payload import Shown
+from .replica import from_replica
 from .timeline import story_of
 
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def task(request: HttpRequest, task_id: int) -> HttpResponse:
     chain = chain_of(task_id, data_bytes=payload.READ_BYTES)
     if chain is None:

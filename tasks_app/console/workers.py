@@ -16,6 +16,7 @@ from ..models import Task
 from ..policy import Action
 from .commands import command_to_be_heard
 from .pages import page
+from .replica import from_replica
 
 SHOWN = 500
 
@@ -41,6 +42,7 @@ class Worker:
 
 @require_safe
 @page(Action.SEE)
+@from_replica
 def workers(request: HttpRequest) -> HttpResponse:
     now_ms, held, done = Task.objects.now_ms(), holdings(), done_per_minute()
     found = [_worker(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]

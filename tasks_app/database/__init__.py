@@ -10,7 +10,7 @@ are never used twice, and inserts of ten thousand rows at once can't be said in 
 
 from .batch import Decided, Outcome, Plan, Undecided
 from .deciding import granted, look_and_decide
-from .dialect import ID_JUMP, PATIENCE_S, Dialect, is_opportunistic
+from .dialect import ID_JUMP, PATIENCE_S, UNCONFIRMED, Dialect, is_opportunistic
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
 from .rows import COLUMNS, MINUTE_MS, Row, Statement, Steps, T
 from .running import (
@@ -35,6 +35,7 @@ __all__ = [
     "MINUTE_MS",
     "PATIENCE_S",
     "SILENCE_S",
+    "UNCONFIRMED",
     "Decided",
     "Dialect",
     "Outcome",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -19,6 +19,7 @@ from .demand import Queried, queried_by
 from .rows import COLUMNS, Row, Statement, Steps, T, quoted
 
 PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
+UNCONFIRMED = "the database did not confirm the COMMIT, so that nobody can tell now whether it happened"
 ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given out.
 
 # A paused group has no priorities, so that claims find nothing in it. Looked at once a scan.
@@ -119,6 +120,14 @@ class Dialect(ABC):
     @abstractmethod
     def reading(self) -> AbstractContextManager[Any]:
         """What surrounds a statement whose rows are read bit by bit."""
+
+    def confirmation(self) -> AbstractContextManager[Any]:
+        """What surrounds a transaction of our own. Raises CommitUnknown when its COMMIT may not last."""
+        return nullcontext()
+
+    def is_read_only(self, error: BaseException) -> bool:
+        """Whether it is a database that takes no changes now: a standby, or what has become one."""
+        return False
 
     @abstractmethod
     def preparation(self) -> Sequence[Statement]:
@@ -265,7 +274,7 @@ class Dialect(ABC):
         """Whether the transaction lost a race that it may win when it is tried again."""
 
     @abstractmethod
-    def is_disconnected(self, error: Exception) -> bool:
+    def is_disconnected(self, error: BaseException) -> bool:
         """Whether it is unknown what the database did last."""
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from ..candidate_pools import CANDIDATES, NO_MARK_MS, Pools
+from ..errors import CommitUnknown
 from ..operations import Operation, TaskRecord
 from ..payloads import OWN_ID
+from ..standby import Doubts
 from ..tally import COUNTERS
 from .batch import Seen, Written
 from .demand import (
@@ -26,7 +28,7 @@ from .demand import (
     order_of,
     queried_by,
 )
-from .dialect import ID_JUMP, IS_RUNNING, Dialect, is_opportunistic
+from .dialect import ID_JUMP, IS_RUNNING, UNCONFIRMED, Dialect, is_opportunistic
 from .rows import (
     ANSWERED_COLUMNS,
     COLUMNS,
@@ -74,6 +76,8 @@ def _arrays(columns: Sequence[str]) -> str:
 LEAST_MS = 50  # 0 would be for ever.
 # A process that stops amid a transaction, with its machine or by a debugger, holds up others no longer than this.
 SILENCE_S = 60
+# And one that was elected to do what only one does, no longer than this: then another process is.
+ELECTED_SILENCE_S = 4
 
 
 class PostgreSQL(Dialect):
@@ -424,7 +428,15 @@ class PostgreSQL(Dialect):
 
     def election(self) -> Statement:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.
-        return Statement("SELECT pg_try_advisory_xact_lock(%s)", [HOUSEKEEPING_LOCK])
+        return Statement(
+            """
+            SELECT CASE
+                WHEN set_config('idle_in_transaction_session_timeout', %s, true) IS NOT NULL
+                THEN pg_try_advisory_xact_lock(%s)
+            END
+            """,
+            [f"{ELECTED_SILENCE_S}s", HOUSEKEEPING_LOCK],
+        )
 
     def take(self, table: str, selected: str, grouped_by: str) -> Steps[Sequence[Row]]:
         # In one statement: rows that others commit meanwhile are neither in it nor deleted.
@@ -466,10 +478,27 @@ class PostgreSQL(Dialect):
             "23505",  # Another process has just kept an answer under the same key: it is found now.
         )  # fmt: skip
 
-    def is_disconnected(self, error: Exception) -> bool:
+    def is_disconnected(self, error: BaseException) -> bool:
         state = _sqlstate(error)
         # 25P03: it was silent for too long.
         return state is None or state.startswith(("08", "57")) or state == "25P03"
+
+    def is_read_only(self, error: BaseException) -> bool:
+        return _sqlstate(error) == "25006"
+
+    @contextmanager
+    def confirmation(self) -> Iterator[None]:
+        with connections[self.using].cursor() as cursor:
+            # Not the wrapper's: this one hears of the transaction that is about to begin on it.
+            connection = cursor.connection
+        doubts = Doubts()
+        connection.add_notice_handler(doubts.hear)
+        try:
+            yield
+        finally:
+            connection.remove_notice_handler(doubts.hear)
+        if doubts.are_there:
+            raise CommitUnknown(UNCONFIRMED)
 
 
 def _is_log_intact(numbers: Sequence[Row]) -> bool:

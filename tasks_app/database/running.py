@@ -22,7 +22,7 @@ from ..errors import CommitUnknown, StoreBusy, StoreUnavailable
 from ..operations import Operation, TaskRecord
 from .batch import Decided, Outcome, Undecided
 from .deciding import transact
-from .dialect import Again, Dialect
+from .dialect import UNCONFIRMED, Again, Dialect
 from .postgresql import PostgreSQL
 from .rows import Row, record_of
 from .sqlite import SQLite
@@ -36,8 +36,8 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS, since_s:
     `since_s`: from when on the patience counts, by the clock that never goes back (None: now).
 
     Returns for each its new tasks, or why it was refused. Raises StoreBusy when rows
-    stay locked, StoreUnavailable when the database can't be reached, CommitUnknown when the
-    connection died during COMMIT.
+    stay locked, StoreUnavailable when the database can't be reached, CommitUnknown when it
+    did not confirm the COMMIT.
     """
     dialect = dialect_of(using)
     dialect.began_s = dialect.began_s if since_s is None else since_s
@@ -47,7 +47,9 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS, since_s:
         except (Again, OperationalError, InterfaceError, IntegrityError, InternalError) as error:
             if isinstance(error, IntegrityError) and not dialect.is_contention(error):
                 raise
-            if isinstance(error, InternalError) and not dialect.is_disconnected(error):
+            if dialect.is_read_only(error):
+                leave(using)
+            elif isinstance(error, InternalError) and not dialect.is_disconnected(error):
                 raise
             if not (isinstance(error, Again) or dialect.is_contention(error)):
                 raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
@@ -62,7 +64,11 @@ def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Deci
     is_written = False
     try:
         # Within the caller's transaction this is a savepoint, so that trying again lets go of the locks.
-        with dialect.turn() if is_ours else nullcontext(), transaction.atomic(using=dialect.using):
+        with (
+            dialect.turn() if is_ours else nullcontext(),
+            dialect.confirmation() if is_ours else nullcontext(),
+            transaction.atomic(using=dialect.using),
+        ):
             if is_ours:
                 dialect.send(dialect.preparation())
             outcomes = _decided(dialect.drive(transact(operations, dialect)))
@@ -70,8 +76,16 @@ def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Deci
         return outcomes
     except (OperationalError, InterfaceError) as error:
         if is_ours and is_written and dialect.is_disconnected(error):
-            raise CommitUnknown("the connection to the database was lost during COMMIT") from error
+            raise CommitUnknown(UNCONFIRMED) from error
         raise
+
+
+def leave(using: str) -> None:
+    """Close this thread's connection for good: the pool would hand it out again, to be refused by the same server."""
+    if not connections[using].in_atomic_block:
+        if connections[using].connection is not None:
+            connections[using].connection.close()
+        connections[using].close()
 
 
 def _decided(outcomes: Iterable[Outcome]) -> list[Decided]:

@@ -189,7 +189,7 @@ class SQLite(Dialect):
     def is_contention(self, error: Exception) -> bool:
         return "locked" in str(error)
 
-    def is_disconnected(self, error: Exception) -> bool:
+    def is_disconnected(self, error: BaseException) -> bool:
         return False  # It is in this process: a COMMIT that fails has not happened.
 
 

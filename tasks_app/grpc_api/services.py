@@ -23,10 +23,10 @@ WITH_HEALTH = (WHOLE_SERVER, MASSTASKER)
 
 
 class Health(health_pb2_grpc.HealthServicer):
-    """Serving, from the start until the server begins to end."""
+    """Serving, from the start until the server is told to end."""
 
-    def __init__(self, ending: asyncio.Event) -> None:
-        self._ending = ending
+    def __init__(self, withdrawn: asyncio.Event) -> None:
+        self._withdrawn = withdrawn
 
     async def Check(self, request: HealthCheckRequest, context: Any) -> HealthCheckResponse:  # noqa: N802 - its name.
         if request.service not in WITH_HEALTH:
@@ -37,14 +37,14 @@ class Health(health_pb2_grpc.HealthServicer):
         self, request: HealthCheckRequest, context: Any
     ) -> AsyncIterator[HealthCheckResponse]:
         yield self._answer(request)
-        await self._ending.wait()
+        await self._withdrawn.wait()
         yield self._answer(request)
 
     def _answer(self, request: HealthCheckRequest) -> HealthCheckResponse:
         if request.service not in WITH_HEALTH:
             return HealthCheckResponse(status=HealthCheckResponse.SERVICE_UNKNOWN)
-        is_ending = self._ending.is_set()
-        return HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING if is_ending else HealthCheckResponse.SERVING)
+        status = HealthCheckResponse.NOT_SERVING if self._withdrawn.is_set() else HealthCheckResponse.SERVING
+        return HealthCheckResponse(status=status)
 
 
 class Reflection(reflection.aio.ReflectionServicer):

@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from ..masstasker import masstasker_pb2_grpc
+from ..readiness import readiness
 from .authentication import Authentication
 from .options import OPTIONS
 from .port import GrpcPort
@@ -29,8 +30,9 @@ class GrpcServer:
     """Serves from its making until it is told to end, on the loop that runs now."""
 
     def __init__(self, port: GrpcPort) -> None:
-        self._ending = asyncio.Event()
-        self._servers = [_server(self._ending, port.address) for _ in range(LISTENERS)]
+        self._withdrawn, self._ending = asyncio.Event(), asyncio.Event()
+        readiness.when_withdrawn(self._withdrawn.set)
+        self._servers = [_server(self._withdrawn, self._ending, port.address) for _ in range(LISTENERS)]
         # Calls that come before they have started wait for it.
         self._started = asyncio.gather(*(server.start() for server in self._servers))
         self._ended: asyncio.Task[None] | None = None
@@ -41,6 +43,7 @@ class GrpcServer:
 
     def end(self) -> None:
         """Take no more calls; those that are being answered go on."""
+        self._withdrawn.set()
         self._ending.set()
         if self._ended is None:
             self._ended = asyncio.ensure_future(self._end())
@@ -54,10 +57,10 @@ class GrpcServer:
         await asyncio.gather(*(server.stop(GRACE_S) for server in self._servers))
 
 
-def _server(ending: asyncio.Event, address: str) -> grpc.aio.Server:
+def _server(withdrawn: asyncio.Event, ending: asyncio.Event, address: str) -> grpc.aio.Server:
     server = grpc.aio.server(interceptors=[Authentication()], options=_options())
     masstasker_pb2_grpc.add_MassTaskerServicer_to_server(Servicer(), server)
-    health_pb2_grpc.add_HealthServicer_to_server(Health(ending), server)
+    health_pb2_grpc.add_HealthServicer_to_server(Health(withdrawn), server)
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(Reflection(ending), server)
     _listen(server, address)
     return server

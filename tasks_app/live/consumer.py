@@ -23,7 +23,7 @@ from .broadcaster import VIEWERS, broadcaster
 
 log = logging.getLogger(__name__)
 
-RIGHTS_AGAIN_S = 30.0
+RIGHTS_AGAIN_S = 4.0  # As with tokens: what was taken away is gone within five seconds, whichever server took it.
 LONGEST_MESSAGE = 100  # Characters; what a page has to say is shorter.
 
 # Codes for closing, of the range that is free for applications.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ..errors import StoreUnavailable
 from ..models import Task
+from ..readiness import readiness
 from .answers import Health
 from .base import OpenView
 from .description import FAILURES, endpoint
@@ -20,9 +22,11 @@ class Healthz(OpenView):
 
 
 class Readyz(OpenView):
-    """The process can work: the store answers."""
+    """The process can work, and will go on to: the store answers, and nobody has told it to end."""
 
     @endpoint("readyz", answer=Health, failures={503: FAILURES[503]})
     def get(self, request: Request) -> Response:
+        if readiness.is_withdrawn:
+            raise StoreUnavailable("this server is about to end: ask another one")
         Task.objects.find([0])
         return Response(Health())

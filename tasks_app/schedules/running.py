@@ -25,7 +25,7 @@ from .verbs import Schedule, available_at_ms, named
 
 log = logging.getLogger(__name__)
 
-LEASE_MS = 5_000  # After which another server takes over from one that died.
+LEASE_MS = 4_000  # After which another server takes over from one that died.
 AT_ONCE = 20  # Schedules of a claim: done long before the lease ends.
 PAUSE_S = 1.0  # Before another try at a store that can't be reached, and between two looks where nothing tells.
 

@@ -1,4 +1,4 @@
-"""Format, lint and types: `python -m taskstore_project.testing.gates`."""
+"""Format, lint, types and migrations: `python -m taskstore_project.testing.gates`."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ GATES = {
     "format": ("ruff", "format", "--check", "--output-format", "concise"),
     "lint": ("ruff", "check", "--output-format", "concise"),
     "types": ("mypy",),
+    "migrations": ("taskstore_project.testing.migrations",),
 }
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import time
 
 import pytest
 from django.db import connection, transaction
 
 from tasks_app import bulk, housekeeping, levels, totals
-from tasks_app.database import HOUSEKEEPING_LOCK, dialect_of
+from tasks_app.database import HOUSEKEEPING_LOCK, SILENCE_S, dialect_of
 from tasks_app.errors import StoreUnavailable
 from tasks_app.history import chain_of
 from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
@@ -292,4 +293,22 @@ def test_only_one_keeps_house_at_a_time():
     finally:
         other.close()
     totals.fold_here()
+    assert Rate.objects.count() == 1
+
+
+@only_postgresql
+def test_who_falls_silent_while_elected_is_not_waited_for():
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(*dialect_of("default").election())
+            assert cursor.fetchone() == (True,)
+        end = time.monotonic() + SILENCE_S / 2  # Long before other transactions are given up.
+        while Rate.objects.count() == 0 and time.monotonic() < end:
+            totals.fold_here()
+            time.sleep(0.1)
+    finally:
+        other.close()
     assert Rate.objects.count() == 1

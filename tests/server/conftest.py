@@ -19,7 +19,8 @@ Copies = Callable[[Path], AbstractContextManager[Store]]
 IS_POSTGRESQL = connection.vendor == "postgresql"
 
 # What has no meaning on the database of this run.
-collect_ignore = [] if IS_POSTGRESQL else ["test_up_on_postgresql.py", "test_pgbouncer.py", "test_serve.py"]
+OF_POSTGRESQL = ("failover", "nodes", "pgbouncer", "replica", "serve", "up_on_postgresql")
+collect_ignore = [] if IS_POSTGRESQL else [f"test_{name}.py" for name in OF_POSTGRESQL]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

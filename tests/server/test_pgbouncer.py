@@ -2,12 +2,17 @@
 
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from tasks_app.neighbours import LISTENER
 from taskstore_project.chaos.scenes.pooled import bouncer
 from tests.behaviour.databases import only_postgresql
+
+from .harness import wait_for
 
 pytestmark = only_postgresql
 
@@ -34,3 +39,18 @@ def test_two_servers_share_its_connections(store, bounced):
     ):
         done = [threads.submit(cycle, (first, second)[number % 2], number) for number in range(100)]
         assert [future.result() for future in done] == [None] * 100
+
+
+def test_who_listens_does_so_beside_it(store, bounced):
+    def names():
+        with psycopg.connect(store.database_url) as postgresql:
+            question = "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
+            return [name for (name,) in postgresql.execute(question, [postgresql.info.backend_pid])]
+
+    with ExitStack() as pooled:
+        url = pooled.enter_context(bouncer(bounced, store.database_url))
+        with store.up(DATABASE_URL=url, TASKSTORE_DIRECT_DATABASE_URL=store.database_url):
+            wait_for(lambda: LISTENER in names(), "the server listens")
+            pooled.close()  # With all connections that lead through it.
+            wait_for(lambda: all(name.startswith("Task Store") for name in names()), "their end")
+            assert LISTENER in names()

@@ -1,0 +1,84 @@
+"""The console on a standby: what only looks is read there, and people are told when that is old."""
+
+import re
+
+import httpx
+import pytest
+
+from taskstore_project.chaos.scenes.failover import follow
+
+from .clusters import cluster, configure
+from .harness import START_SECONDS, Store, wait_for
+
+PASSWORD = "correct horse battery"
+MAKING = (
+    "from django.contrib.auth.models import Group, User\n"
+    f"User.objects.create_user('vera', password='{PASSWORD}').groups.add(Group.objects.get(name='viewer'))"
+)
+
+
+@pytest.fixture
+def primary():
+    with cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def standby(primary):
+    with cluster() as started:
+        started.kill()
+        follow(started, primary)
+        configure(primary, "RESET synchronous_standby_names")
+        yield started
+
+
+@pytest.fixture
+def place(primary, tmp_path):
+    return Store(tmp_path, primary.new_database("store"))
+
+
+@pytest.fixture
+def server(place, standby):
+    with place.up(TASKSTORE_REPLICA_URL=standby.url_of("store")) as server:
+        assert place.manage("shell", "-c", MAKING).returncode == 0
+        yield server
+
+
+@pytest.fixture
+def browser(server):
+    with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False) as browser:
+        [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/console/login").text)
+        form = {"csrfmiddlewaretoken": token, "username": "vera", "password": PASSWORD}
+        assert browser.post("/console/login", data=form, headers={"Referer": server.url}).status_code == 302
+        yield browser
+
+
+def page(browser):
+    answer = browser.get("/console/group?name=mail")
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_a_page_comes_from_the_standby_as_long_as_there_is_one(place, server, standby, browser):
+    def add(data):
+        asked = {"clientid": 1, "adds": [{"group": "mail", "error": data}]}
+        assert server.ask("POST", "/update", place.token, json=asked).json()["error"] is None
+
+    add("first-error")
+    wait_for(lambda: "first-error" in page(browser), "the task on the page")
+    assert "data-replica" not in page(browser)
+    standby.execute("SELECT pg_wal_replay_pause()")
+    add("second-error")
+    wait_for(lambda: "data-replica" in page(browser), "the page says how old it is")
+    assert "second-error" not in page(browser)
+    standby.kill()
+    wait_for(lambda: "second-error" in page(browser), "the page from the primary")
+    assert "data-replica" not in page(browser)
+
+
+def test_one_that_is_no_standby_is_not_read(place, server, standby, browser):
+    standby.execute("SELECT pg_promote()")
+    wait_for(lambda: standby.number("SELECT pg_is_in_recovery()::int") == 0, "the promotion")
+    asked = {"clientid": 1, "adds": [{"group": "mail", "error": "only-on-the-primary"}]}
+    assert server.ask("POST", "/update", place.token, json=asked).json()["error"] is None
+    assert "only-on-the-primary" in page(browser)
