@@ -64,7 +64,7 @@ def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Deci
         # Within the caller's transaction this is a savepoint, so that trying again lets go of the locks.
         with dialect.turn() if is_ours else nullcontext(), transaction.atomic(using=dialect.using):
             if is_ours:
-                dialect.send(dialect.preparation())
+                dialect.send(dialect.preparation(operations))
             outcomes = _decided(dialect.drive(transact(operations, dialect)))
             is_written = True
         return outcomes
