@@ -12,6 +12,7 @@ from daphne.http_protocol import HTTPFactory, WebRequest
 from django.conf import settings
 from twisted.web import http
 
+from . import slow_clients
 from .server_terms import LINGER_S, MOST_HEAD_BYTES, detail
 
 # Twisted has no words for statuses as young as 422 and 429, and would call them unknown.
@@ -113,6 +114,39 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
     MAX_LENGTH = MOST_HEAD_BYTES
     totalHeadersSize = MOST_HEAD_BYTES  # noqa: N815
     is_refused = False
+    _ends = 0  # Of heads and of bodies, so far.
+    _part_bytes = 0  # Of what has come since the last one.
+    _is_in_body = False
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - Twisted's name, as below.
+        ends = self._ends
+        super().dataReceived(data)
+        if ends == self._ends:
+            self._part_bytes += len(data)
+
+    def allHeadersReceived(self) -> None:  # noqa: N802
+        self._end_part(is_in_body=True)
+        super().allHeadersReceived()
+
+    def allContentReceived(self) -> None:  # noqa: N802
+        self._end_part(is_in_body=False)
+        super().allContentReceived()
+
+    def _end_part(self, *, is_in_body: bool) -> None:
+        self._ends += 1
+        self._part_bytes, self._is_in_body = 0, is_in_body
+
+    @property
+    def due(self) -> slow_clients.Part | None:
+        is_begun = self._is_in_body or self._part_bytes or not self._ends
+        is_ours = self.is_refused or self._handlingRequest
+        return (self._ends, self._part_bytes) if is_begun and not is_ours else None
+
+    def refuse_slow(self) -> None:
+        if self._ends or self._part_bytes:
+            self.refuse(slow_clients.STATUS, slow_clients.REASON)
+        else:
+            self.transport.abortConnection()  # A browser would take it for the answer to what it asks later.
 
     @property
     def is_idle(self) -> bool:

@@ -21,7 +21,8 @@ from tasks_app.writer import Writer
 
 from . import supervisor
 from .http_protocol import Factory, Request
-from .server_terms import GRACE_S, MOST_SOCKET_BYTES, PATIENCE_S, STALLED_S, end_on_signals
+from .server_terms import GRACE_S, MOST_SOCKET_BYTES, PATIENCE_S, end_on_signals
+from .slow_clients import Watch, patience_s
 
 LAST_WORDS_S = 0.3  # For what is cancelled when the patience is at its end.
 
@@ -66,6 +67,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         self._port = self._adopted_port()
         reactor.callLater(1, self.application_checker)
         reactor.callLater(2, self.timeout_checker)
+        Watch(twisted_loop, lambda: self.http_factory.channels)
         end_on_signals(twisted_loop, self.end)
         twisted_loop.call_soon(self._begin)
         reactor.run(installSignalHandlers=False)
@@ -93,7 +95,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         await super().handle_reply(protocol, message)
         if isinstance(protocol, Request):
             try:
-                await protocol.flow.room(STALLED_S)
+                await protocol.flow.room(patience_s())
             except TimeoutError:
                 if protocol.channel:
                     protocol.channel.transport.abortConnection()

@@ -14,7 +14,6 @@ from tasks_app.readiness import readiness
 
 GRACE_S = 1.0  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
 PATIENCE_S = 7.5  # For the answers that are being made: the process has to be gone within ten seconds.
-STALLED_S = 60.0  # A client that reads nothing of its answer for so long is cut off.
 LINGER_S = 10  # How long a refused body is read and thrown away.
 
 MOST_HEAD_BYTES = 32 * 1024  # Request line and headers; a claim of a thousand ids fits.

@@ -55,6 +55,8 @@ TASKSTORE_ADDRESS_RATE = environment.number("TASKSTORE_ADDRESS_RATE", 0, least=0
 TASKSTORE_WRONG_TOKEN_RATE = environment.number("TASKSTORE_WRONG_TOKEN_RATE", 100, least=0)
 # Passwords that are tried from one address within a minute; 0: no limit.
 TASKSTORE_SIGN_IN_RATE = environment.number("TASKSTORE_SIGN_IN_RATE", 30, least=0)
+# How long a client may take for the head of a request, and for reading nothing of its answer.
+TASKSTORE_SLOW_CLIENT_SECONDS = environment.number("TASKSTORE_SLOW_CLIENT_SECONDS", 30)
 # How many proxies stand in front, each of which adds to X-Forwarded-For: addresses are those beyond them.
 TASKSTORE_PROXIES = environment.number("TASKSTORE_PROXIES", 0, least=0)
 # What signs sessions, where several servers share them; else each makes a key of its own in its data folder.

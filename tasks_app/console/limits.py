@@ -99,6 +99,7 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_WRONG_TOKEN_RATE", says="wrong tokens from one address", show=per_second),
         Limit(name="TASKSTORE_TOKEN_RATE", says="requests by one token", show=per_second),
         Limit(name="TASKSTORE_ADDRESS_RATE", says="requests from one address", show=per_second),
+        Limit(name="TASKSTORE_SLOW_CLIENT_SECONDS", says="a client may take for a request's head", show=seconds),
         Limit(name="TASKSTORE_PROXIES", says="proxies in front, beyond which an address is looked for"),
     ),
     "How it ends": (

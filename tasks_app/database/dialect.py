@@ -130,8 +130,11 @@ class Dialect(ABC):
         return False
 
     @abstractmethod
-    def preparation(self) -> Sequence[Statement]:
-        """What holds for a transaction of our own."""
+    def preparation(self, operations: Sequence[Operation]) -> Iterable[Statement]:
+        """What holds for a transaction of our own that does these, and what they name, locked where there are locks.
+
+        Each statement is made when its turn has come: the patience goes down meanwhile.
+        """
 
     @abstractmethod
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:

@@ -181,15 +181,34 @@ class PostgreSQL(Dialect):
         # A cursor outside of a transaction makes the server copy the whole result, and fails behind pgbouncer.
         return transaction.atomic(using=self.using)
 
-    def preparation(self) -> Sequence[Statement]:
+    def preparation(self, operations: Sequence[Operation]) -> Iterator[Statement]:
         # The time that went by until there was a connection counts, too.
-        statements = [
-            Statement(f"SET LOCAL lock_timeout = '{max(LEAST_MS, int(self.left_s * 1000))}ms'"),
-            Statement(f"SET LOCAL idle_in_transaction_session_timeout = '{SILENCE_S}s'"),
-        ]
-        if is_opportunistic():
-            statements.append(Statement("SET LOCAL synchronous_commit = off"))
-        return statements
+        durability = ["SET LOCAL synchronous_commit = off"] if is_opportunistic() else []
+        yield _at_once(self._limit("lock"), f"SET LOCAL idle_in_transaction_session_timeout = '{SILENCE_S}s'", *durability)
+        changed = changed_ids(operations)
+        if named := changed | depended_ids(operations):
+            # A lock timeout is for each lock: of several rows, and of one row behind others who want it, the waits
+            # would add up. What follows finds them locked, and may take as long as there is to do.
+            yield _at_once(self._limit("statement"))
+            yield self._lock(changed, named - changed)
+            yield _at_once("SET LOCAL statement_timeout TO DEFAULT", self._limit("lock"))
+
+    def _limit(self, kind: str) -> str:
+        return f"SET LOCAL {kind}_timeout = '{max(LEAST_MS, int(self.left_s * 1000))}ms'"
+
+    def _lock(self, changed: Iterable[int], depended: Iterable[int]) -> Statement:
+        # In the order in which the look locks them, and without their data.
+        return Statement(
+            f"""
+            WITH changed AS MATERIALIZED (
+                SELECT FROM tasks_app_task WHERE {self.is_listed} ORDER BY id FOR UPDATE
+            ), depended AS MATERIALIZED (
+                SELECT FROM tasks_app_task WHERE {self.is_listed} ORDER BY id FOR KEY SHARE
+            )
+            SELECT (SELECT count(*) FROM changed), (SELECT count(*) FROM depended)
+            """,
+            [self.list_of(changed), self.list_of(depended)],
+        )
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         changed, demands = changed_ids(operations), demands_of(operations)
@@ -475,6 +494,7 @@ class PostgreSQL(Dialect):
     def is_contention(self, error: Exception) -> bool:
         return _sqlstate(error) in (
             "40P01", "40001", "55P03",  # Deadlock, serialization failure, lock timeout.
+            "57014",  # A statement that waited for several locks timed out.
             "23505",  # Another process has just kept an answer under the same key: it is found now.
         )  # fmt: skip
 
@@ -499,6 +519,11 @@ class PostgreSQL(Dialect):
             connection.remove_notice_handler(doubts.hear)
         if doubts.are_there:
             raise CommitUnknown(UNCONFIRMED)
+
+
+def _at_once(*settings: str) -> Statement:
+    """Statements without parameters, in one round trip."""
+    return Statement("; ".join(settings))
 
 
 def _is_log_intact(numbers: Sequence[Row]) -> bool:

@@ -70,7 +70,7 @@ def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Deci
             transaction.atomic(using=dialect.using),
         ):
             if is_ours:
-                dialect.send(dialect.preparation())
+                dialect.send(dialect.preparation(operations))
             outcomes = _decided(dialect.drive(transact(operations, dialect)))
             is_written = True
         return outcomes

@@ -82,7 +82,7 @@ class SQLite(Dialect):
         # Differs because a transaction here is a writer's: it would keep all others waiting.
         return nullcontext()
 
-    def preparation(self) -> Sequence[Statement]:
+    def preparation(self, operations: Sequence[Operation]) -> Sequence[Statement]:
         return ()  # Durability is a property of the connection here: PRAGMA synchronous, in the settings.
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:

@@ -12,7 +12,8 @@ from typing import Any
 from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..server_terms import GRACE_S, LINGER_S, MOST_HEAD_BYTES, STALLED_S, detail
+from .. import slow_clients
+from ..server_terms import GRACE_S, LINGER_S, MOST_HEAD_BYTES, detail
 
 
 class Protocol(HttpToolsProtocol):
@@ -73,12 +74,29 @@ class Protocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         # A client that reads nothing of its answer is cut off.
-        self._cut_off = self.loop.call_later(STALLED_S, self._reset)
+        self._cut_off = self.loop.call_later(slow_clients.patience_s(), self._reset)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._cut_off:
-            self._cut_off.cancel()
+        self._spare()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._spare()  # Its descriptor may be another connection's soon.
+
+    @property
+    def due(self) -> slow_clients.Part | None:
+        if self._is_refused or self.flow.read_paused or (self._is_in_head and self._is_answering):
+            return None
+        if self._is_in_head:
+            return (self._ends, self._begun_bytes) if self._begun_bytes or not self._ends else None
+        return self._ends, self._body_bytes
+
+    def refuse_slow(self) -> None:
+        if self._ends or self._begun_bytes:
+            self._refuse(slow_clients.STATUS, slow_clients.REASON)
+        else:
+            self.transport.abort()  # A browser would take it for the answer to what it asks later.
 
     def shutdown(self) -> None:
         """The connection closes with its next answer, or after a while without a request."""
@@ -91,6 +109,10 @@ class Protocol(HttpToolsProtocol):
     @property
     def _is_answering(self) -> bool:
         return bool(self.cycle and not self.cycle.response_complete)
+
+    def _spare(self) -> None:
+        if self._cut_off:
+            self._cut_off.cancel()
 
     def _reset(self) -> None:
         # Else the system would go on offering what it has taken over already.

@@ -14,6 +14,7 @@ import uvicorn
 from tasks_app.writer import Writer
 
 from ..server_terms import MOST_SOCKET_BYTES, PATIENCE_S, end_on_signals
+from ..slow_clients import Watch
 from .http_protocol import Protocol
 
 LOOK_EVERY_S = 0.05
@@ -67,7 +68,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._writer = self._start_writer()
         await super().startup(sockets)
+        Watch(asyncio.get_running_loop(), self._http_connections)
         self._ready_callable()
+
+    def _http_connections(self) -> list[Protocol]:
+        return [connection for connection in self.server_state.connections if isinstance(connection, Protocol)]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._writer:

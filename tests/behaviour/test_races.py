@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -322,6 +323,23 @@ def test_who_has_waited_for_a_connection_does_not_wait_as_long_again_for_locked_
     with ann.transaction():
         ann.do(lambda: commit(ANN, deletes=[task.id]))
         bob.do(lambda: try_to(lambda: commit(BOB, deletes=[task.id])))
+
+
+@only_postgresql
+def test_who_waited_for_one_task_does_not_wait_as_long_again_for_the_next(ann, bob, task, monkeypatch):
+    patience_s = 5
+    monkeypatch.setattr(database.Dialect, "patience_s", patience_s)
+    [other] = Task.objects.commit(owner=ANN, adds=[MAIL])
+    with Rival("Cleo") as cleo, cleo.transaction() as hers, ann.transaction():
+        cleo.do(lambda: commit(ANN, deletes=[task.id]))
+        ann.do(lambda: commit(ANN, deletes=[other.id]))
+        asked = bob.start(lambda: try_to(lambda: commit(BOB, deletes=[task.id, other.id])))
+        wait_until_held_up(bob, asked)
+        time.sleep(patience_s * 0.7)
+        hers.roll_back()
+        let_go_s = time.monotonic()
+        asked.result(20)
+        assert time.monotonic() - let_go_s < patience_s * 0.8, "it is what was left of it, and not all of it again"
 
 
 def impatient():

@@ -104,7 +104,7 @@ def test_a_commit_waits_for_locks_as_long_as_somebody_would_for_an_answer():
         assert shown("idle_in_transaction_session_timeout") == "0"
     dialect = postgresql.PostgreSQL("default", waits=True)
     with transaction.atomic():
-        dialect.send(dialect.preparation())
+        dialect.send(dialect.preparation([]))
         assert 0 < int(shown("lock_timeout").removesuffix("ms").replace("5s", "5000")) <= 5_000
         assert shown("idle_in_transaction_session_timeout") == "1min"
     assert shown("lock_timeout") == "0"

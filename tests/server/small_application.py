@@ -1,4 +1,4 @@
-"""A server with an application that does what a test needs. A process of its own: `... up|serve PATIENCE_S`."""
+"""A server with an application that does what a test needs. A process of its own: `... up|serve PATIENCE_S SLOW_S`."""
 
 import asyncio
 import json
@@ -75,12 +75,12 @@ async def answer(send, value):
 
 
 if __name__ == "__main__":
-    settings.configure(TASKSTORE_MAX_REQUEST_BYTES=MOST_BODY_BYTES)
+    settings.configure(TASKSTORE_MAX_REQUEST_BYTES=MOST_BODY_BYTES, TASKSTORE_SLOW_CLIENT_SECONDS=float(sys.argv[3]))
 
     from taskstore_project import server_terms as settled
     from taskstore_project.listening import local_url, resolve
 
-    settled.STALLED_S = settled.PATIENCE_S = settled.GRACE_S = float(sys.argv[2])
+    settled.PATIENCE_S = settled.GRACE_S = float(sys.argv[2])
     # Each reads what is settled when it is imported.
     from taskstore_project.server import Server as Daphne
     from taskstore_project.serving.server import Server as Uvicorn

@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+import threading
+import time
+from contextlib import contextmanager, suppress
 from http.client import HTTPResponse
 
 import pytest
@@ -38,8 +40,8 @@ def kind(request):
 
 
 @contextmanager
-def small_server(kind, patience_s):
-    command = [sys.executable, "-m", "tests.server.small_application", kind, str(patience_s)]
+def small_server(kind, patience_s, slow_s=600):
+    command = [sys.executable, "-m", "tests.server.small_application", kind, str(patience_s), str(slow_s)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     server = Server(process)
     try:
@@ -53,6 +55,18 @@ def small_server(kind, patience_s):
 def lasting_server(kind):
     with small_server(kind, 1) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def impatient_server(kind):
+    with small_server(kind, 1, slow_s=1) as server:
+        yield server
+
+
+@pytest.fixture
+def slow_connection(impatient_server):
+    with socket.create_connection(impatient_server.address, timeout=60) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -171,11 +185,55 @@ def test_it_makes_no_more_of_an_answer_than_its_client_reads(kind):
         assert sum(map(len, iter(lambda: response.read(PIECE_BYTES), b""))) == LONG_BYTES
 
 
-def test_it_cuts_off_a_client_that_reads_nothing(connection):
-    connection.sendall(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
+def test_it_cuts_off_a_client_that_reads_nothing(slow_connection):
+    slow_connection.sendall(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
     watch = select.poll()
-    watch.register(connection, select.POLLRDHUP)
-    assert watch.poll(10_000)
+    watch.register(slow_connection, select.POLLRDHUP)
+    assert watch.poll(60_000)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [GET, b"GET /", GET + b"\r\n" + GET, announcement(1_000), POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"],
+    ids=["in the head", "in the request line", "in the second head", "before the body", "in the body"],
+)
+def test_it_waits_for_a_slow_request_so_long_and_no_longer(slow_connection, begun):
+    slow_connection.sendall(begun)
+    trickle = threading.Thread(target=send_on, args=[slow_connection])
+    trickle.start()
+    if GET + b"\r\n" in begun:
+        assert answer_on(slow_connection) == (200, {"length": 0})
+    assert answer_on(slow_connection) == (408, {"detail": "The request came too slowly."})
+    slow_connection.shutdown(socket.SHUT_RDWR)
+    trickle.join()
+
+
+def send_on(connection):
+    """A byte now and then: it is not silence that is too slow."""
+    with suppress(OSError):
+        while True:
+            connection.send(b"1")
+            time.sleep(0.1)
+
+
+def test_it_waits_for_a_first_request_so_long_and_no_longer(slow_connection):
+    assert is_closed(slow_connection)
+
+
+def is_closed(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_it_waits_for_an_answer_however_slow_others_may_be(slow_connection, impatient_server):
+    slow_connection.sendall(b"GET /never HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    with socket.create_connection(impatient_server.address, timeout=60) as other:
+        assert is_closed(other)
+    slow_connection.settimeout(1)
+    with pytest.raises(TimeoutError):
+        slow_connection.recv(1)
 
 
 def test_it_sends_a_begun_answer_to_its_end(server, last_connection):
