@@ -11,23 +11,27 @@ from .history import Event, History
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Something measured that has a limit."""
+    """Something measured, or counted, that may have a limit."""
 
     name: str
     value: float
-    limit: float
+    limit: float | None = None
     unit: str = "s"
     is_least: bool = False  # The limit is a lower one.
 
     @property
     def is_met(self) -> bool:
+        if self.limit is None:
+            return True
         return self.value >= self.limit if self.is_least else self.value <= self.limit
 
     def __str__(self) -> str:
+        measured = f"{self.name} {self.value:.6g} {self.unit}".rstrip()
+        if self.limit is None:
+            return measured
         word = "at least" if self.is_least else "at most"
         verdict = "" if self.is_met else ": MISSED"
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{self.name} {self.value:.6g}{unit} (goal: {word} {self.limit:.6g}{verdict})"
+        return f"{measured} (goal: {word} {self.limit:.6g}{verdict})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

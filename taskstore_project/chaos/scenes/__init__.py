@@ -13,6 +13,7 @@ from .contention import contention
 from .databases import kill_postgresql
 from .disks import disk_full
 from .failover import failover
+from .interleavings import interleavings
 from .leases import kill_worker, slow_worker
 from .many import many_tasks
 from .networks import cut_network
@@ -34,6 +35,13 @@ class Scene:
 
 SCENES = (
     Scene(name="contention", title="clients that all want the same", act=contention, is_tiny=True),
+    Scene(
+        name="interleavings",
+        title="two operations in every order of their statements",
+        act=interleavings,
+        databases=POSTGRESQL,
+        is_tiny=True,
+    ),
     Scene(name="kill-server", title="kill -9 of a server", act=kill_server, is_tiny=True),
     Scene(name="kill-migrate", title="kill -9 of a first start", act=kill_migrate, databases=SQLITE, is_tiny=True),
     Scene(
