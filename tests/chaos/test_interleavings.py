@@ -1,4 +1,4 @@
-"""Two operations in any order of their statements come to what a serial order comes to; where locks fail, it is seen."""
+"""Two operations in any order of their statements come to what a serial order does; where locks fail, it is seen."""
 
 import asyncio
 import random
