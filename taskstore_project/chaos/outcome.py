@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .checker import entries_about, violations
 from .history import Event, History
+from .loss import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,4 +66,16 @@ def outcome_of(
         in_doubt=len(history.in_doubt),
         violations=[*(Violation(text=text) for text in problems), *found],
         figures=figures,
+    )
+
+
+def outcome_with(loss: Loss, *, problems: Sequence[str] = (), figures: Sequence[Figure] = ()) -> Outcome:
+    """Check what is left, and that nothing else is lost than may be."""
+    lost = Figure(name="changes that were answered and are lost", value=len(loss.lost), unit="")
+    reach = Figure(name="sent before the end, the first of them by", value=loss.reach_s)
+    return outcome_of(
+        loss.left,
+        faults=len(loss.returns),
+        problems=[*problems, *loss.violations()],
+        figures=[lost, reach, *figures],
     )

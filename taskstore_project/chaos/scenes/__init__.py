@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from ..outcome import Outcome
 from ..stage import Database, Stage
+from .backups import backup
 from .blocker import blocker
 from .clocks import clocks, database_clock
 from .contention import contention
 from .databases import kill_postgresql
 from .disks import disk_full
-from .failover import failover
+from .failover import asynchronous_failover, failover
 from .interleavings import interleavings
 from .leases import kill_worker, slow_worker
 from .many import many_tasks
@@ -59,6 +60,13 @@ SCENES = (
     Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
     Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
     Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
+    Scene(
+        name="asynchronous-failover",
+        title="failover to a standby that lags behind",
+        act=asynchronous_failover,
+        databases=POSTGRESQL,
+    ),
+    Scene(name="backup", title="a backup restored, while clients hold ids from after it", act=backup),
     Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
     Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
     Scene(name="many-tasks", title="claims among a million tasks", act=many_tasks),
