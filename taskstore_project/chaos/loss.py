@@ -49,6 +49,20 @@ class Loss:
             ],
         )
 
+    @cached_property
+    def lost_ids(self) -> set[int]:
+        return {task["id"] for event in self.lost for task in event.made}
+
+    @property
+    def late(self) -> list[Event]:
+        """Requests that named what was lost by then."""
+        first_s = min(each.ended_s for each in self.returns)
+        return [
+            event
+            for event in self.history.requests
+            if event.sent_s > first_s and self.lost_ids.intersection((*event.named, *event.depends))
+        ]
+
     @property
     def reach_s(self) -> float:
         """How long before the end of the later state the first request was sent that is lost."""
@@ -106,10 +120,9 @@ class Loss:
 
     def _known_after(self) -> Iterator[str]:
         """What is lost is not met any more."""
-        ids = {task["id"] for event in self.lost for task in event.made}
         for event in self.left.events:
             named = {*event.named, *event.depends} if event.is_done else set()
-            if found := ids & (named | {task["id"] for task in event.seen}):
+            if found := self.lost_ids & (named | {task["id"] for task in event.seen}):
                 yield f"task {min(found)} is lost, and {event.path} of client {event.client} has met it"
 
 

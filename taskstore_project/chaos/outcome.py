@@ -73,9 +73,10 @@ def outcome_with(loss: Loss, *, problems: Sequence[str] = (), figures: Sequence[
     """Check what is left, and that nothing else is lost than may be."""
     lost = Figure(name="changes that were answered and are lost", value=len(loss.lost), unit="")
     reach = Figure(name="sent before the end, the first of them by", value=loss.reach_s)
+    late = Figure(name="requests that named what was lost", value=len(loss.late), unit="")
     return outcome_of(
         loss.left,
         faults=len(loss.returns),
         problems=[*problems, *loss.violations()],
-        figures=[lost, reach, *figures],
+        figures=[lost, reach, late, *figures],
     )

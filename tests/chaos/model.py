@@ -43,6 +43,7 @@ class Server(NaiveStore):
         super().end(task, ending, successor, asked)
         self.ended[task.id] = {
             **task._asdict(),
+            "ended_at_ms": self.now_ms,
             "ended_by": asked.owner,
             "ended_by_commit": self.last_commit,
             "ending": ending.value,
