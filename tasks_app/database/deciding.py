@@ -115,9 +115,9 @@ def _doubt_empty_queries(
     added = _earliest_by_group(draft for draft in drafts if not is_held(draft, seen.now_ms))
     hidden = yield from dialect.earliest_besides([query for query in queries.values() if not query.only_reads], seen)
     for place, query in queries.items():
-        known = [added] if query.only_reads else [added, hidden]
-        times_ms = [times[group] for times in known for group in query.reachable if group in times]
-        if times_ms and min(times_ms) <= (query.at_ms or seen.now_ms):
+        known = [(added[group], seen.now_ms) for group in query.reachable if group in added]
+        known += [hidden[group] for group in query.reachable if group in hidden and not query.only_reads]
+        if any(available_at_ms <= (query.at_ms or now_ms) for available_at_ms, now_ms in known):
             outcomes[place] = Undecided.CONTENDED
 
 

@@ -144,7 +144,9 @@ class Dialect(ABC):
         """Those of the groups that hold available tasks beside the candidates that were seen."""
         if not groups:
             return set()
-        taken = [task.id for group in groups for task in seen.candidates[group]]
+        # By the time of this look: what took the place of a locked task may be newer than the transaction's time,
+        # and where it was locked then, it was too new to be taken.
+        taken = [t.id for group in groups for t in seen.candidates[group] if t.available_at_ms <= seen.now_ms]
         [rows] = yield [
             Statement(
                 f"""
@@ -152,10 +154,10 @@ class Dialect(ABC):
                 FROM {self.names}
                 WHERE EXISTS (
                     SELECT 1 FROM tasks_app_task
-                    WHERE "group" = name AND available_at_ms <= %s AND NOT {self.is_listed}
+                    WHERE "group" = name AND available_at_ms <= (SELECT {self.clock}) AND NOT {self.is_listed}
                 ) AND NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
                 """,
-                [self.list_of_names(groups), seen.now_ms, self.list_of(taken)],
+                [self.list_of_names(groups), self.list_of(taken)],
             )
         ]
         return {name for (name,) in rows}
@@ -182,29 +184,31 @@ class Dialect(ABC):
         sql = f'SELECT {self.selected} FROM tasks_app_task WHERE "group" = %s ORDER BY available_at_ms, id LIMIT 1'
         return Statement(sql, [group])
 
-    def earliest_besides(self, queries: Iterable[Query], seen: Seen) -> Steps[dict[str, int]]:
-        """When the first task becomes available that queries may take and that was not seen, by group."""
+    def earliest_besides(self, queries: Iterable[Query], seen: Seen) -> Steps[dict[str, tuple[int, int]]]:
+        """When the first task becomes available that queries may take and that was not seen, and the time; by group."""
         asked = queried_by(queries)
         if not asked:
             return {}
         found = yield [
             Statement(
                 f"""
-                SELECT available_at_ms
+                SELECT available_at_ms, {self.clock}
                 FROM tasks_app_task
-                WHERE "group" = %s AND (available_at_ms, id) >= (%s, 0) AND available_at_ms <= %s
-                    AND (available_at_ms <= %s OR {IS_NOT_HELD}) AND {IS_RUNNING} AND NOT {self.is_listed}
+                WHERE "group" = %s AND (available_at_ms, id) >= (%s, 0)
+                    AND available_at_ms <= (SELECT {self.later_of}({self.clock}, %s))
+                    AND (available_at_ms <= (SELECT {self.clock}) OR {IS_NOT_HELD}) AND {IS_RUNNING}
+                    AND NOT {self.is_listed}
                 ORDER BY available_at_ms, id
                 LIMIT 1
                 """,
                 [
-                    *(group, NO_MARK_MS, max(seen.now_ms, latest.latest_ms), seen.now_ms, group),
+                    *(group, NO_MARK_MS, latest.latest_ms, group),
                     self.list_of(task.id for task in seen.earliest[group]),
                 ],
             )
             for group, latest in asked.items()
         ]
-        return {group: rows[0][0] for group, rows in zip(asked, found, strict=True) if rows}
+        return {group: rows[0] for group, rows in zip(asked, found, strict=True) if rows}
 
     def supply_of(self, groups: Sequence[str], depends: Iterable[int]) -> Steps[Supply]:
         """What there is to claim in these groups, and which of these ids are not there."""

@@ -7,27 +7,32 @@ from dataclasses import dataclass
 
 from .checker import entries_about, violations
 from .history import Event, History
+from .loss import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Something measured that has a limit."""
+    """Something measured, or counted, that may have a limit."""
 
     name: str
     value: float
-    limit: float
+    limit: float | None = None
     unit: str = "s"
     is_least: bool = False  # The limit is a lower one.
 
     @property
     def is_met(self) -> bool:
+        if self.limit is None:
+            return True
         return self.value >= self.limit if self.is_least else self.value <= self.limit
 
     def __str__(self) -> str:
+        measured = f"{self.name} {self.value:.6g} {self.unit}".rstrip()
+        if self.limit is None:
+            return measured
         word = "at least" if self.is_least else "at most"
         verdict = "" if self.is_met else ": MISSED"
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{self.name} {self.value:.6g}{unit} (goal: {word} {self.limit:.6g}{verdict})"
+        return f"{measured} (goal: {word} {self.limit:.6g}{verdict})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,4 +66,17 @@ def outcome_of(
         in_doubt=len(history.in_doubt),
         violations=[*(Violation(text=text) for text in problems), *found],
         figures=figures,
+    )
+
+
+def outcome_with(loss: Loss, *, problems: Sequence[str] = (), figures: Sequence[Figure] = ()) -> Outcome:
+    """Check what is left, and that nothing else is lost than may be."""
+    lost = Figure(name="changes that were answered and are lost", value=len(loss.lost), unit="")
+    reach = Figure(name="sent before the end, the first of them by", value=loss.reach_s)
+    late = Figure(name="requests that named what was lost", value=len(loss.late), unit="")
+    return outcome_of(
+        loss.left,
+        faults=len(loss.returns),
+        problems=[*problems, *loss.violations()],
+        figures=[lost, reach, late, *figures],
     )

@@ -16,7 +16,7 @@ class Pace:
     takeovers: int
     cuts: int
     failovers: int
-    interleavings: int  # Of each pair of operations; all of them, if there are fewer.
+    interleavings: int  # Of each pair of operations, in each way; all of them, if there are fewer.
     tasks: int  # Present, where it is about many of them.
     least_operations: int
 
@@ -46,7 +46,7 @@ TINY = Pace(
     takeovers=50,
     cuts=40,
     failovers=1,
-    interleavings=40,
+    interleavings=10,
     tasks=20_000,
     least_operations=300,
 )

@@ -243,7 +243,14 @@ def is_taken(port: int) -> bool:
 
 def command(*words: str, folder: Path, **variables: str) -> str:
     """Run a command of this project, and return what it says. Raises CannotTry when it fails."""
-    done = subprocess.run(
+    done = run_command(*words, folder=folder, **variables)
+    if done.returncode:
+        raise CannotTry(f"{' '.join(words)}: {done.stderr.strip().rpartition(chr(10))[2]}")
+    return done.stdout.strip()
+
+
+def run_command(*words: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, *THE_PROJECT, *words],
         cwd=PROJECT,
         env={**clean_environment(folder), **variables},
@@ -251,9 +258,6 @@ def command(*words: str, folder: Path, **variables: str) -> str:
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise CannotTry(f"{' '.join(words)}: {done.stderr.strip().rpartition(chr(10))[2]}")
-    return done.stdout.strip()
 
 
 def faked_clock(offset: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from tasks_app import database
 from tasks_app.errors import CommitRefused, StoreBusy
 from tasks_app.history import chain_of
 from tasks_app.models import Task
-from tasks_app.operations import Change, Commit, NewTask, Order, Refusal, ResendKey
+from tasks_app.operations import Change, Claim, Commit, NewTask, Order, Query, Refusal, ResendKey
 from tasks_app.writer import Writer
 
 from .databases import only_postgresql, only_sqlite
@@ -278,6 +278,28 @@ def test_a_task_that_changes_its_priority_meanwhile_is_not_overlooked(ann, bob, 
     bob.steps.go_on()
     [held] = asked.result(20)
     assert (held.origin, held.priority) == (task.id, 5)
+
+
+CLAIM = Claim(groups=("mail",), owner=BOB)
+QUERY = Query(groups=("mail",), duration_ms=60_000)
+
+
+@only_postgresql
+@pytest.mark.parametrize(("claim", "last_look"), [(CLAIM, "EXISTS (\n"), (QUERY, "SELECT available_at_ms, ")])
+def test_a_claim_finds_what_took_the_place_of_a_locked_task_after_it_had_read_the_time(
+    ann, bob, task, claim, last_look
+):
+    bob.steps.stop_before(last_look)
+    with ann.transaction() as hers:
+        ann.do(lambda: Task.objects.select_for_update().get(id=task.id))
+        asked = bob.start(lambda: Task.objects.perform(claim))
+        bob.steps.wait_until_there()
+        looked_at_ms = Task.objects.now_ms()
+        wait_until(lambda: Task.objects.now_ms() > looked_at_ms)
+        [other] = ann.do(lambda: commit(ANN, deletes=[task.id], adds=[MAIL]))
+        hers.commit()
+    bob.steps.go_on()
+    assert origins(asked.result(20)) == [other.id]
 
 
 @only_postgresql

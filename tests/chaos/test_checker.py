@@ -1,148 +1,21 @@
 """The checker is checked: a store without fault passes, and each fault that is switched on is found."""
 
-import random
 import re
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from tasks_app.operations import Change, Claim, Commit, NewTask, Order, Refusal
+from tasks_app.operations import NewTask, Refusal
 from taskstore_project.chaos.checker import CHECKS, entries_about, violations
-from taskstore_project.chaos.client import Client, Orders
-from taskstore_project.chaos.history import History, Truth, events_in
-from tests.rules.model import NaiveStore
+from taskstore_project.chaos.history import History
+
+from .conftest import MOVES
+from .model import BreaksConnections, Server, on_the_wire
 
 pytestmark = pytest.mark.once
 
-MOVES = 600
-
-
-class Server(NaiveStore):
-    """The plain model behind the wire, with a trail as the database has it."""
-
-    def __init__(self):
-        super().__init__()
-        self.ended = {}
-        self.answers = 0
-        self.kept = {}
-
-    def answer(self, path, body):
-        """The status and the answer. Raises OSError when the connection breaks."""
-        if path == "/stats":
-            return 200, self.stats()
-        if path.startswith("/group/"):
-            name = path.removeprefix("/group/").partition("?")[0]
-            return 200, [on_the_wire(task) for task in self.tasks.values() if task.group == name]
-        if path == "/tasks":
-            return 200, [on_the_wire(self.tasks[number]) if number in self.tasks else None for number in body["ids"]]
-        return 200, self.do_once(path, body)
-
-    def stats(self):
-        groups = Counter(task.group for task in self.tasks.values())
-        states = dict.fromkeys(("claimed", "expired", "scheduled", "failed"), 0)
-        return {"groups": [{"group": group, "ready": count, **states} for group, count in groups.items()]}
-
-    def do_once(self, path, body):
-        key = body["clientid"], body.get("key")
-        answer = self.kept.get(key) or outcome(self.perform(claim_of(body) if path == "/claim" else commit_of(body)))
-        if "key" in body and (path != "/claim" or answer["tasks"] or answer["error"]):
-            self.kept[key] = answer
-        return answer
-
-    def end(self, task, ending, successor, asked):
-        super().end(task, ending, successor, asked)
-        self.ended[task.id] = {
-            **task._asdict(),
-            "ended_by": asked.owner,
-            "ended_by_commit": self.last_commit,
-            "ending": ending.value,
-            "successor": successor and successor.id,
-        }
-        del self.ended[task.id]["data"]
-
-    def truth(self):
-        living = {task.id: {**task._asdict(), "data": task.data.decode()} for task in self.tasks.values()}
-        return Truth(living=living, ended=self.ended, counts=Counter(row["group"] for row in living.values()))
-
-
-def on_the_wire(task):
-    return {
-        "id": task.id,
-        "group": task.group,
-        "data": task.data.decode(),
-        "timespec": task.available_at_ms,
-        "ownerid": task.owner,
-        "error": task.error,
-        "labels": task.labels,
-        "priority": task.priority,
-        "origin": task.origin,
-        "claims": task.claims,
-        "created": task.created_at_ms,
-    }
-
-
-def outcome(result):
-    if isinstance(result, Refusal):
-        names = ("changes", "deletes", "depends", "owned", "bugs")
-        return {"tasks": [], "error": {name: list(getattr(result, name)) for name in names}}
-    return {"tasks": [on_the_wire(task) for task in result], "error": None}
-
-
-def claim_of(body):
-    return Claim(
-        groups=(body["group"],),
-        owner=body["clientid"],
-        duration_ms=body["duration"],
-        limit=body["limit"],
-        order=Order(body["order"]),
-        depends=tuple(body.get("depends", ())),
-    )
-
-
-def commit_of(body):
-    return Commit(
-        owner=body["clientid"],
-        adds=tuple(
-            NewTask(
-                group=add["group"],
-                data=add["data"].encode(),
-                timespec_ms=add["timespec"],
-                priority=add["priority"],
-                id=add.get("id", 0),
-            )
-            for add in body.get("adds", ())
-        ),
-        updates=tuple(
-            Change(
-                id=update["id"],
-                data=update.get("data", "").encode(),
-                timespec_ms=update.get("timespec", 0),
-                keep_data=update.get("keep", False),
-                keep_error=update.get("keep", False),
-                release=update.get("release", False),
-            )
-            for update in body.get("updates", ())
-        ),
-        deletes=tuple(body.get("deletes", ())),
-        depends=tuple(body.get("depends", ())),
-    )
-
 
 # ---- Faults: servers that break one promise each
-
-
-class BreaksConnections(Server):
-    """No fault: some answers get lost, of things that were done and of things that were not."""
-
-    def answer(self, path, body):
-        self.answers += 1
-        if self.answers % 20 == 0:
-            raise OSError
-        done = super().answer(path, body)
-        if self.answers % 13 == 0:
-            raise OSError
-        return done
 
 
 class AnswersErrors(Server):
@@ -417,43 +290,6 @@ FAULTS = {
     Miscounts: "counts_are_true",
     CountsBelowZero: "counts_are_true",
 }
-
-
-# ---- A history, in a moment
-
-
-@pytest.fixture
-def record(tmp_path, monkeypatch):
-    """What three clients see of a server, one request after the other, on a clock that runs by itself."""
-
-    def record(server, *, resends=False):
-        clock = iter(range(1_000_000, 10**9, 3))
-
-        def now(_, word):
-            server.now_ms = next(clock)
-            return {f"{word}_s": server.now_ms / 1000, f"{word}_ms": server.now_ms}
-
-        monkeypatch.setattr(Client, "now", now)
-        monkeypatch.setattr(Client, "reach", lambda self: self)
-        monkeypatch.setattr(Client, "send", lambda self, there, method, path, body: noted(*server.answer(path, body)))
-        files = [tmp_path / f"{number}.jsonl" for number in (1, 2, 3)]
-        clients = [
-            Client(Orders(addresses=[], token="", number=number, file=str(file), resends=resends), file.open("w"))
-            for number, file in enumerate(files, 1)
-        ]
-        chance = random.Random(1)
-        for _ in range(MOVES):
-            someone = chance.choice(clients)
-            chance.choice([someone.add, someone.claim, someone.work, someone.interfere, someone.look])()
-        for someone in clients:
-            someone.notes.close()
-        return History(list(events_in(files)), server.truth())
-
-    return record
-
-
-def noted(status, answer):
-    return {"status": status, "answer": answer}
 
 
 @pytest.mark.parametrize("server", [Server, BreaksConnections])

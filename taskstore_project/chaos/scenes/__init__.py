@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from ..outcome import Outcome
 from ..stage import Database, Stage
+from .backups import backup
 from .blocker import blocker
 from .by_grpc import by_grpc
 from .clocks import clocks, database_clock
 from .contention import contention
 from .databases import kill_postgresql
 from .disks import disk_full
-from .failover import failover
+from .failover import asynchronous_failover, failover
+from .interleavings import interleavings
 from .leases import kill_worker, slow_worker
 from .many import many_tasks
 from .networks import cut_network
@@ -36,6 +38,13 @@ class Scene:
 SCENES = (
     Scene(name="contention", title="clients that all want the same", act=contention, is_tiny=True),
     Scene(name="grpc", title="clients of gRPC and of HTTP", act=by_grpc, is_tiny=True),
+    Scene(
+        name="interleavings",
+        title="two operations in every order of their statements",
+        act=interleavings,
+        databases=POSTGRESQL,
+        is_tiny=True,
+    ),
     Scene(name="kill-server", title="kill -9 of a server", act=kill_server, is_tiny=True),
     Scene(name="kill-migrate", title="kill -9 of a first start", act=kill_migrate, databases=SQLITE, is_tiny=True),
     Scene(
@@ -53,6 +62,13 @@ SCENES = (
     Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
     Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
     Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
+    Scene(
+        name="asynchronous-failover",
+        title="failover to a standby that lags behind",
+        act=asynchronous_failover,
+        databases=POSTGRESQL,
+    ),
+    Scene(name="backup", title="a backup restored, while clients hold ids from after it", act=backup),
     Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
     Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
     Scene(name="many-tasks", title="claims among a million tasks", act=many_tasks),

@@ -1,0 +1,134 @@
+"""A store that goes on from an earlier state: a standby that lagged behind takes over, or a backup is restored.
+
+What was answered in between is lost then, and that is no fault, as long as it is the end of what happened, each
+commit is lost as a whole, and no id is issued again. All other promises hold for what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from .checker import ids_are_issued_once, ids_rise
+from .history import Event, History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """To an earlier state. Seconds by the clock that never goes back."""
+
+    safe_s: float  # What was answered until then is part of that state.
+    ended_s: float  # Until then the later state took changes, from then on the earlier one.
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a history with returns has lost. No request of it was sent again with its key."""
+
+    history: History
+    returns: Sequence[Return]
+
+    @cached_property
+    def lost(self) -> list[Event]:
+        """The changes that were answered and have left no trace."""
+        return [event for each in self.returns for event in self._before(each) if self.has_no_trace(event)]
+
+    @cached_property
+    def left(self) -> History:
+        """The history without them, and without what was read while they were there: they are what it may show."""
+        lost = set(map(id, self.lost))
+        blind = [(self._first_lost_s(each), each.ended_s) for each in self.returns]
+        return replace(
+            self.history,
+            requests=[
+                event
+                for event in self.history.requests
+                if id(event) not in lost
+                and (has_changed(event) or event.is_in_doubt or not any(overlaps(event, *span) for span in blind))
+            ],
+        )
+
+    @cached_property
+    def lost_ids(self) -> set[int]:
+        return {task["id"] for event in self.lost for task in event.made}
+
+    @property
+    def late(self) -> list[Event]:
+        """Requests that named what was lost by then."""
+        first_s = min(each.ended_s for each in self.returns)
+        return [
+            event
+            for event in self.history.requests
+            if event.sent_s > first_s and self.lost_ids.intersection((*event.named, *event.depends))
+        ]
+
+    @property
+    def reach_s(self) -> float:
+        """How long before the end of the later state the first request was sent that is lost."""
+        return max(each.ended_s - self._first_lost_s(each) for each in self.returns)
+
+    def violations(self) -> list[str]:
+        """What is wrong beyond what `left` shows."""
+        texts = [*ids_are_issued_once(self.history), *ids_rise(self.history)]
+        return [*texts, *self._not_the_end(), *self._halves(), *self._known_after()]
+
+    def has_no_trace(self, event: Event) -> bool:
+        if event.made:
+            return all(task["id"] not in self.history.rows for task in event.made)
+        return has_changed(event) and not any(self._has_ended(task_id, event) for task_id in event.named)
+
+    def _has_ended(self, task_id: int, event: Event) -> bool:
+        """Whether the trail says that this very request removed the task."""
+        row = self.history.truth.ended.get(task_id)
+        return (
+            row is not None
+            and row["ended_by"] == event.client
+            and event.sent_ms <= row["ended_at_ms"] <= event.received_ms
+        )
+
+    def _before(self, end: Return) -> list[Event]:
+        """What was done between the return before this one and this one."""
+        earlier_s = max((each.ended_s for each in self.returns if each.ended_s < end.ended_s), default=0.0)
+        return [event for event in self.history.done if earlier_s < event.sent_s <= end.ended_s]
+
+    def _first_lost_s(self, end: Return) -> float:
+        """When the first request was sent that is lost, or that was under way at the end and may be."""
+        lost = {id(event) for event in self.lost}
+        sent_s = [event.sent_s for event in self._before(end) if id(event) in lost]
+        doubtful = [event for event in self.history.in_doubt if event.sent_s <= end.ended_s <= event.received_s]
+        return min([*sent_s, *(event.sent_s for event in doubtful)], default=end.ended_s)
+
+    def _not_the_end(self) -> Iterator[str]:
+        """What is lost was done after all that is left."""
+        lost = set(map(id, self.lost))
+        for each in self.returns:
+            events = self._before(each)
+            answered_s = min((event.received_s for event in events if id(event) in lost), default=each.ended_s)
+            if answered_s < each.safe_s:
+                yield f"a change is lost that was answered {each.safe_s - answered_s:.3f} s before the earlier state"
+            for event in events:
+                is_left = has_changed(event) and id(event) not in lost and event.received_s <= each.ended_s
+                if is_left and event.sent_s > answered_s:
+                    yield f"{event.path} {event.answer} is left, though a change answered before it was sent is lost"
+
+    def _halves(self) -> Iterator[str]:
+        for event in self.lost:
+            for task_id in event.named:
+                if self._has_ended(task_id, event):
+                    yield f"the end of task {task_id} is left of a commit that is lost"
+
+    def _known_after(self) -> Iterator[str]:
+        """What is lost is not met any more."""
+        for event in self.left.events:
+            named = {*event.named, *event.depends} if event.is_done else set()
+            if found := self.lost_ids & (named | {task["id"] for task in event.seen}):
+                yield f"task {min(found)} is lost, and {event.path} of client {event.client} has met it"
+
+
+def has_changed(event: Event) -> bool:
+    return event.is_done and bool(event.made or event.named)
+
+
+def overlaps(event: Event, first_s: float, last_s: float) -> bool:
+    return event.sent_s <= last_s and event.received_s >= first_s

@@ -1,0 +1,132 @@
+"""A store behind the wire, with a trail as the database has it: plain, and quick."""
+
+from collections import Counter
+
+from tasks_app.operations import Change, Claim, Commit, NewTask, Order, Refusal
+from taskstore_project.chaos.history import Truth
+from tests.rules.model import NaiveStore
+
+
+class Server(NaiveStore):
+    """The plain model behind the wire, with a trail as the database has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.ended = {}
+        self.answers = 0
+        self.kept = {}
+
+    def answer(self, path, body):
+        """The status and the answer. Raises OSError when the connection breaks."""
+        if path == "/stats":
+            return 200, self.stats()
+        if path.startswith("/group/"):
+            name = path.removeprefix("/group/").partition("?")[0]
+            return 200, [on_the_wire(task) for task in self.tasks.values() if task.group == name]
+        if path == "/tasks":
+            return 200, [on_the_wire(self.tasks[number]) if number in self.tasks else None for number in body["ids"]]
+        return 200, self.do_once(path, body)
+
+    def stats(self):
+        groups = Counter(task.group for task in self.tasks.values())
+        states = dict.fromkeys(("claimed", "expired", "scheduled", "failed"), 0)
+        return {"groups": [{"group": group, "ready": count, **states} for group, count in groups.items()]}
+
+    def do_once(self, path, body):
+        key = body["clientid"], body.get("key")
+        answer = self.kept.get(key) or outcome(self.perform(claim_of(body) if path == "/claim" else commit_of(body)))
+        if "key" in body and (path != "/claim" or answer["tasks"] or answer["error"]):
+            self.kept[key] = answer
+        return answer
+
+    def end(self, task, ending, successor, asked):
+        super().end(task, ending, successor, asked)
+        self.ended[task.id] = {
+            **task._asdict(),
+            "ended_at_ms": self.now_ms,
+            "ended_by": asked.owner,
+            "ended_by_commit": self.last_commit,
+            "ending": ending.value,
+            "successor": successor and successor.id,
+        }
+        del self.ended[task.id]["data"]
+
+    def truth(self):
+        living = {task.id: {**task._asdict(), "data": task.data.decode()} for task in self.tasks.values()}
+        return Truth(living=living, ended=self.ended, counts=Counter(row["group"] for row in living.values()))
+
+
+def on_the_wire(task):
+    return {
+        "id": task.id,
+        "group": task.group,
+        "data": task.data.decode(),
+        "timespec": task.available_at_ms,
+        "ownerid": task.owner,
+        "error": task.error,
+        "labels": task.labels,
+        "priority": task.priority,
+        "origin": task.origin,
+        "claims": task.claims,
+        "created": task.created_at_ms,
+    }
+
+
+def outcome(result):
+    if isinstance(result, Refusal):
+        names = ("changes", "deletes", "depends", "owned", "bugs")
+        return {"tasks": [], "error": {name: list(getattr(result, name)) for name in names}}
+    return {"tasks": [on_the_wire(task) for task in result], "error": None}
+
+
+def claim_of(body):
+    return Claim(
+        groups=(body["group"],),
+        owner=body["clientid"],
+        duration_ms=body["duration"],
+        limit=body["limit"],
+        order=Order(body["order"]),
+        depends=tuple(body.get("depends", ())),
+    )
+
+
+def commit_of(body):
+    return Commit(
+        owner=body["clientid"],
+        adds=tuple(
+            NewTask(
+                group=add["group"],
+                data=add["data"].encode(),
+                timespec_ms=add["timespec"],
+                priority=add["priority"],
+                id=add.get("id", 0),
+            )
+            for add in body.get("adds", ())
+        ),
+        updates=tuple(
+            Change(
+                id=update["id"],
+                data=update.get("data", "").encode(),
+                timespec_ms=update.get("timespec", 0),
+                keep_data=update.get("keep", False),
+                keep_error=update.get("keep", False),
+                release=update.get("release", False),
+            )
+            for update in body.get("updates", ())
+        ),
+        deletes=tuple(body.get("deletes", ())),
+        depends=tuple(body.get("depends", ())),
+    )
+
+
+class BreaksConnections(Server):
+    """No fault: some answers get lost, of things that were done and of things that were not."""
+
+    def answer(self, path, body):
+        self.answers += 1
+        if self.answers % 20 == 0:
+            raise OSError
+        done = super().answer(path, body)
+        if self.answers % 13 == 0:
+            raise OSError
+        return done

@@ -1,0 +1,102 @@
+"""Two operations in any order of their statements come to what a serial order does; where locks fail, it is seen."""
+
+import asyncio
+import random
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tasks_app.database import PostgreSQL
+from tasks_app.writer_connection import parameters_of
+from taskstore_project.chaos.interleaving import arena, differences, orders
+from taskstore_project.chaos.pairs import PAIRS
+from taskstore_project.chaos.rivals import ALONE, BY_THE_WRITER, Tally
+from tests.behaviour.databases import only_postgresql
+
+CLAIM_OF_WHAT_IS_REPLACED = "one claims what the other deletes, which adds another"
+DEPENDS_THAT_CROSS = "each depends on what the other updates"
+ALL = 10**6
+
+
+class WithoutLocks(PostgreSQL):
+    """It reads what a commit names, and locks nothing."""
+
+    def tasks_of(self, ids, ending=""):
+        return super().tasks_of(ids, "ORDER BY id")
+
+
+class TakesLockedForNothing(PostgreSQL):
+    """What others have locked is as good as gone."""
+
+    def groups_with_more(self, groups, seen):
+        return set()
+        yield
+
+
+@pytest.fixture
+def tried(transactional_db):
+    """What goes wrong in so many orders of the pairs of these names, and what happened there."""
+
+    def tried(pairs, way, most, make_dialect=PostgreSQL):
+        tally = Tally()
+
+        async def found():
+            async with arena(make_conninfo(**without_none(parameters_of("default"))), tally, make_dialect) as place:
+                return [text for pair in pairs async for text in differences(place, pair, way, most, random.Random(1))]
+
+        return asyncio.run(found()), tally
+
+    return tried
+
+
+def without_none(parameters):
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def named(name):
+    [pair] = (pair for pair in PAIRS if pair.name == name)
+    return pair
+
+
+@only_postgresql
+@pytest.mark.parametrize("way", [ALONE, BY_THE_WRITER], ids=str)
+def test_a_few_orders_of_each_pair_come_to_what_a_serial_order_comes_to(tried, way):
+    found, tally = tried(PAIRS, way, 4)
+    assert found == []
+    assert tally.orders == 4 * len(PAIRS)
+
+
+@only_postgresql
+def test_a_deadlock_is_met_and_tried_again(tried):
+    found, tally = tried([named(DEPENDS_THAT_CROSS)], ALONE, 40)
+    assert found == []
+    assert tally.waits > tally.deadlocks > 0
+
+
+@only_postgresql
+@pytest.mark.parametrize("way", [ALONE, BY_THE_WRITER], ids=str)
+def test_it_is_found_when_nothing_is_locked(tried, way):
+    [text, *_], _ = tried([named(DEPENDS_THAT_CROSS)], way, 10, WithoutLocks)
+    assert text.startswith(f"{DEPENDS_THAT_CROSS}, {way}, in the order ")
+
+
+@only_postgresql
+def test_it_is_found_when_a_claim_takes_what_is_locked_for_nothing(tried):
+    found, _ = tried([named(CLAIM_OF_WHAT_IS_REPLACED)], BY_THE_WRITER, 40, TakesLockedForNothing)
+    assert found
+
+
+@pytest.mark.once
+def test_all_orders_of_six_statements_each_are_924():
+    found = list(orders(6, 6, ALL, random.Random(1)))
+    assert len(found) == 924
+    assert len(set(map(tuple, found))) == 924
+    assert all(order.count(0) == 6 and order.count(1) == 6 for order in found)
+
+
+@pytest.mark.once
+def test_a_few_orders_are_chosen_by_the_seed():
+    first, again, other = (list(orders(6, 6, 10, random.Random(seed))) for seed in (1, 1, 2))
+    assert len(first) == 10
+    assert first == again
+    assert first != other
