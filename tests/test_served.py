@@ -1,0 +1,43 @@
+"""The servers in the tests' own process leave nothing behind."""
+
+import pytest
+from django.core.signals import request_finished
+from django.db import close_old_connections
+from django.db.backends.signals import connection_created
+
+from tasks_app import tokens
+from tasks_app.models import Scope
+
+from .behaviour.rivals import wait_until
+
+
+@pytest.fixture
+def secret(served):
+    return tokens.create("Ann", Scope.READ)[1]
+
+
+@pytest.fixture
+def opened():
+    """Every connection to the database that somebody has opened since."""
+    connections = []
+
+    def note(connection, **_):
+        connections.append(connection)
+
+    connection_created.connect(note)
+    yield connections
+    connection_created.disconnect(note)
+
+
+@pytest.fixture
+def ending_request():
+    """What Django's test client does to all threads for the time in which a request of its own ends."""
+    request_finished.disconnect(close_old_connections)
+    yield
+    request_finished.connect(close_old_connections)
+
+
+def test_a_request_lets_go_of_its_connection_while_one_of_the_test_client_ends(served, secret, opened, ending_request):
+    assert served.request("GET", "/groups", headers={"Authorization": f"Bearer {secret}"}).is_success
+    assert opened
+    wait_until(lambda: all(connection.connection is None for connection in opened))
