@@ -36,11 +36,11 @@ CHANCE = random.SystemRandom()
 class StoreServer:
     """A server of this store, always on the same port. `command`: `up`, or `serve` with its options."""
 
-    def __init__(self, command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, variables: Mapping[str, str], port: int = 0) -> None:
         self._command = command
         self.folder = folder
         self.variables = variables
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder.with_suffix(".log")
         self._instances: set[str] = set()
