@@ -107,7 +107,11 @@ def patroni(node: DatabaseNode, plan: Plan, folder: Path, binaries: Path) -> str
                 "authentication": {"username": "patroni", "password": plan.passwords.patroni},
             },
             "etcd3": {"hosts": [f"{HOST}:{member.port}" for member in plan.etcd]},
-            "bootstrap": {"dcs": _shared(), "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums"]},
+            "bootstrap": {
+                "dcs": _shared(),
+                "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums"],
+                "pg_hba": [f"host {what} all {HOST}/32 scram-sha-256" for what in ("all", "replication")],
+            },
             "postgresql": _postgresql(node, plan, folder, binaries),
         },
         indent=2,
@@ -136,10 +140,10 @@ def _postgresql(node: DatabaseNode, plan: Plan, folder: Path, binaries: Path) ->
         "authentication": {
             "superuser": {"username": "postgres", "password": passwords.superuser},
             "replication": {"username": "replicator", "password": passwords.replication},
+            "rewind": {"username": "rewinder", "password": passwords.rewind},
         },
-        # The folder's path may be longer than the name of a socket can be.
-        "parameters": {"unix_socket_directories": ""},
-        "pg_hba": [f"host {what} all {HOST}/32 scram-sha-256" for what in ("all", "replication")],
+        # The whole path of the folder may be longer than the name of a socket can be.
+        "parameters": {"unix_socket_directories": "."},
         # A standby begins now, not when the primary comes to its next checkpoint.
         "basebackup": [{"checkpoint": "fast"}],
         # A primary that was killed may have written what no standby has, and can't always be rewound.

@@ -61,7 +61,9 @@ def postgresql(cluster: Cluster) -> None:
 
 def standby(cluster: Cluster) -> None:
     """The one that each commit waits for, with its Patroni."""
-    again(cluster, cluster.databases[cluster.synchronous()])
+    name = cluster.synchronous()
+    again(cluster, cluster.databases[name])
+    wait_until(lambda: cluster.is_standby(name), "the standby is there again")
 
 
 def web_node(cluster: Cluster) -> None:
@@ -80,6 +82,7 @@ def haproxy(cluster: Cluster) -> None:
 
 def etcd(cluster: Cluster) -> None:
     again(cluster, cluster.etcd[0])
+    wait_until(cluster.etcd_is_healthy, "all members of etcd are there again")
 
 
 def again(cluster: Cluster, each: Supervised) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Self
+from typing import Self
 
 import httpx
 import psycopg
 from psycopg import sql
 
+from taskstore_project.chaos import CannotTry
 from taskstore_project.chaos.processes import StoreServer
 from taskstore_project.chaos.stage import make_store, token_of, wait_until
 
@@ -22,9 +24,9 @@ from .programs import Program, Programs, kill_all_in
 from .supervisor import Supervisor
 
 PATIENCE_S = 5.0  # For the answer of a program on this machine.
-LEADER = "leader"
-SYNCHRONOUS = "sync_standby"
-WHOLE = ("running", "streaming")  # What Patroni calls a standby that follows; the newer word comes second.
+CONNECT_S = 5
+SYNCHRONOUS = "sync"
+STANDBYS = "SELECT application_name, sync_state FROM pg_stat_replication WHERE state = 'streaming'"
 SIZE = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint"
 
 
@@ -48,14 +50,15 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        with undisturbed():
+            self._stack.close()
 
     # ---- From nothing to a store
 
     def start(self) -> None:
         """All but the web nodes. Raises CannotTry."""
         self.etcd = [self._begin(self._etcd(member)) for member in self.plan.etcd]
-        self._wait(self._etcd_is_healthy, f"etcd has a leader (members: {len(self.etcd)})")
+        self._wait(self.etcd_is_healthy, f"etcd has a leader (members: {len(self.etcd)})")
         self.databases = {node.name: self._begin(self._database(node)) for node in self.plan.databases}
         self.haproxy = self._begin(self._haproxy())
         self._wait(self.is_writable, "PostgreSQL has a primary")
@@ -129,31 +132,36 @@ class Cluster:
 
     # ---- What it says of itself
 
-    def members(self) -> list[dict[str, Any]]:
-        """The databases, as the first Patroni that answers sees them; empty when none does."""
-        for node in self.plan.databases:
-            with suppress(httpx.HTTPError):
-                found = _get(node.patroni_port, "/cluster").json()
-                return list(found["members"])
-        return []
-
     def leader(self) -> str:
         """The name of the database that is the primary; empty when there is none."""
         return next((node.name for node in self.plan.databases if _answers(node.patroni_port, "/primary")), "")
 
+    def standbys(self) -> dict[str, str]:
+        """The standbys that follow the primary now, and whether commits wait for them: by name, `sync` or `async`."""
+        with psycopg.connect(self.plan.superuser_url, connect_timeout=CONNECT_S) as connection:
+            return dict(connection.execute(STANDBYS).fetchall())
+
     def synchronous(self) -> str:
-        """The name of the standby that each commit waits for; empty when there is none."""
-        return next((member["name"] for member in self.members() if member["role"] == SYNCHRONOUS), "")
+        """The name of the standby that each commit waits for. Raises CannotTry when there is none."""
+        found = [name for name, treated in self.standbys().items() if treated == SYNCHRONOUS]
+        if not found:
+            raise CannotTry("no standby is synchronous")
+        return found[0]
 
     def is_whole(self) -> bool:
         """Whether all databases are there, and one of the standbys is synchronous."""
-        members = self.members()
-        roles = [member["role"] for member in members if member["state"] in WHOLE]
-        return len(roles) == len(self.plan.databases) and {LEADER, SYNCHRONOUS} <= set(roles)
+        with suppress(psycopg.OperationalError):
+            standbys = self.standbys()
+            return len(standbys) == len(self.databases) - 1 and SYNCHRONOUS in standbys.values()
+        return False
+
+    def is_standby(self, name: str) -> bool:
+        """Whether this database works as one, as its Patroni says, which began with it."""
+        return any(node.name == name and _answers(node.patroni_port, "/replica") for node in self.plan.databases)
 
     def is_writable(self) -> bool:
         """Whether haproxy leads to a primary."""
-        with suppress(psycopg.OperationalError), psycopg.connect(self.plan.superuser_url, connect_timeout=5):
+        with suppress(psycopg.OperationalError), psycopg.connect(self.plan.superuser_url, connect_timeout=CONNECT_S):
             return True
         return False
 
@@ -175,7 +183,8 @@ class Cluster:
             "folder": str(self.folder),
         }
 
-    def _etcd_is_healthy(self) -> bool:
+    def etcd_is_healthy(self) -> bool:
+        """Whether all members are there and agree who leads."""
         return all(_answers(member.port, "/health") for member in self.plan.etcd)
 
     def wal_bytes(self) -> int:
@@ -183,6 +192,17 @@ class Cluster:
         with psycopg.connect(self.plan.direct_url) as connection:
             found = connection.execute(SIZE).fetchone()
         return int(found[0]) if found else 0
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A second Ctrl-C must not leave processes behind."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _answers(port: int, path: str) -> bool:

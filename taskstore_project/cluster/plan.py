@@ -40,6 +40,7 @@ class Passwords:
 
     superuser: str = field(default_factory=secrets.token_hex)
     replication: str = field(default_factory=secrets.token_hex)
+    rewind: str = field(default_factory=secrets.token_hex)
     store: str = field(default_factory=secrets.token_hex)
     patroni: str = field(default_factory=secrets.token_hex)
 

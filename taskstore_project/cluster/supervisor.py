@@ -64,12 +64,13 @@ class Supervisor:
 
     def _watch(self) -> None:
         while not self._end.wait(RESTART_S):
-            with self._lock:
-                self._start_the_dead()
+            self.look()
 
-    def _start_the_dead(self) -> None:
-        for each in self._watched:
-            if each not in self._held and not each.is_running:
-                # Its port may be taken for another moment: it is tried again.
-                with suppress(CannotTry):
-                    each.begin()
+    def look(self) -> None:
+        """Start what has died and was not taken away."""
+        with self._lock:
+            for each in self._watched:
+                if each not in self._held and not each.is_running:
+                    # Its port may be taken for another moment: it is tried again.
+                    with suppress(CannotTry):
+                        each.begin()

@@ -75,6 +75,8 @@ class Command(ProjectCommand):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if not folder.is_dir():
             raise CannotRun(f"there is no folder {folder} for the databases")
+        if save and not save.parent.is_dir():
+            raise CannotRun(f"there is no folder {save.parent} for the report")
         say, seed = Progress(), seed or secrets.token_hex(4)
         say(f"seed {seed}")
         try:
