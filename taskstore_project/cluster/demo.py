@@ -69,8 +69,14 @@ class Observed:
 
     def gap_s(self, happened: Happened) -> float:
         """The longest time without an acknowledged change that reaches into that from the kill until all is whole."""
-        times = pairwise(self.acknowledged_s)
-        return max((b - a for a, b in times if b > happened.began_s and a < happened.ended_s), default=0.0)
+        # Where none is acknowledged any more, the gap lasts until the clients ended.
+        times = pairwise([*self.acknowledged_s, self.ended_s])
+        return max(b - a for a, b in times if b > happened.began_s and a < happened.ended_s)
+
+    @cached_property
+    def ended_s(self) -> float:
+        """When the last client was answered, or knew that it would not be."""
+        return max(event.received_s for event in self.history.requests)
 
 
 def play(cluster: Cluster, pace: Pace, seed: str, say: Callable[[str], None]) -> Observed:

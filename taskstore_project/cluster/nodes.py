@@ -33,7 +33,8 @@ SIZE = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint"
 class Cluster:
     def __init__(self, plan: Plan, parent: Path, say: Callable[[str], None]) -> None:
         self.plan = plan
-        self.folder = Path(mkdtemp(prefix="taskstore-cluster-", dir=parent))
+        # By its real name: the processes in it are found by that.
+        self.folder = Path(mkdtemp(prefix="taskstore-cluster-", dir=parent)).resolve()
         # The programs' user passes through here to folders of its own; others see nothing of them.
         self.folder.chmod(0o711)
         self._say = say
@@ -183,6 +184,12 @@ class Cluster:
             "folder": str(self.folder),
         }
 
+    def last_words(self) -> dict[str, str]:
+        """The last line of each program's log, by the program's name."""
+        logs = [*self.folder.glob("*/log"), *self.folder.glob("*.log")]
+        names = [log.parent.name if log.name == "log" else log.stem for log in logs]
+        return {name: last_line(log) for name, log in sorted(zip(names, logs, strict=True))}
+
     def etcd_is_healthy(self) -> bool:
         """Whether all members are there and agree who leads."""
         return all(_answers(member.port, "/health") for member in self.plan.etcd)
@@ -192,6 +199,10 @@ class Cluster:
         with psycopg.connect(self.plan.direct_url) as connection:
             found = connection.execute(SIZE).fetchone()
         return int(found[0]) if found else 0
+
+
+def last_line(log: Path) -> str:
+    return log.read_text(errors="replace").strip().rpartition("\n")[2]
 
 
 @contextmanager

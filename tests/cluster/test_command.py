@@ -70,7 +70,10 @@ def test_it_leaves_nothing_behind_when_it_is_ended(started, disk, how):
     [
         (["--nodes", "4"], r"(?s)usage: .*argument --nodes: 4 is no such number: it has to be from 1 to 3\n"),
         (["--seconds", "0"], r"(?s)usage: .*argument --seconds: 0 is no such number: it has to be from 1 to 3600\n"),
-        (["--folder", "/nowhere"], r"taskstore: there is no folder /nowhere for the databases\n"),
+        (
+            ["--folder", "/nowhere"],
+            r"taskstore: there is no folder /nowhere for the databases, or we may not write there\n",
+        ),
         (["--save", "/nowhere/report.md"], r"taskstore: there is no folder /nowhere for the report\n"),
     ],
 )

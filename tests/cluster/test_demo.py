@@ -45,6 +45,12 @@ def test_a_gap_reaches_from_before_the_kill_until_after_all_is_there_again():
     assert seen.gap_s(killed(3.0, 10.0)) == 10.5
 
 
+def test_a_gap_that_never_ends_lasts_until_the_clients_do():
+    seen = observed(*map(answered, (1.0, 2.0)), *(answered(at_s, status=503) for at_s in (30.0, 60.0)))
+    assert seen.gap_s(killed(3.0, 10.0)) == 58.0
+    assert seen.gap_s(killed(20.0, 25.0)) == 58.0
+
+
 def test_a_gap_elsewhere_does_not_count():
     seen = observed(*(answered(at_s) for at_s in (1.0, 50.0, 51.0, 52.0, 99.0)))
     assert seen.gap_s(killed(50.5, 51.5)) == 1.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -73,14 +75,14 @@ class Command(ProjectCommand):
     def handle(self, *, folder: Path, seed: str | None, save: Path | None, **options: Any) -> None:
         # Whoever ends us wants what we started to end too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        if not folder.is_dir():
-            raise CannotRun(f"there is no folder {folder} for the databases")
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise CannotRun(f"there is no folder {folder} for the databases, or we may not write there")
         if save and not save.parent.is_dir():
             raise CannotRun(f"there is no folder {save.parent} for the report")
         say, seed = Progress(), seed or secrets.token_hex(4)
         say(f"seed {seed}")
         try:
-            with Cluster(plan_of(**options), folder, say) as cluster:
+            with Cluster(plan_of(**options), folder, say) as cluster, explained(cluster):
                 code = self.demo(cluster, pace_of(**options), seed, save, say, keep=options["keep"])
         except CannotTry as problem:
             print(f"taskstore: {problem}", file=sys.stderr)
@@ -106,6 +108,17 @@ class Command(ProjectCommand):
         return VIOLATED if observed.outcome.violations else 0
 
 
+@contextmanager
+def explained(cluster: Cluster) -> Iterator[None]:
+    """Where something can't be tried, say what the programs said last: their folders go."""
+    try:
+        yield
+    except CannotTry:
+        for name, words in cluster.last_words().items():
+            print(f"{name}: {words}", file=sys.stderr)
+        raise
+
+
 def plan_of(*, nodes: int | None, quick: bool, **_: Any) -> Plan:
     if quick:
         return new_plan(nodes=nodes or 1, standbys=1, etcd=1)
@@ -129,4 +142,5 @@ def stay(cluster: Cluster) -> None:
     for name, address in cluster.addresses().items():
         print(f"  {name:<{max(map(len, cluster.addresses()))}}  {address}")
     sys.stdout.flush()
-    signal.pause()
+    with suppress(KeyboardInterrupt):
+        signal.pause()
