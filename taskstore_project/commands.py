@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -49,3 +51,14 @@ class ProjectCommand(BaseCommand):
 def one_line(problem: Exception) -> str:
     text = " ".join(str(problem).split())
     return f"the database refuses: {text}" if isinstance(problem, DatabaseProblem) else text
+
+
+def number_up_to(most: int) -> Callable[[str], int]:
+    """Reads an option's value, from 1 to this."""
+
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and 1 <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text} is no such number: it has to be from 1 to {most}")
+
+    return read

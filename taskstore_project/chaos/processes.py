@@ -41,13 +41,18 @@ class StoreServer:
     """
 
     def __init__(
-        self, command: Sequence[str], folder: Path, variables: Mapping[str, str], program: Sequence[str] = THE_PROJECT
+        self,
+        command: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        program: Sequence[str] = THE_PROJECT,
+        port: int = 0,
     ) -> None:
         self._program = program
         self._command = command
         self.folder = folder
         self.variables = variables
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder.with_suffix(".log")
         self._instances: set[str] = set()

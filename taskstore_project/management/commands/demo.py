@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from django.core.management.base import CommandParser
 
 from tasks_app.models import Task
 from taskstore_project import migration
-from taskstore_project.commands import CannotRun, ProjectCommand
+from taskstore_project.commands import CannotRun, ProjectCommand, number_up_to
 from taskstore_project.data_directory import ServerFile
 from taskstore_project.demo import wordcount_worker
 from taskstore_project.demo.crew import Crew, WorkerFailed
@@ -158,12 +157,3 @@ def access(url: str | None, token: str | None) -> tuple[str, str]:
     if answer.is_error:
         raise CannotRun(f"what answers at {url} is no task store: /healthz says {answer.status_code}")
     return url, token
-
-
-def number_up_to(most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if text.isascii() and text.isdigit() and 1 <= int(text) <= most:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"{text} is no such number: it has to be from 1 to {most}")
-
-    return read

@@ -1,0 +1,8 @@
+"""`manage.py cluster`: the store on several nodes with a database that fails over, all on this machine, to be tried.
+
+    clients -> haproxy -> web nodes -> pgbouncer -> haproxy -> the primary of three PostgreSQLs
+
+Patroni (with etcd) makes a standby the primary when the primary is gone. A *cluster* (nodes.py) is all of that, of
+*programs* (programs.py) with *configurations* (configuration.py), which a *supervisor* (supervisor.py) starts again
+when they die. The *demo* (demo.py) works with it and breaks it (faults.py); the *report* says what came of it.
+"""

@@ -1,0 +1,179 @@
+"""What each program is told. Times are chosen for a database that is back well within 30 seconds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .plan import DATABASE, HOST, DatabaseNode, EtcdMember, Plan
+
+# A primary that is gone is replaced once its key in etcd has run out: TTL_S after it was last renewed, which happens
+# every LOOP_WAIT_S. Patroni takes no TTL below 20 s, and wants LOOP_WAIT_S + 2 * RETRY_TIMEOUT_S within it: so long
+# may etcd be away without a primary giving up.
+TTL_S = 20
+LOOP_WAIT_S = 5
+RETRY_TIMEOUT_S = 5
+# etcd's own tenth of that is for machines that have nothing else to do: a leader that is late would lose its place.
+ETCD_HEARTBEAT_MS = 500
+ETCD_ELECTION_MS = 5_000
+# As the store itself answers while its database is away.
+NOBODY_READY = '{"detail": "No server is ready now: try again.", "code": "unavailable"}'
+
+HAPROXY = """global
+    maxconn 4000
+    # What is left of an old process must not hold the ports of the next one.
+    hard-stop-after 5s
+
+defaults
+    timeout connect 2s
+    timeout check 2s
+
+# Whichever PostgreSQL Patroni says is the primary.
+listen primary
+    bind {host}:{primary_port}
+    mode tcp
+    # pgbouncer keeps connections open, and knows for how long.
+    timeout client 1d
+    timeout server 1d
+    option httpchk GET /primary
+    http-check expect status 200
+    # Who is no longer the primary must not be written to through a connection of before.
+    default-server check inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
+{databases}
+
+# The web nodes that are ready. A claim may wait for a minute, the console's socket for an hour.
+listen web
+    bind {host}:{web_port}
+    mode http
+    timeout client 90s
+    timeout server 90s
+    timeout tunnel 1h
+    option forwardfor
+    option httpchk
+    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host {host}
+    http-check expect status 200
+    # A request that reached no node is given to another one at once.
+    retries 3
+    option redispatch 1
+    http-error status 503 content-type application/json string '{nobody_ready}' hdr Retry-After 1
+    default-server check inter 500ms fall 2 rise 1
+{nodes}
+"""
+PGBOUNCER = """[databases]
+{database} = host={host} port={primary_port} dbname={database}
+[pgbouncer]
+listen_addr = {host}
+listen_port = {port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = users.txt
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = 20
+ignore_startup_parameters = extra_float_digits,options
+; By default 15 s pass after a failed connection until the next is tried: a new primary would wait for that.
+server_login_retry = 1
+server_connect_timeout = 3
+; Rather tell a server to try again than let it wait for two minutes.
+query_wait_timeout = 10
+"""
+
+
+def etcd_command(program: str, member: EtcdMember, plan: Plan) -> list[str]:
+    client, peer = f"http://{HOST}:{member.port}", f"http://{HOST}:{member.peer_port}"
+    options = {
+        "name": member.name,
+        "data-dir": "data",
+        "listen-client-urls": client,
+        "advertise-client-urls": client,
+        "listen-peer-urls": peer,
+        "initial-advertise-peer-urls": peer,
+        "initial-cluster": ",".join(f"{each.name}=http://{HOST}:{each.peer_port}" for each in plan.etcd),
+        "heartbeat-interval": str(ETCD_HEARTBEAT_MS),
+        "election-timeout": str(ETCD_ELECTION_MS),
+    }
+    return [program, *(f"--{name}={value}" for name, value in options.items())]
+
+
+def patroni(node: DatabaseNode, plan: Plan, folder: Path, binaries: Path) -> str:
+    """Of one database. JSON is YAML too."""
+    return json.dumps(
+        {
+            "scope": DATABASE,
+            "name": node.name,
+            "restapi": {
+                **_listening(node.patroni_port),
+                "authentication": {"username": "patroni", "password": plan.passwords.patroni},
+            },
+            "etcd3": {"hosts": [f"{HOST}:{member.port}" for member in plan.etcd]},
+            "bootstrap": {
+                "dcs": _shared(),
+                "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums"],
+                "pg_hba": [f"host {what} all {HOST}/32 scram-sha-256" for what in ("all", "replication")],
+            },
+            "postgresql": _postgresql(node, plan, folder, binaries),
+        },
+        indent=2,
+    )
+
+
+def _shared() -> dict[str, Any]:
+    """What all databases have in common; Patroni keeps it in etcd."""
+    return {
+        "ttl": TTL_S,
+        "loop_wait": LOOP_WAIT_S,
+        "retry_timeout": RETRY_TIMEOUT_S,
+        # What was answered is on a standby too, and only such a standby becomes the primary.
+        "synchronous_mode": True,
+        "postgresql": {"use_pg_rewind": True, "parameters": {"max_connections": 100}},
+    }
+
+
+def _postgresql(node: DatabaseNode, plan: Plan, folder: Path, binaries: Path) -> dict[str, Any]:
+    passwords = plan.passwords
+    return {
+        **_listening(node.port),
+        "data_dir": str(folder / "data"),
+        "bin_dir": str(binaries),
+        "pgpass": str(folder / "pgpass"),
+        "authentication": {
+            "superuser": {"username": "postgres", "password": passwords.superuser},
+            "replication": {"username": "replicator", "password": passwords.replication},
+            "rewind": {"username": "rewinder", "password": passwords.rewind},
+        },
+        # The whole path of the folder may be longer than the name of a socket can be.
+        "parameters": {"unix_socket_directories": "."},
+        # A standby begins now, not when the primary comes to its next checkpoint.
+        "basebackup": [{"checkpoint": "fast"}],
+        # A primary that was killed may have written what no standby has, and can't always be rewound.
+        "remove_data_directory_on_rewind_failure": True,
+        "remove_data_directory_on_diverged_timelines": True,
+    }
+
+
+def _listening(port: int) -> dict[str, str]:
+    return {"listen": f"{HOST}:{port}", "connect_address": f"{HOST}:{port}"}
+
+
+def haproxy(plan: Plan) -> str:
+    return HAPROXY.format(
+        host=HOST,
+        primary_port=plan.primary_port,
+        web_port=plan.web_port,
+        nobody_ready=NOBODY_READY,
+        databases=_lines(f"{node.name} {HOST}:{node.port} port {node.patroni_port}" for node in plan.databases),
+        nodes=_lines(f"{node.name} {HOST}:{node.port}" for node in plan.nodes),
+    )
+
+
+def _lines(servers: Any) -> str:
+    return "\n".join(f"    server {server}" for server in servers)
+
+
+def pgbouncer(plan: Plan) -> str:
+    return PGBOUNCER.format(database=DATABASE, host=HOST, primary_port=plan.primary_port, port=plan.pgbouncer_port)
+
+
+def pgbouncer_users(plan: Plan) -> str:
+    return f'"{DATABASE}" "{plan.passwords.store}"\n'

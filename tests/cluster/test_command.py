@@ -1,0 +1,84 @@
+"""The cluster as a command."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from taskstore_project.testing import PROJECT
+from taskstore_project.testing.suite import clean_environment
+
+pytestmark = [pytest.mark.once, pytest.mark.servers]
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Starts the command, whose output is read while it runs."""
+    processes = []
+
+    def start(*arguments):
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "manage.py", "cluster", "demo", *arguments],
+                cwd=PROJECT,
+                env=clean_environment(tmp_path / "data"),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.stress
+def test_a_standby_takes_the_place_of_the_primary_and_nothing_is_lost(started, disk, tmp_path):
+    report = tmp_path / "report.md"
+    process = started("--quick", "--seed", "7", "--folder", str(disk), "--save", str(report))
+    told, complaints = process.communicate()
+    assert (process.returncode, complaints) == (0, "")
+    text = report.read_text()
+    assert text in told
+    [line] = re.findall(r"^\| requests \|(.*)\|$", text, re.MULTILINE)
+    acknowledged, faults, _, violations = (int(cell.replace(" ", "")) for cell in line.split("|"))
+    assert acknowledged > 0
+    assert (faults, violations) == (1, 0)
+    assert re.search(r"^\| primary: ", text, re.MULTILINE)
+    assert os.listdir(disk) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_leaves_nothing_behind_when_it_is_ended(started, disk, how):
+    process = started("--quick", "--folder", str(disk))
+    while "etcd has a leader" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(how)
+    process.communicate()
+    assert process.returncode == (130 if how == signal.SIGINT else 128 + how)
+    assert os.listdir(disk) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--nodes", "4"], r"(?s)usage: .*argument --nodes: 4 is no such number: it has to be from 1 to 3\n"),
+        (["--seconds", "0"], r"(?s)usage: .*argument --seconds: 0 is no such number: it has to be from 1 to 3600\n"),
+        (
+            ["--folder", "/nowhere"],
+            r"taskstore: there is no folder /nowhere for the databases, or we may not write there\n",
+        ),
+        (["--save", "/nowhere/report.md"], r"taskstore: there is no folder /nowhere for the report\n"),
+    ],
+)
+def test_it_says_what_is_wrong_with_what_it_was_told(started, arguments, complaint):
+    process = started(*arguments)
+    _, told = process.communicate()
+    assert process.returncode == 2
+    assert re.fullmatch(complaint, told)

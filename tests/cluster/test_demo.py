@@ -1,0 +1,72 @@
+"""What the demo counts, from a history that is made up."""
+
+import pytest
+
+from taskstore_project.chaos.history import Event, History, Truth
+from taskstore_project.cluster.demo import Observed, Window
+from taskstore_project.cluster.faults import PRIMARY, Happened
+from taskstore_project.cluster.report import report
+
+pytestmark = pytest.mark.once
+
+
+def answered(at_s, *, path="/update", status=200, error=None):
+    """The deletion of a task, unless it is a claim that found nothing."""
+    return Event(
+        client=1,
+        path=path,
+        body={"group": "mail"} if path == "/claim" else {"deletes": [int(at_s * 10)]},
+        sent_s=at_s - 0.1,
+        received_s=at_s,
+        sent_ms=0,
+        received_ms=0,
+        status=status,
+        answer={"tasks": [], "error": error},
+    )
+
+
+def observed(*events, faults=(), windows=()):
+    return Observed(windows, faults, History(events, Truth(living={}, ended={})))
+
+
+def killed(began_s, ended_s):
+    return Happened(fault=PRIMARY, began_s=began_s, ended_s=ended_s)
+
+
+def test_only_what_changed_something_counts_as_acknowledged():
+    refused, unavailable = answered(2.0, error={"deletes": [20]}), answered(4.0, status=503)
+    seen = observed(answered(1.0), refused, answered(3.0, path="/claim"), unavailable, answered(5.0))
+    assert seen.acknowledged_s == [1.0, 5.0]
+
+
+def test_a_gap_reaches_from_before_the_kill_until_after_all_is_there_again():
+    seen = observed(*(answered(at_s) for at_s in (1.0, 2.0, 9.0, 9.5, 20.0)))
+    assert seen.gap_s(killed(3.0, 9.2)) == 7.0
+    assert seen.gap_s(killed(3.0, 10.0)) == 10.5
+
+
+def test_a_gap_that_never_ends_lasts_until_the_clients_do():
+    seen = observed(*map(answered, (1.0, 2.0)), *(answered(at_s, status=503) for at_s in (30.0, 60.0)))
+    assert seen.gap_s(killed(3.0, 10.0)) == 58.0
+    assert seen.gap_s(killed(20.0, 25.0)) == 58.0
+
+
+def test_a_gap_elsewhere_does_not_count():
+    seen = observed(*(answered(at_s) for at_s in (1.0, 50.0, 51.0, 52.0, 99.0)))
+    assert seen.gap_s(killed(50.5, 51.5)) == 1.0
+
+
+def test_changes_are_counted_within_their_time():
+    seen = observed(*(answered(at_s) for at_s in (1.0, 2.0, 3.0, 4.0)))
+    assert seen.changes(Window(nodes=1, began_s=2.0, ended_s=4.0, wal_bytes=0)) == 2
+
+
+def test_the_report_names_the_gap_and_says_where_its_goal_is_missed():
+    windows = [Window(nodes=1, began_s=0.0, ended_s=2.0, wal_bytes=5_000)]
+    seen = observed(*map(answered, (0.5, 1.0, 1.5, 60.0)), faults=[killed(2.0, 61.0)], windows=windows)
+    lines = report(seen, {"Machine": "small"}).splitlines()
+    assert lines[0] == "* Machine: small"
+    [gap] = [line for line in lines if line.startswith("| primary")]
+    assert [cell.strip() for cell in gap.split("|")[2:-1]] == ["58.5", "30", "NO", "59.0"]
+    [rate] = [line for line in lines if line.startswith("| 1 ")]
+    assert [cell.strip() for cell in rate.split("|")[2:-1]] == ["2", "1 667"]
