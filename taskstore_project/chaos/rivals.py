@@ -43,10 +43,10 @@ class Way:
     def __str__(self) -> str:
         return "alone" if self.waits else "by the writer"
 
-    def opening(self, dialect: PostgreSQL) -> Sequence[Statement]:
-        """What comes before the first look; it reads nothing and locks nothing."""
+    def opening(self, operation: Operation, dialect: PostgreSQL) -> Sequence[Statement]:
+        """What comes before the first look; who waits locks what the operation names."""
         if self.waits:
-            return [BEGIN, *dialect.preparation()]
+            return [BEGIN, *dialect.preparation([operation])]
         begin, configure = PostgreSQLConnection.opening
         return [begin, Statement(configure.sql, ["on", f"{SILENCE_S}s", f"{SILENCE_S}s"])]
 
@@ -75,7 +75,7 @@ def performed(operation: Operation, way: Way, make_dialect: MakeDialect = Postgr
 
 
 def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[Decided | Undecided]:
-    yield way.opening(dialect)
+    yield way.opening(operation, dialect)
     plan = yield from one_by_one(look_and_decide([operation], dialect))
     ids = (yield from one_by_one(dialect.write(plan.written))) if plan.written else ()
     [outcome] = plan.outcomes_with(ids)

@@ -115,7 +115,7 @@ class Cluster:
     def _server(self, node: WebNode) -> StoreServer:
         # haproxy tells from whom a request came.
         variables = {"DATABASE_URL": self.plan.pooled_url, "TASKSTORE_PROXIES": "1"}
-        return StoreServer(("serve", "--workers", "1"), self.folder / node.name, variables, node.port)
+        return StoreServer(("serve", "--workers", "1"), self.folder / node.name, variables, port=node.port)
 
     def _make_store(self) -> None:
         with psycopg.connect(self.plan.superuser_url, autocommit=True) as connection:

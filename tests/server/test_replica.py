@@ -27,7 +27,7 @@ def primary():
 def standby(primary):
     with cluster() as started:
         started.kill()
-        follow(started, primary)
+        follow(started, primary, is_synchronous=True)
         configure(primary, "RESET synchronous_standby_names")
         yield started
 
