@@ -118,8 +118,8 @@ FIRST_HOUR = (DOCS / "first-hour.md").read_text()
 SEEN = {
     "python3 manage.py ls sent": "until manage ls sent | grep ann@; do sleep 0.1; done",
     "sleep 2\nkill -9 $MAILER": "until grep 'sending to bob@' said; do sleep 0.1; done\nkill -9 $MAILER",
-    "python3 manage.py search group:mail/failed": "until manage search group:mail/failed | grep hello; do sleep 0.1; done",
-    "sleep 4": "until manage search group:mail/failed | grep carl; do sleep 0.1; done",
+    "python3 manage.py search group:mail/failed": "until manage ls mail/failed | grep hello; do sleep 0.1; done",
+    "sleep 4": "until manage ls mail/failed | grep carl; do sleep 0.1; done",
     "purge group:count/output": "purge group:count/output --type count/output --yes",
     "60000": "1000",
     "python3 manage.py": "manage",
