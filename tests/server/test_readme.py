@@ -52,12 +52,12 @@ class Terminal:
         self.environment = {**os.environ, **own, "TASKSTORE_DATA": str(store.folder)}
         self.url = server.url
 
-    def run(self, script: str) -> str:
+    def run(self, script: str, folder: Path = PROJECT) -> str:
         command = ["bash", "-euo", "pipefail", "-c", script.replace(ADDRESS, self.url)]
         done = subprocess.run(
-            command, cwd=PROJECT, env=self.environment, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=folder, env=self.environment, capture_output=True, text=True, timeout=300, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout
 
 
@@ -110,6 +110,49 @@ def test_the_first_task_is_added_claimed_and_seen(terminal, token):
     assert second["id"] > first["id"]
     assert second["ownerid"] == 2
     assert seen == second
+
+
+FIRST_HOUR = (DOCS / "first-hour.md").read_text()
+
+# What the reader waits for, who sees both terminals; what only one who is asked can type; and what is elsewhere here.
+SEEN = {
+    "python3 manage.py ls sent": "until manage ls sent | grep ann@; do sleep 0.1; done",
+    "sleep 2\nkill -9 $MAILER": "until grep 'sending to bob@' said; do sleep 0.1; done\nkill -9 $MAILER",
+    "python3 manage.py search group:mail/failed": "until manage ls mail/failed | grep hello; do sleep 0.1; done",
+    "sleep 4": "until manage ls mail/failed | grep carl; do sleep 0.1; done",
+    "purge group:count/output": "purge group:count/output --type count/output --yes",
+    "60000": "1000",
+    "python3 manage.py": "manage",
+    "mailer.py &": "mailer.py >> said 2>&1 &",
+    ".venv/bin/python": sys.executable,
+}
+
+
+@pytest.mark.once
+def test_the_first_hour_goes_as_it_is_told(terminal, tmp_path):
+    """Each file and each command in their order, but those of the browser; the minute of client 2 is a second."""
+    told = blocks_of(FIRST_HOUR)
+    assert [each for each in SEEN if not any(each in text for _, text in told)] == []
+    lines = (PROJECT / "LICENSE").read_text().splitlines(keepends=True)
+    (tmp_path / "LICENSE").write_text("".join(lines[:40]))  # All of it takes as long as anybody wants to watch.
+    script = "".join(step(language, text) for language, text in told if text != "python3 manage.py up\n")
+    manage = f'manage() {{ {sys.executable} {PROJECT}/manage.py "$@"; }}\nexport PYTHONPATH={PROJECT}\n'
+    said = terminal.run(manage + script, tmp_path)
+    assert "bob@example.org" in terminal.run("python3 manage.py ls sent")
+    assert "right: the " in said
+    assert "count/output" not in terminal.run("python3 manage.py groups")
+
+
+def step(language: str, text: str) -> str:
+    if language == "python":
+        name = text.partition("\n")[0].removeprefix("# ")
+        assert f"Save this as `{name}`" in FIRST_HOUR
+        return f"cat > {name} <<'END'\n{text}END\n"
+    if language != "sh":
+        return ""  # What is seen, and differs each time.
+    for told, done in SEEN.items():
+        text = text.replace(told, done)
+    return text
 
 
 def test_the_worker_does_the_task(terminal, token, server, tmp_path):
