@@ -10,10 +10,12 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import Error as DatabaseProblem
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 from .commands import CannotRun
 
 CONNECT_TIMEOUT_S = 5
+OURS = {"tasks_app", "taskstore_project"}
 MIGRATION_LOCK = 0x7A5C_5702  # Any number that nobody else takes a lock by.
 
 
@@ -34,8 +36,22 @@ def alone() -> Iterator[None]:
 
 
 def migrate() -> None:
-    """Make or change the tables."""
+    """Make or change the tables. Raises CannotRun when a newer version has changed them already."""
+    refuse_newer_tables()
     call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
+
+
+def refuse_newer_tables() -> None:
+    # This version would write rows as it knows them: without what the newer one needs of them.
+    loader = MigrationLoader(connection)
+    unknown = [
+        name for app, name in loader.applied_migrations if app in OURS and (app, name) not in loader.disk_migrations
+    ]
+    if unknown:
+        raise CannotRun(
+            f"a newer Task Store has changed the tables in {place()} ({', '.join(sorted(unknown))}): "
+            "start that version, or restore a backup that this one made into an empty store"
+        )
 
 
 def need_store() -> None:
