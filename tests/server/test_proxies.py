@@ -26,6 +26,8 @@ from .deployed import text_of
 from .harness import START_SECONDS, wait_for
 from .test_grpc import SERVICE, SERVING, WAIT, Client
 
+pytestmark = pytest.mark.once
+
 # What nginx.conf is a part of, for a process of any user.
 NGINX = """
 daemon off;
