@@ -10,7 +10,7 @@ from typing import Any
 
 from taskstore_project.testing import debian
 
-from .harness import Server, Store, free_port, wait_for
+from .harness import Server, Store, accepts, free_port, wait_for
 
 HAPROXY = """
 defaults
@@ -46,6 +46,7 @@ def proxy(folder: Path, ports: Sequence[int]) -> Iterator[Server]:
     haproxy = Server(subprocess.Popen([program, "-db", "-f", str(file)], **pipes))
     haproxy.url = f"http://127.0.0.1:{port}"
     try:
+        wait_for(lambda: accepts(haproxy), "haproxy listens")
         yield haproxy
     finally:
         haproxy.kill()

@@ -10,6 +10,7 @@ from taskstore_project.chaos.scenes.failover import follow
 from .clusters import cluster, configure
 from .harness import START_SECONDS, Store, wait_for
 
+STALE = "comes from a standby that is behind"
 PASSWORD = "correct horse battery"
 MAKING = (
     "from django.contrib.auth.models import Group, User\n"
@@ -66,14 +67,14 @@ def test_a_page_comes_from_the_standby_as_long_as_there_is_one(place, server, st
 
     add("first-error")
     wait_for(lambda: "first-error" in page(browser), "the task on the page")
-    assert "data-replica" not in page(browser)
+    assert STALE not in page(browser)
     standby.execute("SELECT pg_wal_replay_pause()")
     add("second-error")
-    wait_for(lambda: "data-replica" in page(browser), "the page says how old it is")
+    wait_for(lambda: STALE in page(browser), "the page says how old it is")
     assert "second-error" not in page(browser)
     standby.kill()
     wait_for(lambda: "second-error" in page(browser), "the page from the primary")
-    assert "data-replica" not in page(browser)
+    assert STALE not in page(browser)
 
 
 def test_one_that_is_no_standby_is_not_read(place, server, standby, browser):
