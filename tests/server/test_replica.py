@@ -1,21 +1,14 @@
 """The console on a standby: what only looks is read there, and people are told when that is old."""
 
-import re
-
-import httpx
 import pytest
 
 from taskstore_project.chaos.scenes.failover import follow
 
 from .clusters import cluster, configure
-from .harness import START_SECONDS, Store, wait_for
+from .harness import Store, wait_for
+from .nodes import viewer
 
 STALE = "comes from a standby that is behind"
-PASSWORD = "correct horse battery"
-MAKING = (
-    "from django.contrib.auth.models import Group, User\n"
-    f"User.objects.create_user('vera', password='{PASSWORD}').groups.add(Group.objects.get(name='viewer'))"
-)
 
 
 @pytest.fixture
@@ -41,16 +34,12 @@ def place(primary, tmp_path):
 @pytest.fixture
 def server(place, standby):
     with place.up(TASKSTORE_REPLICA_URL=standby.url_of("store")) as server:
-        assert place.manage("shell", "-c", MAKING).returncode == 0
         yield server
 
 
 @pytest.fixture
-def browser(server):
-    with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False) as browser:
-        [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/console/login").text)
-        form = {"csrfmiddlewaretoken": token, "username": "vera", "password": PASSWORD}
-        assert browser.post("/console/login", data=form, headers={"Referer": server.url}).status_code == 302
+def browser(place, server):
+    with viewer(place, server) as browser:
         yield browser
 
 

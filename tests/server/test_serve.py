@@ -76,8 +76,11 @@ def test_nothing_is_left_when_it_has_ended(server):
 def test_a_service_manager_may_tell_all_processes_at_once(server, store):
     def is_held():
         with psycopg.connect(store.database_url) as postgresql:
-            question = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            return postgresql.execute(question).fetchall() != [(0,)]
+            question = """
+                SELECT FROM pg_stat_activity
+                WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%drafts%'
+            """
+            return postgresql.execute(question).fetchall() != []
 
     processes = [*workers_of(server), server.pid]
     with ThreadPoolExecutor(1) as thread:
