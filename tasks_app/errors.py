@@ -20,6 +20,8 @@ from typing import ClassVar
 
 from .operations import Refusal
 
+READ_ONLY = "25006"  # What PostgreSQL calls it.
+
 
 class TaskStoreError(Exception):
     """The root: catch it to catch everything the store raises on purpose."""
@@ -105,6 +107,11 @@ class CommitUnknown(StoreUnavailable):
     """The connection died during COMMIT, or a synchronous standby may not have it. Look before trying again."""
 
     code = "commit_unknown"
+
+
+def takes_no_changes(error: BaseException) -> bool:
+    """Whether a database refused because it is a standby now, or has been told to be read only: try again later."""
+    return READ_ONLY in (getattr(error, "sqlstate", ""), getattr(error.__cause__, "sqlstate", ""))
 
 
 def _sentence(refusal: Refusal) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from .errors import InvalidInput
@@ -65,11 +65,15 @@ def check(name: str, groups: Sequence[str], expires_at: datetime | None, clients
 def valid(secret: str) -> Token | None:
     """The token with this secret, or None when there is none, or it has expired or been revoked."""
     now = timezone.now()
-    alive = Q(expires_at=None) | Q(expires_at__gt=now)
-    token = Token.objects.filter(alive, hash=_hash(secret), revoked_at=None).first()
+    token = alive().filter(hash=_hash(secret)).first()
     if token and (token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY):
         Token.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
+
+
+def alive() -> QuerySet[Token]:
+    """Those that open something now."""
+    return Token.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
 
 
 def is_known(secret: str) -> bool:

@@ -29,7 +29,7 @@ from .database import (
     is_opportunistic,
     look_and_decide,
 )
-from .errors import CommitUnknown, StoreBusy, StoreUnavailable
+from .errors import CommitUnknown, StoreBusy, StoreUnavailable, takes_no_changes
 from .operations import Operation, Supply
 from .postgresql_arrays import packed
 from .tally import Work
@@ -182,7 +182,7 @@ class PostgreSQLConnection(WriterConnection):
             yield
         except BaseException as error:
             await self.close()
-            if not (isinstance(error, psycopg.OperationalError) or self.dialect.is_read_only(error)):
+            if not (isinstance(error, psycopg.OperationalError) or takes_no_changes(error)):
                 raise
             if meaning and self.dialect.is_disconnected(error):
                 raise meaning from error

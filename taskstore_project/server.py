@@ -68,7 +68,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         reactor.callLater(1, self.application_checker)
         reactor.callLater(2, self.timeout_checker)
         Watch(twisted_loop, lambda: self.http_factory.channels)
-        end_on_signals(twisted_loop, self.end)
+        end_on_signals(twisted_loop, self.end, can_hurry=True)
         twisted_loop.call_soon(self._begin)
         reactor.run(installSignalHandlers=False)
         if self._problem:

@@ -20,10 +20,13 @@ MOST_HEAD_BYTES = 32 * 1024  # Request line and headers; a claim of a thousand i
 MOST_SOCKET_BYTES = 64 * 1024  # Pages send a word or two over their socket.
 
 
-def end_on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
-    """Call it some time after SIGTERM or Ctrl-C; not beside the main thread, where Python tells nobody of signals."""
+def end_on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None], *, can_hurry: bool) -> None:
+    """Call it some time after SIGTERM or Ctrl-C; not beside the main thread, where Python tells nobody of signals.
+
+    `can_hurry`: whether a second signal means "at once".
+    """
     if threading.current_thread() is threading.main_thread():
-        drain = Drain(loop, end)
+        drain = Drain(loop, end, can_hurry=can_hurry)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, drain.begin)
 
@@ -34,9 +37,10 @@ class Drain:
     So a proxy that asks `/readyz` sends the next requests elsewhere before this server refuses one.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None], *, can_hurry: bool) -> None:
         self._loop = loop
         self._end = end
+        self._can_hurry = can_hurry
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -44,7 +48,7 @@ class Drain:
         readiness.withdraw()
         if self._timer is None:
             self._timer = self._loop.call_later(settings.TASKSTORE_DRAIN_SECONDS, self._end)
-        else:
+        elif self._can_hurry:
             self._timer.cancel()
             self._end()
 

@@ -18,7 +18,7 @@ BESIDE_THE_VERBS = {
     "command_record", "counts", "exporting", "failures", "files", "heartbeats", "history", "holdings", "importing",
     "instance", "job_queues", "job_record", "leases", "listing", "meters", "metrics", "pauses", "people", "policy",
     "quantities", "rates", "readiness", "records", "request_limits", "retention", "saved_searches", "schedules",
-    "search", "streaming", "task_form", "tokens", "validation", "wire",
+    "search", "streaming", "task_form", "tokens", "validation", "waiting_tokens", "wire",
 }  # fmt: skip
 # Have rows of their own.
 OF_THEIR_OWN = {

@@ -10,12 +10,20 @@ from urllib.parse import unquote_to_bytes
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.cache import never_cache
 
-from ..errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable
+from ..errors import (
+    CommitUnknown,
+    Forbidden,
+    InvalidInput,
+    JobUnfinished,
+    StoreBusy,
+    StoreUnavailable,
+    takes_no_changes,
+)
 from ..operations import GroupScope
 from ..people import must_choose_password
 from ..policy import Action, may, scope_of
@@ -52,6 +60,10 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
             except (
                 PermissionDenied, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, OperationalError,
             ) as error:  # fmt: skip
+                return problem(request, error)
+            except InternalError as error:
+                if not takes_no_changes(error):
+                    raise
                 return problem(request, error)
 
         return guarded

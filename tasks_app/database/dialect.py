@@ -125,10 +125,6 @@ class Dialect(ABC):
         """What surrounds a transaction of our own. Raises CommitUnknown when its COMMIT may not last."""
         return nullcontext()
 
-    def is_read_only(self, error: BaseException) -> bool:
-        """Whether it is a database that takes no changes now: a standby, or what has become one."""
-        return False
-
     @abstractmethod
     def preparation(self, operations: Sequence[Operation]) -> Iterable[Statement]:
         """What holds for a transaction of our own that does these, and what they name, locked where there are locks.

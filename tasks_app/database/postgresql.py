@@ -505,9 +505,6 @@ class PostgreSQL(Dialect):
         # 25P03: it was silent for too long.
         return state is None or state.startswith(("08", "57")) or state == "25P03"
 
-    def is_read_only(self, error: BaseException) -> bool:
-        return _sqlstate(error) == "25006"
-
     @contextmanager
     def confirmation(self) -> Iterator[None]:
         with connections[self.using].cursor() as cursor:

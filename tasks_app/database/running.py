@@ -18,7 +18,7 @@ from django.db import (
     transaction,
 )
 
-from ..errors import CommitUnknown, StoreBusy, StoreUnavailable
+from ..errors import CommitUnknown, StoreBusy, StoreUnavailable, takes_no_changes
 from ..operations import Operation, TaskRecord
 from .batch import Decided, Outcome, Undecided
 from .deciding import transact
@@ -47,7 +47,7 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS, since_s:
         except (Again, OperationalError, InterfaceError, IntegrityError, InternalError) as error:
             if isinstance(error, IntegrityError) and not dialect.is_contention(error):
                 raise
-            if dialect.is_read_only(error):
+            if takes_no_changes(error):
                 leave(using)
             elif isinstance(error, InternalError) and not dialect.is_disconnected(error):
                 raise

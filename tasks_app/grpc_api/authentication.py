@@ -133,9 +133,12 @@ async def _token_of(context: Context) -> Token:
         token = await beside_the_loop(tokens.recently_valid, secret)
     if token is None:
         WRONG_TOKENS.take(_network(context))
-        text = "there is no such token, or it has expired or been revoked"
-        raise CallRefused(StatusCode.UNAUTHENTICATED, text)
+        raise no_token()
     return token
+
+
+def no_token() -> CallRefused:
+    return CallRefused(StatusCode.UNAUTHENTICATED, "there is no such token, or it has expired or been revoked")
 
 
 def _secret(context: Context) -> str:

@@ -10,10 +10,11 @@ from grpc.aio import ServicerContext
 
 from ..masstasker.masstasker_pb2 import QueryRequest, QueryResponse
 from ..models import Task, Token
-from ..operations import Query
+from ..operations import Query, TaskRecord
 from ..policy import Action, scope_of
+from ..waiting_tokens import waiting_tokens
 from .answers import message_of
-from .authentication import must_reach
+from .authentication import must_reach, no_token
 from .reading import duration_in, time_in
 from .statuses import CallRefused
 
@@ -31,10 +32,17 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
     )
     must_reach(token, Action.SEE_PAYLOADS if asked.only_reads else Action.WORK, asked.groups)
     # A client that has gone cancels this, and with it the operation: it takes nothing.
-    tasks = await Task.objects.adecide(asked)
+    tasks = await _decided(asked, token)
     if not tasks:
         raise _nothing(asked, context)
     return QueryResponse(task=message_of(tasks[0]))
+
+
+async def _decided(asked: Query, token: Token) -> list[TaskRecord]:
+    if not asked.wait_ms:
+        return await Task.objects.adecide(asked)
+    async with waiting_tokens.while_valid(token, no_token()):
+        return await Task.objects.adecide(asked)
 
 
 def _left_ms(context: ServicerContext[Any, Any]) -> int:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -17,7 +17,16 @@ from grpc import StatusCode
 from grpc.aio import ServicerContext
 from grpc_status import rpc_status
 
-from ..errors import CommitRefused, CommitUnknown, Forbidden, InvalidInput, LimitExceeded, StoreBusy, StoreUnavailable
+from ..errors import (
+    CommitRefused,
+    CommitUnknown,
+    Forbidden,
+    InvalidInput,
+    LimitExceeded,
+    StoreBusy,
+    StoreUnavailable,
+    takes_no_changes,
+)
 from ..meters import meters
 from ..operations import Refusal
 from .reading import IDS, path_on_the_wire
@@ -86,10 +95,14 @@ def status_of(error: Exception) -> Status | None:
             return _status(StatusCode.UNAVAILABLE, str(error), _info(error.code))
         case StoreBusy() | StoreUnavailable():
             return _status(StatusCode.UNAVAILABLE, str(error), _info(error.code), *_retry(RETRY_AFTER_S))
-        case OperationalError() | InterfaceError():
-            text = "the database can't be reached: try again later"
+        case OperationalError() | InterfaceError() | InternalError() if _is_away(error):
+            text = "the database can't be reached, or takes no changes now: try again later"
             return _status(StatusCode.UNAVAILABLE, text, _info(StoreUnavailable.code), *_retry(RETRY_AFTER_S))
     return None
+
+
+def _is_away(error: Exception) -> bool:
+    return takes_no_changes(error) or not isinstance(error, InternalError)
 
 
 def _refused(refusal: Refusal) -> Status:

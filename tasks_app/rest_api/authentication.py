@@ -19,6 +19,8 @@ from ..models import Scope, Token
 from ..policy import may
 from .throttling import count_guess, refuse_guesses
 
+NO_TOKEN = "There is no such token, or it has expired or been revoked."  # noqa: S105 - no secret.
+
 # Who asks without a token for what MachineOrToken gives.
 THIS_MACHINE = Token(name="this machine", scope=Scope.READ)
 # Who has one of them, or another of their kind, comes from elsewhere by a proxy on this machine.
@@ -62,7 +64,7 @@ def _token_in(request: Request, header: str) -> Token:
     asked = request._request
     token = asked.known_token if hasattr(asked, "known_token") else _looked_up(request, _secret(header))
     if token is None:
-        raise AuthenticationFailed("There is no such token, or it has expired or been revoked.")
+        raise AuthenticationFailed(NO_TOKEN)
     return token
 
 

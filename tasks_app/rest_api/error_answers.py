@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -17,6 +17,7 @@ from ..errors import (
     LimitExceeded,
     StoreBusy,
     StoreUnavailable,
+    takes_no_changes,
 )
 from ..meters import meters
 from .answers import Failure, Outcome, Problems, Refused
@@ -55,6 +56,8 @@ def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
             return _try_again(str(error), error.code)
         case OperationalError() | InterfaceError():
             return _try_again("the database can't be reached: try again later", StoreUnavailable.code)
+        case InternalError() if takes_no_changes(error):
+            return _try_again("the database takes no changes now: try again later", StoreUnavailable.code)
     response = exception_handler(error, context)
     if response is not None:
         response.data = Failure(detail=printable(str(response.data["detail"])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from django.http import StreamingHttpResponse
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import AuthenticationFailed, NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,10 +17,12 @@ from ..models import Task
 from ..operations import GroupScope, Operation
 from ..policy import Action
 from ..streaming import streamed
+from ..waiting_tokens import waiting_tokens
 from ..wire.tasks import TaskAnswer
 from . import bodies
 from .answers import HistoryAnswer, Outcome, StatsAnswer
 from .asked import ClaimRequest, TasksRequest, UpdateRequest
+from .authentication import NO_TOKEN
 from .base import View
 from .description import (
     FAILURES,
@@ -165,7 +167,11 @@ class ClaimTasks(LoopView):
         asked = bodies.read(request, ClaimRequest)
         for group in asked.wanted:
             self.must_reach(group)
-        return await outcome_of(asked.operation(self.scope(), self.key_of(asked)))
+        operation = asked.operation(self.scope(), self.key_of(asked))
+        if not asked.wait:
+            return await outcome_of(operation)
+        async with waiting_tokens.while_valid(self.token(), AuthenticationFailed(NO_TOKEN)):
+            return await outcome_of(operation)
 
 
 class History(View):

@@ -57,7 +57,8 @@ class Server(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         # Not uvicorn's own: that raises the signal again at the end, which looks as if it had killed the process.
-        end_on_signals(asyncio.get_running_loop(), self.end)
+        # A service manager may tell all processes, and the crew tells its workers the same; it kills who has to hurry.
+        end_on_signals(asyncio.get_running_loop(), self.end, can_hurry=False)
         await self._serve(sockets)
 
     def end(self) -> None:

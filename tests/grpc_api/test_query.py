@@ -6,8 +6,8 @@ import grpc
 import pytest
 from grpc import StatusCode
 
-from tasks_app import pauses
-from tasks_app.models import Scope, Task
+from tasks_app import pauses, tokens, waiting_tokens
+from tasks_app.models import Scope, Task, Token
 from tasks_app.operations import Claim, NewTask
 
 from .client import message, outcome, querying, wrong_fields
@@ -176,3 +176,12 @@ def test_a_reader_may_read_and_not_own(connect, client):
     assert reader.query("mail").group == "mail"
     for asked in (("mail", 60), ("reports", 0)):
         assert outcome(refused(reader.query, *asked))[0] is StatusCode.PERMISSION_DENIED
+
+
+def test_a_wait_ends_when_its_token_is_revoked(connect, until_waiting, monkeypatch):
+    monkeypatch.setattr(waiting_tokens, "LOOK_EVERY_S", 0.05)
+    waits = connect().begin("Query", querying("mail", 60, wait=True))
+    until_waiting(1)
+    tokens.revoke(Token.objects.get())
+    error = waits.exception()
+    assert outcome(error)[0] is StatusCode.UNAUTHENTICATED

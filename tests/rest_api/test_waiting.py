@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from tasks_app.models import Scope, Task
+from tasks_app import tokens, waiting_tokens
+from tasks_app.models import Scope, Task, Token
 from tasks_app.operations import NewTask
+from tasks_app.rest_api.authentication import NO_TOKEN
 
 from .api import Api
 from .workers import Worker, on_a_loop, until_waiting
@@ -156,3 +158,34 @@ def worker_of_mail(server):
 async def test_it_is_forbidden_to_wait_for_a_foreign_group(worker_of_mail):
     status, _ = await worker_of_mail.claim(groups=["mail", "reports"], wait=60_000)
     assert status == 403
+
+
+@on_a_loop
+async def test_a_claim_whose_token_is_revoked_meanwhile_gets_nothing(worker, monkeypatch):
+    monkeypatch.setattr(waiting_tokens, "LOOK_EVERY_S", 0.05)
+    claims = [worker.begin_claim() for _ in range(3)]
+    await until_waiting(3)
+    await asyncio.to_thread(revoke_all)
+    for claim in claims:
+        status, answer = await claim
+        assert (status, answer["detail"]) == (401, NO_TOKEN)
+    await until_waiting(0)
+
+
+def revoke_all() -> None:
+    try:
+        for token in Token.objects.all():
+            tokens.revoke(token)
+    finally:
+        connection.close()
+
+
+@on_a_loop
+async def test_one_with_a_valid_token_goes_on_waiting_through_every_look(worker, monkeypatch):
+    monkeypatch.setattr(waiting_tokens, "LOOK_EVERY_S", 0.02)
+    claim = worker.begin_claim()
+    await until_waiting(1)
+    await asyncio.sleep(0.2)
+    added = await worker.add()
+    status, answer = await claim
+    assert (status, [task["origin"] for task in answer["tasks"]]) == (200, [added["id"]])

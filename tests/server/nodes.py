@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from taskstore_project.testing import debian
 
-from .harness import Server, Store, free_port, wait_for
+from .harness import START_SECONDS, Server, Store, accepts, free_port, wait_for
+
+PASSWORD = "correct horse battery"
+MAKING = (
+    "from django.contrib.auth.models import Group, User\n"
+    f"User.objects.create_user('vera', password='{PASSWORD}').groups.add(Group.objects.get(name='viewer'))"
+)
 
 HAPROXY = """
 defaults
@@ -46,9 +55,21 @@ def proxy(folder: Path, ports: Sequence[int]) -> Iterator[Server]:
     haproxy = Server(subprocess.Popen([program, "-db", "-f", str(file)], **pipes))
     haproxy.url = f"http://127.0.0.1:{port}"
     try:
+        wait_for(lambda: accepts(haproxy), "haproxy listens")
         yield haproxy
     finally:
         haproxy.kill()
+
+
+@contextmanager
+def viewer(place: Store, server: Server) -> Iterator[httpx.Client]:
+    """The browser of somebody who has just signed in, and may see what there is."""
+    assert place.manage("shell", "-c", MAKING).returncode == 0
+    with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False) as browser:
+        [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/console/login").text)
+        form = {"csrfmiddlewaretoken": token, "username": "vera", "password": PASSWORD}
+        assert browser.post("/console/login", data=form, headers={"Referer": server.url}).status_code == 302
+        yield browser
 
 
 def answering(server: Server) -> str:

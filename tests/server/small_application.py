@@ -75,7 +75,11 @@ async def answer(send, value):
 
 
 if __name__ == "__main__":
-    settings.configure(TASKSTORE_MAX_REQUEST_BYTES=MOST_BODY_BYTES, TASKSTORE_SLOW_CLIENT_SECONDS=float(sys.argv[3]))
+    settings.configure(
+        TASKSTORE_MAX_REQUEST_BYTES=MOST_BODY_BYTES,
+        TASKSTORE_SLOW_CLIENT_SECONDS=float(sys.argv[3]),
+        TASKSTORE_DRAIN_SECONDS=0,
+    )
 
     from taskstore_project import server_terms as settled
     from taskstore_project.listening import local_url, resolve

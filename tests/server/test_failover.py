@@ -85,5 +85,8 @@ def test_a_primary_that_takes_no_more_changes_is_left_until_there_is_one_that_do
         assert answers[-1].headers["Retry-After"] == "1"
         for _ in range(5):  # However often it is tried: never a 500.
             assert server.ask("POST", "/update", token, json=ADD).status_code == 503
+        # What writes without the writer, too.
+        assert server.ask("POST", "/groups/mail/pause", token, json={}).status_code == 503
+        assert server.ask("PUT", "/clients/1", token, json={"name": "ann"}).status_code == 503
         configure(postgresql, "RESET ALL")
         wait_for(lambda: server.ask("POST", "/update", token, json=ADD).status_code == 200, "a commit afterwards")

@@ -12,7 +12,7 @@ from tasks_app.client import Client
 from tests.behaviour.databases import only_postgresql
 
 from .harness import free_port, wait_for
-from .nodes import answering, node, proxy, wait_for_answer_of
+from .nodes import answering, node, proxy, viewer, wait_for_answer_of
 
 pytestmark = only_postgresql
 
@@ -132,3 +132,12 @@ def test_what_is_taken_away_on_one_server_is_gone_on_the_other(two, store, secre
     assert len(second.ask("POST", "/claim", secret, json=claim).json()["tasks"]) == 1
     assert store.manage("token", "revoke", "mailer").returncode == 0
     wait_for(lambda: second.ask("GET", "/groups", secret).status_code == 401, "the token opens nothing any more")
+
+
+def test_who_signed_in_on_one_server_is_known_on_the_other(store, other, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("k" * 50)
+    shared = {"command": SERVE, "TASKSTORE_SECRET_KEY_FILE": str(key)}
+    with store.up(**shared) as first, other.up(**shared) as second, viewer(store, first) as browser:
+        assert browser.get(f"{second.url}/console/").status_code == 200
+        assert browser.get(f"{first.url}/console/").status_code == 200
