@@ -44,7 +44,7 @@ class Way:
         return "alone" if self.waits else "by the writer"
 
     def opening(self, dialect: PostgreSQL) -> Sequence[Statement]:
-        """What comes before the first look; it reads nothing and locks nothing."""
+        """What comes before the first look. It reads nothing and locks nothing: it makes no other orders."""
         if self.waits:
             return [BEGIN, *dialect.preparation()]
         begin, configure = PostgreSQLConnection.opening
@@ -75,16 +75,15 @@ def performed(operation: Operation, way: Way, make_dialect: MakeDialect = Postgr
 
 
 def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[Decided | Undecided]:
-    yield way.opening(dialect)
-    plan = yield from one_by_one(look_and_decide([operation], dialect))
+    plan = yield from one_by_one(look_and_decide([operation], dialect), way.opening(dialect))
     ids = (yield from one_by_one(dialect.write(plan.written))) if plan.written else ()
     [outcome] = plan.outcomes_with(ids)
     yield [ROLLBACK if isinstance(outcome, Undecided) and way.waits else COMMIT]
     return outcome
 
 
-def one_by_one(steps: Steps[T]) -> Steps[T]:
-    """The same steps; of the statements that go together each is sent alone."""
+def one_by_one(steps: Steps[T], opening: Sequence[Statement] = ()) -> Steps[T]:
+    """The same steps; of the statements that go together each is sent alone, the first of all after the opening."""
     answers: list[Sequence[Row]] | None = None
     while True:
         try:
@@ -94,7 +93,9 @@ def one_by_one(steps: Steps[T]) -> Steps[T]:
             return result
         answers = []
         for statement in statements:
-            answers += yield [statement]
+            *_, rows = yield [*opening, statement]
+            answers.append(rows)
+            opening = ()
 
 
 class Rival:
