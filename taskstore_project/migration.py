@@ -15,7 +15,6 @@ from django.db.migrations.loader import MigrationLoader
 from .commands import CannotRun
 
 CONNECT_TIMEOUT_S = 5
-OURS = {"tasks_app", "taskstore_project"}
 MIGRATION_LOCK = 0x7A5C_5702  # Any number that nobody else takes a lock by.
 
 

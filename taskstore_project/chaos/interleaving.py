@@ -21,7 +21,7 @@ from .pairs import Pair
 from .rivals import ALONE, Connection, Duel, MakeDialect, Rival, Tally, Way, connected, performed
 from .truth import TABLES
 
-EMPTYING = (b"DELETE FROM tasks_app_task", b"DELETE FROM tasks_app_endedtask", b"DELETE FROM tasks_app_countdelta")
+EMPTYING = b"DELETE FROM tasks_app_task; DELETE FROM tasks_app_endedtask; DELETE FROM tasks_app_countdelta"
 COUNTS = """
     SELECT "group", sum(tasks)::bigint AS tasks, sum(leases)::bigint AS leases, sum(claimed)::bigint AS claimed
     FROM tasks_app_countdelta
@@ -68,8 +68,7 @@ class Arena:
 
     async def _begin(self, pair: Pair, way: Way) -> Names:
         """Nothing but the pair's tasks is there, and both have their operation before them."""
-        for statement in EMPTYING:
-            await self._watcher.execute(statement)
+        await self._watcher.execute(EMPTYING)
         ann = self.duel.rivals[0]
         ann.begin(performed(pair.preparation, ALONE))
         await self.duel.play_one(0)
@@ -79,7 +78,7 @@ class Arena:
         return {task_id: f"task {place}" for place, task_id in enumerate(ids)}
 
     async def _told(self, names: Names) -> Told:
-        living, ended, counts = [await self._rows(query) for query in (*TABLES, COUNTS)]
+        living, ended, counts = await self._rows(*TABLES, COUNTS)
         ann, bob = (told(rival, names) for rival in self.duel.rivals)
         makers = {row["id"]: row["made_by_commit"] for row in (*living, *ended)}
         return Told(
@@ -89,10 +88,12 @@ class Arena:
             counts=[tuple(row.values()) for row in counts],
         )
 
-    async def _rows(self, query: str) -> list[Row]:
-        async with self._watcher.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(query.encode())
-            return await cursor.fetchall()
+    async def _rows(self, *queries: str) -> list[list[Row]]:
+        async with self._watcher.pipeline():
+            cursors = [self._watcher.cursor(row_factory=dict_row) for _ in queries]
+            for cursor, query in zip(cursors, queries, strict=True):
+                await cursor.execute(query.encode())
+            return [await cursor.fetchall() for cursor in cursors]
 
 
 def told(rival: Rival, names: Names) -> Any:

@@ -75,16 +75,15 @@ def performed(operation: Operation, way: Way, make_dialect: MakeDialect = Postgr
 
 
 def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[Decided | Undecided]:
-    yield way.opening(operation, dialect)
-    plan = yield from one_by_one(look_and_decide([operation], dialect))
+    plan = yield from one_by_one(look_and_decide([operation], dialect), way.opening(operation, dialect))
     ids = (yield from one_by_one(dialect.write(plan.written))) if plan.written else ()
     [outcome] = plan.outcomes_with(ids)
     yield [ROLLBACK if isinstance(outcome, Undecided) and way.waits else COMMIT]
     return outcome
 
 
-def one_by_one(steps: Steps[T]) -> Steps[T]:
-    """The same steps; of the statements that go together each is sent alone."""
+def one_by_one(steps: Steps[T], opening: Sequence[Statement] = ()) -> Steps[T]:
+    """The same steps; of the statements that go together each is sent alone, the first of all after the opening."""
     answers: list[Sequence[Row]] | None = None
     while True:
         try:
@@ -94,7 +93,9 @@ def one_by_one(steps: Steps[T]) -> Steps[T]:
             return result
         answers = []
         for statement in statements:
-            answers += yield [statement]
+            *_, rows = yield [*opening, statement]
+            answers.append(rows)
+            opening = ()
 
 
 class Rival:

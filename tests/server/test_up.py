@@ -47,20 +47,6 @@ def test_it_goes_on_at_once_where_a_killed_server_stopped(store, command):
         assert server.ask("GET", "/groups", left_behind).status_code == 401
 
 
-def test_it_leaves_the_tables_of_a_newer_version_alone(store, command):
-    newer = (
-        "from django.db import connection; from django.db.migrations.recorder import MigrationRecorder as Recorder; "
-    )
-    assert (
-        store.manage("shell", "-c", newer + "Recorder(connection).record_applied('tasks_app', '9999_newer')").returncode
-        == 0
-    )
-    told = store.manage(*command.split(), "--port", "0", "--grpc-port", "0")
-    assert (told.returncode, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-    assert "a newer Task Store has changed the tables" in told.stderr
-    assert "(9999_newer)" in told.stderr
-
-
 def test_it_needs_no_token_when_it_is_told_so(store):
     with store.up("--no-auth") as server:
         assert server.ask("POST", "/update", json=ADD).status_code == 200
