@@ -18,6 +18,7 @@ from .many import many_tasks
 from .networks import cut_network
 from .pooled import pgbouncer
 from .servers import kill_migrate, kill_server, terminate
+from .slow import slow_clients
 
 SQLITE = (Database.SQLITE,)
 POSTGRESQL = (Database.POSTGRESQL,)
@@ -51,6 +52,7 @@ SCENES = (
     Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
     Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
     Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
+    Scene(name="slow-clients", title="clients that hardly send or never read", act=slow_clients, is_tiny=True),
     Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
     Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
     Scene(name="many-tasks", title="claims among a million tasks", act=many_tasks),
