@@ -119,6 +119,8 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
     _is_in_body = False
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - Twisted's name, as below.
+        if self.is_refused:
+            return
         ends = self._ends
         super().dataReceived(data)
         if ends == self._ends:
@@ -175,7 +177,7 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
         body = detail(reason)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
         self.transport.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
-        self.dataReceived = self.lineReceived = lambda _: None
+        self.lineReceived = lambda _: None
         self.transport.loseWriteConnection()
         self.setTimeout(LINGER_S)
 

@@ -19,6 +19,8 @@ class Pace:
     interleavings: int  # Of each pair of operations, in each way; all of them, if there are fewer.
     tasks: int  # Present, where it is about many of them.
     least_operations: int
+    crowd: float  # How many slow clients, as a part of all.
+    slow_client_s: int  # How long the server bears with them.
 
 
 SHORT = Pace(
@@ -34,6 +36,8 @@ SHORT = Pace(
     interleavings=924,
     tasks=1_000_000,
     least_operations=12_000,
+    crowd=1.0,
+    slow_client_s=30,
 )
 # For every change: each kind of fault a few times, in a minute for each database.
 TINY = Pace(
@@ -49,4 +53,6 @@ TINY = Pace(
     interleavings=10,
     tasks=20_000,
     least_operations=300,
+    crowd=0.1,
+    slow_client_s=2,
 )

@@ -15,6 +15,8 @@ import httpx
 import psycopg
 from psycopg.rows import dict_row
 
+from tasks_app.payloads import whole_data
+
 from .history import Row, Truth
 
 T = TypeVar("T")
@@ -23,7 +25,10 @@ PATIENCE_S = 30
 QUIET_S = 5  # After the last change, until counts have to be exact.
 STATES = ("ready", "claimed", "expired", "scheduled")
 FILE = "taskstore.sqlite3"
-TABLES = ("SELECT * FROM tasks_app_task", "SELECT * FROM tasks_app_endedtask")
+TABLES = (
+    f"SELECT *, {whole_data('tasks_app_task')} AS whole_data FROM tasks_app_task",
+    "SELECT * FROM tasks_app_endedtask",
+)
 
 
 def truth_of(folder: Path, database_url: str, server_url: str, token: str) -> Truth:
@@ -31,7 +36,7 @@ def truth_of(folder: Path, database_url: str, server_url: str, token: str) -> Tr
     read = read_postgresql(database_url) if database_url else read_sqlite(folder / FILE)
     living, ended = ({row["id"]: row for row in rows} for rows in read)
     for row in living.values():
-        row["data"] = bytes(row["data"]).decode()
+        row["data"] = bytes(row.pop("whole_data")).decode()
     counts = partial(counts_of, server_url, token)
     return Truth(living=living, ended=ended, counts=settled(counts, Counter(row["group"] for row in living.values())))
 

@@ -2,13 +2,15 @@
 
 import json
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from tasks_app.models import Task
 from tasks_app.operations import NewTask
-from tasks_app.rest_api.stream import PIECE_BYTES, listing
+from tasks_app.rest_api.stream import PAGES_AT_ONCE, PIECE_BYTES, listing, turns
 
 from .api import ANN
 
@@ -35,6 +37,32 @@ def test_a_slow_reader_holds_no_transaction():
     assert len(next(pieces)) == PIECE_BYTES
     assert connection.get_autocommit()
     assert not connection.in_atomic_block
+
+
+def test_a_slow_reader_holds_no_connection():
+    add(50, size=10_000)
+    pieces = listing(Task.objects.group("mail"))
+    next(pieces)
+    assert connection.connection is None or connection.is_in_memory_db()
+
+
+def test_who_reads_a_short_list_waits_for_nobody_who_reads_a_long_one():
+    ids = add(2, size=10)
+    with ThreadPoolExecutor(1) as others, ExitStack() as taken:
+        for _ in range(PAGES_AT_ONCE):
+            taken.enter_context(turns)
+        long = others.submit(listed)
+        assert [task["id"] for task in json.loads(b"".join(listing(Task.objects.group("mail"), limit=10)))] == ids
+        assert not long.done()
+        taken.close()
+        assert long.result(60) == ids
+
+
+def listed():
+    try:
+        return [task["id"] for task in json.loads(b"".join(listing(Task.objects.group("mail"))))]
+    finally:
+        connections.close_all()
 
 
 def test_memory_does_not_grow_with_the_list():

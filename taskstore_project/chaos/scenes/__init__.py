@@ -21,6 +21,7 @@ from .many import many_tasks
 from .networks import cut_network
 from .pooled import pgbouncer
 from .servers import kill_migrate, kill_server, terminate
+from .slow import slow_clients
 
 SQLITE = (Database.SQLITE,)
 POSTGRESQL = (Database.POSTGRESQL,)
@@ -69,6 +70,7 @@ SCENES = (
         databases=POSTGRESQL,
     ),
     Scene(name="backup", title="a backup restored, while clients hold ids from after it", act=backup),
+    Scene(name="slow-clients", title="clients that hardly send or never read", act=slow_clients, is_tiny=True),
     Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
     Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
     Scene(name="many-tasks", title="claims among a million tasks", act=many_tasks),
