@@ -19,7 +19,11 @@ Copies = Callable[[Path], AbstractContextManager[Store]]
 IS_POSTGRESQL = connection.vendor == "postgresql"
 
 # What has no meaning on the database of this run.
-collect_ignore = [] if IS_POSTGRESQL else ["test_up_on_postgresql.py", "test_pgbouncer.py", "test_serve.py"]
+collect_ignore = (
+    []
+    if IS_POSTGRESQL
+    else ["test_up_on_postgresql.py", "test_pgbouncer.py", "test_serve.py", "test_connections_cut.py"]
+)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
