@@ -8,6 +8,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.db import close_old_connections
 from django.http.request import split_domain_port
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
@@ -81,8 +82,18 @@ async def learn_token(request: Request) -> None:
     if header is not None and not settings.TASKSTORE_NO_AUTH:
         secret = _secret(header)
         is_known = tokens.is_known(secret)
-        token = tokens.recently_valid(secret) if is_known else await sync_to_async(_looked_up)(request, secret)
+        token = tokens.recently_valid(secret) if is_known else await sync_to_async(_looked_up_afresh)(request, secret)
         request._request.known_token = token  # type: ignore[attr-defined]
+
+
+def _looked_up_afresh(request: Request, secret: str) -> Token | None:
+    """As `_looked_up`, over a connection that works: on the shortest way there is no end of a request, at which Django
+    puts away what broke. Every other look-up of this process would fail for ever."""
+    close_old_connections()
+    try:
+        return _looked_up(request, secret)
+    finally:
+        close_old_connections()
 
 
 def _looked_up(request: Request, secret: str) -> Token | None:
