@@ -5,6 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ..instance import INSTANCE
 from ..models import Task
 from .answers import Health
 from .base import OpenView
@@ -16,7 +17,7 @@ class Healthz(OpenView):
 
     @endpoint("healthz", answer=Health, failures={})
     def get(self, request: Request) -> Response:
-        return Response(Health())
+        return Response(Health(instance=INSTANCE))
 
 
 class Readyz(OpenView):
@@ -25,4 +26,4 @@ class Readyz(OpenView):
     @endpoint("readyz", answer=Health, failures={503: FAILURES[503]})
     def get(self, request: Request) -> Response:
         Task.objects.find([0])
-        return Response(Health())
+        return Response(Health(instance=INSTANCE))
