@@ -30,6 +30,7 @@ FOLDERS = {
     "templates": "tasks_app/templates",
     "static": "tasks_app/static",
 }
+SITE = "taskstore_project/documentation/site/"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,8 @@ def wheel(tmp_path_factory):
     source = tmp_path_factory.mktemp("source")
     for name in FOLDERS:
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    shutil.copytree(PROJECT / "docs", source / "docs")
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "CHANGELOG.md"):
         shutil.copy(PROJECT / name, source)
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
     built = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
@@ -87,7 +89,12 @@ def taskstore(environment, folder):
 
 def test_it_holds_the_code_the_templates_and_the_static_files_and_nothing_else(contents):
     expected = {name for here, there in FOLDERS.items() for name in names(here, there)}
-    assert {name for name in contents if ".dist-info/" not in name} == expected
+    assert {name for name in contents if ".dist-info/" not in name and not name.startswith(SITE)} == expected
+
+
+def test_it_holds_the_documentation_as_a_site(contents):
+    pages = {name.removeprefix(SITE) for name in contents if name.startswith(SITE)}
+    assert {"index.html", "search.html", "searchindex.js", "console.html", "_static/css/console.css"} <= pages
 
 
 def test_a_worker_needs_little(contents):
