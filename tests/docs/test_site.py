@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.core.management import call_command
 from django.test import Client
 
+from taskstore_project.commands import CannotRun
 from taskstore_project.documentation import building, views
 from taskstore_project.documentation.site import CannotShow, Site
 from taskstore_project.documentation.sources import INDEX, kinds_in
@@ -172,6 +174,9 @@ def test_the_theme_is_that_of_the_console(chromium, live_server, site):
 
 
 def test_the_description_of_the_api_leads_there(client: Client):
-    assert '"/docs/"' in client.get("/schema", {"format": "json"}).content.decode() or "/docs/" in (
-        client.get("/schema").content.decode()
-    )
+    assert client.get("/schema").json()["externalDocs"]["url"] == "/docs/"
+
+
+def test_the_command_writes_to_a_new_folder_only(tmp_path):
+    with pytest.raises(CannotRun, match="is there already: name a new folder"):
+        call_command("docs", "build", str(tmp_path), traceback=True)
