@@ -46,11 +46,11 @@ def build(project: Path, target: Path, *, strict: bool = False) -> None:
 
 
 def run_sphinx(sources: Path, site: Path, *, strict: bool) -> None:
-    command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", HERE, "--quiet", "--nitpicky"]
+    command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", str(HERE), "--quiet", "--nitpicky"]
     looks = ["--define", f"html_static_path={sources / '_static'}"]
     strictly = ["--fail-on-warning", "--keep-going"] if strict else []
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent)}
-    asked = [*command, *looks, *strictly, sources, site]
+    asked = [*command, *looks, *strictly, str(sources), str(site)]
     done = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CannotBuild(done.stderr.strip())

@@ -42,7 +42,7 @@ class Server:
     def failed_task(self) -> int:
         """The id of one that has failed and that somebody holds: its page has the most to show."""
         token = json.loads((self.data / "server.json").read_bytes())["token"]
-        asked = {"q": f"group:{GROUP} state:failed state:claimed", "limit": 1}
+        asked = {"q": f"group:{GROUP} state:failed state:claimed", "limit": "1"}
         headers = {"Authorization": f"Bearer {token}"}
         answer = httpx.get(f"{self.url}/search", params=asked, headers=headers, timeout=60, trust_env=False)
         return int(answer.raise_for_status().json()["tasks"][0]["id"])

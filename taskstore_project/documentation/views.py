@@ -23,7 +23,7 @@ def page(request: HttpRequest, path: str = "index.html") -> HttpResponseBase:
         response["Retry-After"] = response["Refresh"] = AGAIN_AFTER_S
         response._has_been_logged = True  # type: ignore[attr-defined]  # Nothing is wrong, or the log says what.
         return response
-    found = serve(request, path, document_root=folder)
+    found = serve(request, path, document_root=str(folder))
     # To be asked for anew, and answered with 304: an upgrade changes pages under the same names.
     found["Cache-Control"] = "no-cache"
     return found
