@@ -251,6 +251,7 @@ SPECTACULAR_SETTINGS = {
         "Transactions on tasks: claim them, and commit results, new tasks and deletions together. "
         "Members that are `null` count as absent. The same description as a page: `/schema/ui`."
     ),
+    "EXTERNAL_DOCS": {"url": "/docs/", "description": "The documentation of this server"},
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",
     "SWAGGER_UI_DIST": "SIDECAR",

@@ -11,6 +11,9 @@ urlpatterns = [
     path("console/", include("tasks_app.console.urls")),
     # Django's admin: ad hoc edits, through the store.
     path("admin/", admin.site.urls),
+    # The documentation, for everybody.
+    path("docs", RedirectView.as_view(pattern_name="documentation:index")),
+    path("docs/", include("taskstore_project.documentation.urls")),
     # The REST API.
     path("", include("tasks_app.rest_api.urls")),
 ]

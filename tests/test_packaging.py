@@ -37,6 +37,7 @@ FOLDERS = {
     "templates": "tasks_app/templates",
     "static": "tasks_app/static",
 }
+SITE = "taskstore_project/documentation/site/"
 
 
 JOB = """
@@ -146,7 +147,12 @@ def test_the_source_has_all_that_builds_tests_and_explains_it(source):
 
 def test_the_wheel_holds_the_code_the_templates_and_the_static_files_and_nothing_else(contents):
     expected = {name for here, there in FOLDERS.items() for name in names(here, there)}
-    assert {name for name in contents if ".dist-info/" not in name} == expected
+    assert {name for name in contents if ".dist-info/" not in name and not name.startswith(SITE)} == expected
+
+
+def test_it_holds_the_documentation_as_a_site(contents):
+    pages = {name.removeprefix(SITE) for name in contents if name.startswith(SITE)}
+    assert {"index.html", "search.html", "searchindex.js", "console.html", "_static/css/console.css"} <= pages
 
 
 def test_a_worker_needs_little(contents):

@@ -31,7 +31,7 @@ from .rest_api.api import Api
 pytestmark = pytest.mark.once
 
 CANARY = "canary-4711"
-LEAD_TO_THE_OVERVIEW = {"", "console"}
+LEAD_FURTHER = {"", "console", "docs"}
 SOCKETS = {"console/live": EVERYBODY}
 ANY_OTHER_SOCKET = ""  # Is refused; test_consumer.py is about that.
 WORDS = ["full", "ping"]
@@ -74,8 +74,8 @@ def test_every_address_of_the_site_is_in_a_table():
     patterns = get_resolver().url_patterns
     included = {(str(each.pattern), each.app_name) for each in patterns if isinstance(each, URLResolver)}
     # Each of their tables fails for an address without a row.
-    assert included == {("console/", "console"), ("admin/", "admin"), ("", "rest_api")}
-    assert {str(each.pattern) for each in patterns if not isinstance(each, URLResolver)} == LEAD_TO_THE_OVERVIEW
+    assert included == {("console/", "console"), ("admin/", "admin"), ("docs/", "documentation"), ("", "rest_api")}
+    assert {str(each.pattern) for each in patterns if not isinstance(each, URLResolver)} == LEAD_FURTHER
     assert {str(route.pattern) for route in websocket_urlpatterns} == {*SOCKETS, ANY_OTHER_SOCKET}
     assert set(Word) == set(WORDS)
 

@@ -12,7 +12,6 @@ from ..audit_files import words_of
 from ..clients import Seen
 from ..counts import Stats
 from ..history import Chain
-from ..instance import INSTANCE
 from ..models import AuditEntry, EndedTask, PausedGroup, Task
 from ..operations import Ending, Refusal
 from ..wire.scalars import Ids, Int64
@@ -257,7 +256,7 @@ class Health(Struct, frozen=True, kw_only=True):
     """The server process lives."""
 
     status: str = "ok"
-    instance: Annotated[str, Meta(description="Another one after each start, and in each process.")] = INSTANCE
+    instance: Annotated[str, Meta(description="Another one after each start, and in each process.")]
 
 
 class AuditEntryAnswer(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ..errors import StoreUnavailable
+from ..instance import INSTANCE
 from ..models import Task
 from ..readiness import readiness
 from .answers import Health
@@ -18,7 +19,7 @@ class Healthz(OpenView):
 
     @endpoint("healthz", answer=Health, failures={})
     def get(self, request: Request) -> Response:
-        return Response(Health())
+        return Response(Health(instance=INSTANCE))
 
 
 class Readyz(OpenView):
@@ -29,4 +30,4 @@ class Readyz(OpenView):
         if readiness.is_withdrawn:
             raise StoreUnavailable("this server is about to end: ask another one")
         Task.objects.find([0])
-        return Response(Health())
+        return Response(Health(instance=INSTANCE))

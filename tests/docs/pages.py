@@ -11,7 +11,8 @@ test_pages.py: the blocks of a page in their order, beside a server of its own w
   `taskstore`, `python3`, `.venv/bin/python` are there. The addresses of the page, `http://127.0.0.1:8048` and
   `127.0.0.1:50053`, are replaced by those of the server.
 * `console`: lines with `$ ` are commands, the others what they print. A command that prints `taskstore: ...` has to
-  fail, all others must not; `[y/N] y` is typed. What a command prints in a single line is compared, but for digits; JSON is not.
+  fail, all others must not; `[y/N] y` is typed. What a command prints in a single line is compared, but for digits;
+  JSON is not.
 * `python`: run by one interpreter for the whole page. What a block imports the next one has.
 * `json`, `toml`, `yaml`: read. `text`: nothing is done with it.
 

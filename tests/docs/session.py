@@ -72,7 +72,7 @@ class Interpreter:
     def run(self, file: Path) -> str:
         """What the file's commands print. Raises Failed when one of them fails, Empty when they take too long."""
         self.start(file)
-        said = []
+        said: list[str] = []
         while (line := self._lines.get(timeout=PATIENCE_S)) != f"{DONE}\n":
             if not line:
                 raise Failed(f"it ended with {self._process.wait()}:\n{''.join(said)}")

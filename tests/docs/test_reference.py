@@ -1,0 +1,35 @@
+"""The pages that are made from the product are those of the product as it is."""
+
+import re
+
+import pytest
+
+from tasks_app.errors import TaskStoreError
+from tasks_app.rest_api.urls import urlpatterns
+from taskstore_project.documentation import reference
+from taskstore_project.testing import PROJECT
+
+pytestmark = pytest.mark.once
+
+UNTOLD = {"schema", "schema/ui"}  # The description does not describe itself.
+
+
+@pytest.mark.parametrize(("name", "text"), reference.pages().items(), ids=reference.pages())
+def test_a_page_is_up_to_date(name, text):
+    page = PROJECT / "docs" / name
+    assert page.read_text() == text, "run `manage.py docs reference`"
+
+
+def test_every_path_is_told():
+    told = re.findall(r"^### [A-Z]+ (/.*)$", reference.pages()["rest.md"], re.MULTILINE)
+    plain = {str(each.pattern) for each in urlpatterns if "<" not in str(each.pattern)} - UNTOLD
+    assert [path for path in plain if f"/{path}" not in told] == []
+
+
+def test_every_error_is_told():
+    def below(kind):
+        return {kind, *(each for child in kind.__subclasses__() for each in below(child))}
+
+    page = reference.pages()["errors.md"]
+    own = {kind for kind in below(TaskStoreError) if kind.__module__ == "tasks_app.errors"} - {TaskStoreError}
+    assert [kind.code for kind in own if f"| `{kind.code}` | `{kind.__name__}` |" not in page] == []
