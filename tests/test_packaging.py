@@ -13,6 +13,7 @@ from email import message_from_bytes
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
 import grpc
 import pytest
@@ -125,13 +126,16 @@ def taskstore(program, variables):
 
 
 @pytest.fixture
-def server(program, variables):
-    """The installed server, with a port for gRPC in `grpc`."""
-    port = free_port()
-    command = [program, "up", "--port", "0", "--grpc-port", str(port)]
+def grpc_port():
+    return str(free_port())
+
+
+@pytest.fixture
+def server(program, variables, grpc_port):
+    """The installed server."""
+    command = [program, "up", "--port", "0", "--grpc-port", grpc_port]
     environment = {**variables, "PYTHONPATH": str(PACKAGES)}
     server = Server(subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True))
-    server.grpc = f"127.0.0.1:{port}"
     try:
         server.wait_until_ready()
         yield server
@@ -210,13 +214,14 @@ def test_installed_templates_and_static_files_are_found(taskstore):
 
 
 @pytest.mark.servers
-def test_the_installed_server_has_its_pages_and_files_and_speaks_grpc(server):
+def test_the_installed_server_has_its_pages_and_files_and_speaks_grpc(server, grpc_port):
     page = server.ask("GET", "/console/login")
     assert page.status_code == 200
     for file in re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text):
         assert server.ask("GET", file).status_code == 200, file
-    with grpc.insecure_channel(server.grpc) as channel:
-        health = health_pb2_grpc.HealthStub(channel).Check(HealthCheckRequest(), timeout=60, wait_for_ready=True)
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        health = stub.Check(HealthCheckRequest(), timeout=60, wait_for_ready=True)
     assert health.status == HealthCheckResponse.SERVING
 
 

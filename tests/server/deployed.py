@@ -25,12 +25,15 @@ def swapped(text: str, replaced: dict[str, str]) -> str:
     return text
 
 
-def unit(name: str) -> ConfigParser:
+class Unit(ConfigParser):
     """A unit of systemd. Of lines that may stand several times the last one."""
-    read = ConfigParser(strict=False, interpolation=None, delimiters="=")
-    read.optionxform = str  # type: ignore[assignment, method-assign] - capitals count.
-    read.read_string((DEPLOYMENT / name).read_text())
-    return read
+
+    def __init__(self, name: str) -> None:
+        super().__init__(strict=False, interpolation=None, delimiters="=")
+        self.read_string((DEPLOYMENT / name).read_text())
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr  # Capitals count.
 
 
 def variables_of(name: str) -> dict[str, str]:

@@ -102,7 +102,7 @@ def test_each_program_is_known_by_its_name():
 def test_tasks_of_the_original_are_copied_once(desk, server, store, tmp_path):
     names = ["mail", "pay/eu %2F ü"]
     tomorrow_ms = 4_000_000_000_000
-    adds = [{"group": name, "data": f"{number} ü"} for number in range(1_200) for name in names]
+    adds: list[dict[str, Any]] = [{"group": name, "data": f"{number} ü"} for number in range(1_200) for name in names]
     adds.append({"group": "mail", "data": "later", "timespec": tomorrow_ms})
     (tmp_path / "old").mkdir()
     with new_store(tmp_path / "old") as old_store, old_store.up("--no-auth") as old:

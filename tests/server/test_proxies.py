@@ -58,7 +58,7 @@ class Proxied:
         self.certificate, self.key = make_certificate(folder)
         (folder / "both.pem").write_bytes(self.certificate.read_bytes() + self.key.read_bytes())
         self.trust = ssl.create_default_context(cafile=str(self.certificate))
-        self.token = ""
+        self.token = self.password = ""  # Of programs on the machine, and of the first admin, once there is a store.
 
     def browser(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, verify=self.trust, timeout=START_SECONDS, trust_env=False)
@@ -77,6 +77,12 @@ class Proxied:
         credentials = grpc.ssl_channel_credentials(self.certificate.read_bytes())
         with grpc.secure_channel(f"127.0.0.1:{self.https}", credentials) as channel:
             yield Client(channel, self.token)
+
+
+def found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    assert match
+    return match[1]
 
 
 def haproxy(proxied: Proxied) -> tuple[list[str], list[str]]:
@@ -131,7 +137,7 @@ def proxied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         store.up("--port", str(place.rest), "--grpc-port", str(place.grpc), **own) as server,
     ):
         place.token = store.token
-        place.password = re.search(r"with the password (\S+)", server.said)[1]
+        place.password = found(r"with the password (\S+)", server.said)
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             try:
                 wait_for(place.is_reached, "the way through the proxy")
@@ -162,7 +168,7 @@ def test_a_claim_waits_through_it(proxied):
 
 
 def waiting_claims(proxied):
-    return float(re.search(r"^taskstore_waiting_claims (\S+)$", proxied.ask("GET", "/metrics").text, re.MULTILINE)[1])
+    return float(found(r"\ntaskstore_waiting_claims (\S+)\n", proxied.ask("GET", "/metrics").text))
 
 
 def test_the_limits_of_the_store_are_told_by_the_store(proxied):
@@ -192,7 +198,7 @@ def sign_in(browser, proxied):
 
 def posted(browser, path, **fields):
     page = browser.get(path, follow_redirects=True)
-    secret = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)[1]
+    secret = found(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)
     form = {"csrfmiddlewaretoken": secret, **fields}
     return browser.post(page.url, data=form, headers={"Origin": str(browser.base_url).rstrip("/")})
 

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,8 +18,8 @@ import pytest
 from taskstore_project.testing.debian import program
 from taskstore_project.testing.suite import clean_environment
 
-from .deployed import DEPLOYMENT, INSTALLED, taskstore_in, unit, variables_of
-from .harness import END_SECONDS, START_SECONDS, Server, wait_for
+from .deployed import DEPLOYMENT, INSTALLED, Unit, taskstore_in, variables_of
+from .harness import END_SECONDS, START_SECONDS, Server, Store, wait_for
 
 UNITS = sorted(path.name for path in DEPLOYMENT.iterdir() if path.suffix in (".service", ".timer"))
 SERVICES = [name for name in UNITS if name.endswith(".service")]
@@ -41,7 +42,7 @@ def taskstore(tmp_path):
 class Machine:
     """What systemd gives a service: variables, folders and a socket that hears of its state."""
 
-    def __init__(self, folder: Path, store, taskstore: Path) -> None:
+    def __init__(self, folder: Path, store: Store, taskstore: Path) -> None:
         self.data = folder / "state" / "taskstore"
         self.data.mkdir(parents=True)
         self.backups = folder / "state" / "taskstore-backups"
@@ -50,7 +51,7 @@ class Machine:
 
     def command(self, name: str) -> list[str]:
         """ExecStart, with the installed program where this test has it."""
-        line = unit(name)["Service"]["ExecStart"]
+        line = Unit(name)["Service"]["ExecStart"]
         assert INSTALLED in line
         line = (
             line.replace(INSTALLED, str(self._taskstore)).replace("%%", "%").replace("$$", "$").replace("%I", "reports")
@@ -58,7 +59,7 @@ class Machine:
         return shlex.split(line)
 
     def environment(self, name: str) -> dict[str, str]:
-        service = unit(name)["Service"]
+        service = Unit(name)["Service"]
         own, _, value = service.get("Environment", "").partition("=")
         environment = clean_environment(self.data) | {"DATABASE_URL": self._store.database_url}
         environment |= variables_of(Path(service["EnvironmentFile"]).name)
@@ -74,7 +75,7 @@ class Machine:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
             told.bind(environment["NOTIFY_SOCKET"])
             told.settimeout(START_SECONDS)
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             server = Server(subprocess.Popen(command, env=environment, text=True, **pipes))
             try:
                 assert told.recv(100) == b"READY=1"
