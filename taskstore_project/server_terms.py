@@ -45,12 +45,22 @@ class Drain:
 
     def begin(self) -> None:
         """Asked a second time: without the wait."""
-        readiness.withdraw()
-        if self._timer is None:
-            self._timer = self._loop.call_later(settings.TASKSTORE_DRAIN_SECONDS, self._end)
+        if not readiness.is_withdrawn:
+            readiness.withdraw()
+            self._begin_wait()
         elif self._can_hurry:
+            self._end_now()
+
+    def _begin_wait(self) -> None:
+        if settings.TASKSTORE_DRAIN_SECONDS:
+            self._timer = self._loop.call_later(settings.TASKSTORE_DRAIN_SECONDS, self._end)
+        else:
+            self._end_now()
+
+    def _end_now(self) -> None:
+        if self._timer:
             self._timer.cancel()
-            self._end()
+        self._end()
 
 
 def detail(reason: str) -> bytes:

@@ -32,6 +32,8 @@ class Server(uvicorn.Server):
         listener: socket.socket,
         ready_callable: Callable[[], None],
         start_writer: Callable[[], Writer | None],
+        *,
+        can_hurry: bool = True,  # Whether a second signal means "at once".
     ) -> None:
         config = uvicorn.Config(
             application,
@@ -47,6 +49,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.has_cut_off = False
+        self._can_hurry = can_hurry
         self._listener = listener
         self._ready_callable = ready_callable
         self._start_writer = start_writer
@@ -57,8 +60,7 @@ class Server(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         # Not uvicorn's own: that raises the signal again at the end, which looks as if it had killed the process.
-        # A service manager may tell all processes, and the crew tells its workers the same; it kills who has to hurry.
-        end_on_signals(asyncio.get_running_loop(), self.end, can_hurry=False)
+        end_on_signals(asyncio.get_running_loop(), self.end, can_hurry=self._can_hurry)
         await self._serve(sockets)
 
     def end(self) -> None:

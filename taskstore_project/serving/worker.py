@@ -47,7 +47,9 @@ def main() -> None:
 
     grpc = orders["grpc"] and GrpcPort(**orders["grpc"])
     meters.join(*orders["meters"])
-    server = Server(application, socket.socket(fileno=orders["socket"]), say_ready, work(grpc))
+    listener = socket.socket(fileno=orders["socket"])
+    # A service manager may tell all processes, and the crew tells its workers the same; it kills who has to hurry.
+    server = Server(application, listener, say_ready, work(grpc), can_hurry=False)
     spare_the_collector()
     server.run()
     # Not by the usual way: it would wait for the threads that are still at it.
