@@ -10,8 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from .checker import ids_are_issued_once, ids_rise
+from .checker import answers_are_good, ids_are_issued_once, ids_rise
 from .history import Event, History
+
+# What holds for what is lost, too.
+OF_ALL = (answers_are_good, ids_are_issued_once, ids_rise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class Loss:
 
     @cached_property
     def left(self) -> History:
-        """The history without them, and without what was read while they were there: they are what it may show."""
+        """The history without them, and without what was only read, refused or not found while they were there."""
         lost = set(map(id, self.lost))
         blind = [(self._first_lost_s(each), each.ended_s) for each in self.returns]
         return replace(
@@ -70,8 +73,8 @@ class Loss:
 
     def violations(self) -> list[str]:
         """What is wrong beyond what `left` shows."""
-        texts = [*ids_are_issued_once(self.history), *ids_rise(self.history)]
-        return [*texts, *self._not_the_end(), *self._halves(), *self._known_after()]
+        of_all = [text for check in OF_ALL for text in check(self.history)]
+        return [*of_all, *self._not_the_end(), *self._halves(), *self._known_after()]
 
     def has_no_trace(self, event: Event) -> bool:
         if event.made:
