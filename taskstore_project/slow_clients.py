@@ -1,4 +1,4 @@
-"""Clients that hardly send what they have begun to send: each holds a connection, and memory, for as long as it likes."""
+"""Clients that hardly send what they have begun to send: each holds a connection, and memory, as long as it likes."""
 
 from __future__ import annotations
 
