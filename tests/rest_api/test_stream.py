@@ -11,7 +11,6 @@ from django.db import connection, connections
 from tasks_app.models import Task
 from tasks_app.operations import NewTask
 from tasks_app.rest_api.stream import PAGES_AT_ONCE, PIECE_BYTES, listing, turns
-
 from tests.behaviour.databases import only_postgresql
 
 from .api import ANN
