@@ -184,9 +184,8 @@ class PostgreSQL(Dialect):
     def preparation(self, operations: Sequence[Operation]) -> Iterator[Statement]:
         # The time that went by until there was a connection counts, too.
         durability = ["SET LOCAL synchronous_commit = off"] if is_opportunistic() else []
-        yield _at_once(
-            self._limit("lock"), f"SET LOCAL idle_in_transaction_session_timeout = '{SILENCE_S}s'", *durability
-        )
+        silence = f"SET LOCAL idle_in_transaction_session_timeout = '{SILENCE_S}s'"
+        yield _at_once(self._limit("lock"), silence, *durability)
         changed = changed_ids(operations)
         if named := changed | depended_ids(operations):
             # A lock timeout is for each lock: of several rows, and of one row behind others who want it, the waits

@@ -25,7 +25,7 @@ SNAPSHOT_TASKS = 100_000
 IN_MEMORY_BYTES = 2**18
 PIECE_BYTES = 2**16
 SHORT = 1_000  # Tasks. A list of so few is read at once, whoever else reads.
-PAGES_AT_ONCE = 4
+PAGES_AT_ONCE = 2
 
 # Who asks for many long lists at once, and may read none of them, gets them one after the other: read all at once they
 # would take the memory, and the connections that others need.

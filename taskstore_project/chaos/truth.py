@@ -26,7 +26,7 @@ QUIET_S = 5  # After the last change, until counts have to be exact.
 STATES = ("ready", "claimed", "expired", "scheduled")
 FILE = "taskstore.sqlite3"
 TABLES = (
-    f"SELECT *, {whole_data('tasks_app_task')} AS whole_data FROM tasks_app_task",
+    f"SELECT *, {whole_data('tasks_app_task')} AS whole_data FROM tasks_app_task",  # noqa: S608 - no part of it comes from outside.
     "SELECT * FROM tasks_app_endedtask",
 )
 
