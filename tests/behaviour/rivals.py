@@ -26,9 +26,11 @@ class Rival:
     def _connect(self) -> int:
         """The number of the connection's process, on PostgreSQL."""
         connection.execute_wrappers.append(self.steps)
-        if connection.vendor != "postgresql":
-            return 0
         with connection.cursor() as cursor:
+            if connection.vendor != "postgresql":
+                # As long as the others wait for each other; who is to be impatient says so.
+                cursor.execute(f"PRAGMA busy_timeout = {PATIENCE_S * 1_000}")
+                return 0
             # It takes a second to notice a deadlock else.
             cursor.execute("SET deadlock_timeout = '20ms'")
             cursor.execute("SELECT pg_backend_pid()")

@@ -17,9 +17,15 @@ from tasks_app.writer import Writer
 
 from .databases import only_postgresql, only_sqlite
 from .people import ANN, BOB
-from .rivals import Rival, is_waiting_for_a_lock, wait_until
+from .rivals import PATIENCE_S, Rival, is_waiting_for_a_lock, wait_until
 
 MAIL = NewTask(group="mail")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """On a busy machine the next step of a rival may come later than the store would let somebody wait."""
+    monkeypatch.setattr(database.Dialect, "patience_s", float(PATIENCE_S))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ RULES = {
     "dark": {"type": "rule", "values": ["color-contrast"]},  # The same page in other colours.
 }
 WIDTHS = (360, 683, 800, 1366, 1920)  # 683: 1366 at 200 % zoom.
-PARTS = 4  # All pages at once would take so long on a busy machine that they count as hanging.
+PARTS = 6  # All pages at once would take so long on a busy machine that they count as hanging.
 LONG = "very/long/" + "x" * 120
 TROUBLE = JobError(type="x" * 100, message="x" * 300, traceback="x" * 300)
 
