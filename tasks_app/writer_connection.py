@@ -179,7 +179,8 @@ class PostgreSQLConnection(WriterConnection):
 
         try:
             yield
-        except psycopg.OperationalError as error:
+        # The second: it is a standby, which a proxy may take for the primary for a moment.
+        except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction) as error:
             await self.close()
             if meaning and self.dialect.is_disconnected(error):
                 raise meaning from error
