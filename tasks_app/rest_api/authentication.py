@@ -8,7 +8,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.db import close_old_connections
+from django.db import InterfaceError, OperationalError, connections
 from django.http.request import split_domain_port
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
@@ -87,13 +87,16 @@ async def learn_token(request: Request) -> None:
 
 
 def _looked_up_afresh(request: Request, secret: str) -> Token | None:
-    """As `_looked_up`, over a connection that works: on the shortest way there is no end of a request, at which Django
-    puts away what broke. Every other look-up of this process would fail for ever."""
-    close_old_connections()
+    """As `_looked_up`, over another connection where the one at hand has broken.
+
+    On the shortest way no request ends as Django knows it, which is when it puts such a
+    connection away: all look-ups of this process would fail for ever.
+    """
     try:
         return _looked_up(request, secret)
-    finally:
-        close_old_connections()
+    except (OperationalError, InterfaceError):
+        connections.close_all()
+        return _looked_up(request, secret)
 
 
 def _looked_up(request: Request, secret: str) -> Token | None:
