@@ -21,7 +21,7 @@ SIZE = {"width": 1366, "height": 860}
 PATIENCE_MS = 60_000  # For a page; the machine may be busy.
 SETTLED_MS = 3_000  # Charts are drawn, live numbers have come.
 GROUP = "mail/incoming"
-TASKS = 20_000
+TASKS = 10_000
 PROJECT = "thumbnails"
 # What two workers are in the middle of.
 LINES = [f"sleep 0.{number % 9 + 1}; echo frame {number}" for number in range(300)] + ["ls /no/such/frames"] * 3

@@ -106,7 +106,11 @@ def type_of(schema: Schema) -> str:
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema:
             return " or ".join(dict.fromkeys(map(type_of, schema[several])))
-    return KINDS.get(str(schema.get("type")), lambda schema: str(schema.get("type", "anything")))(schema)
+    return KINDS.get(str(schema.get("type")), other_type)(schema)
+
+
+def other_type(schema: Schema) -> str:
+    return str(schema.get("type", "anything"))
 
 
 def list_type(schema: Schema) -> str:

@@ -1,5 +1,6 @@
 """The documentation as a site: whole, strict, for everybody, and made at the first visit of a checkout."""
 
+import importlib.util
 import re
 import threading
 from pathlib import Path
@@ -12,7 +13,7 @@ from django.test import Client
 from taskstore_project.commands import CannotRun
 from taskstore_project.documentation import building, views
 from taskstore_project.documentation.site import CannotShow, Site
-from taskstore_project.documentation.sources import INDEX, kinds_in
+from taskstore_project.documentation.sources import INDEX, LOOKS, kinds_in
 from taskstore_project.testing import PROJECT
 
 from ..security.test_headers import BROWSER, assert_nothing_inline, assert_strict
@@ -24,7 +25,7 @@ WIDTHS = [1440, 360]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     """The site. Links and anchors that lead nowhere, and pages that the index leaves out, are errors."""
     folder = tmp_path_factory.mktemp("docs") / "site"
     building.build(PROJECT, folder, strict=True)
@@ -32,9 +33,14 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def site(folder, monkeypatch) -> Path:
+def site(folder, monkeypatch):
     monkeypatch.setattr(views, "SITE", Site(included=folder))
     return folder
+
+
+def wait_for(site: Site) -> None:
+    assert site._making
+    site._making.join()
 
 
 def pages(folder: Path) -> list[str]:
@@ -101,7 +107,7 @@ def made(monkeypatch, settings, tmp_path):
     monkeypatch.setattr(views, "SITE", site)
     yield begin, builds, site
     begin.set()
-    site._making.join()
+    wait_for(site)
 
 
 def test_the_first_visit_of_a_checkout_makes_it_once(client, made, tmp_path):
@@ -112,7 +118,7 @@ def test_the_first_visit_of_a_checkout_makes_it_once(client, made, tmp_path):
         assert (waiting.status_code, waiting["Retry-After"], waiting["Refresh"]) == (503, "2", "2")
         assert "is being made" in waiting.content.decode()
     begin.set()
-    site._making.join()
+    wait_for(site)
     assert b"".join(client.get("/docs/").streaming_content) == b"made"
     assert len(builds) == 1
     assert [each.name for each in (tmp_path / "docs").iterdir()] == [builds[0].name]
@@ -120,11 +126,11 @@ def test_the_first_visit_of_a_checkout_makes_it_once(client, made, tmp_path):
 
 def test_a_site_that_can_not_be_made_is_told_and_not_tried_again(monkeypatch, settings, tmp_path, caplog):
     settings.TASKSTORE_DATA = tmp_path
-    monkeypatch.setattr(building.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     site = Site(included=tmp_path / "nothing")
     with pytest.raises(CannotShow, match=r"being made|could not be made"):
         site.folder()
-    site._making.join()
+    wait_for(site)
     for _ in range(2):
         with pytest.raises(CannotShow, match="could not be made"):
             site.folder()
@@ -133,7 +139,7 @@ def test_a_site_that_can_not_be_made_is_told_and_not_tried_again(monkeypatch, se
 
 def test_a_link_that_leads_nowhere_is_told(tmp_path):
     (tmp_path / "docs").mkdir()
-    for look in building.LOOKS:
+    for look in LOOKS:
         (tmp_path / "static" / look).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "static" / look).symlink_to(PROJECT / "static" / look)
     (tmp_path / "docs" / "README.md").write_text("# Index\n\n## How-tos\n\n* [A page](page.md)\n")
