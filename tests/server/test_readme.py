@@ -213,7 +213,7 @@ def test_the_first_command_serves(empty_place):
 @pytest.mark.once
 def test_every_option_exists():
     commands = ("up", "serve", "test", "bench", "chaos", "token create", "bulk purge", "demo wordcount", "demo seed")
-    helps = "".join(map(help_of, (*commands, "verify")))
+    helps = "".join(map(help_of, (*commands, "verify", "cluster demo")))
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README + COMMANDS)) - {"--help"}:
         assert option in helps
 
