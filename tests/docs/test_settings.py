@@ -20,7 +20,7 @@ ROWS = {
 
 def test_every_setting_is_told():
     settings = {name for name in vars(own_settings) if name.startswith("TASKSTORE_")} - NO_VARIABLES
-    assert ROWS.keys() == settings | {"DATABASE_URL"}
+    assert ROWS.keys() == settings | {"DATABASE_URL", "DATABASE_PASSWORD_FILE"}
 
 
 @pytest.mark.parametrize("name", environment.READINGS)
