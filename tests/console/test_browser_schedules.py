@@ -31,7 +31,7 @@ def test_one_is_made_with_its_due_times_in_sight_and_paused(person):
     expect(times.locator("li")).to_have_count(5)
     page.get_by_label("Cron").fill("0 0 30 2 *")
     expect(times).to_contain_text("Cron: five fields of cron")
-    assert complaints(page, "light") == []
+    assert complaints(page) == []
     page.get_by_label("Cron").fill("@daily")
     expect(page.get_by_label("Group", exact=True)).to_be_visible()
     page.get_by_role("radio", name="job a function").check()
@@ -44,6 +44,6 @@ def test_one_is_made_with_its_due_times_in_sight_and_paused(person):
     page.get_by_role("link", name="Pause… nightly report").click()
     expect(person.dialog).to_contain_text("Nothing comes due until somebody resumes it")
     expect(person.link("Cancel")).to_be_focused()
-    assert complaints(page, "light") == []
+    assert complaints(page) == []
     person.button("Pause the schedule").click()
     expect(page.get_by_role("row", name="nightly report")).to_contain_text("paused")

@@ -36,12 +36,12 @@ def test_a_token_is_made_copied_and_revoked(person):
     person.page.keyboard.press("g")
     person.page.keyboard.press("s")
     expect(person.page.get_by_text("No token yet")).to_be_visible()
-    assert complaints(person.page, "light") == []
+    assert complaints(person.page) == []
     secret = make(person, HOSTILE)
     token = tokens.valid(secret)
     assert token
     assert token.groups == ["mail/*", "reports"]
-    assert complaints(person.page, "light") == []
+    assert complaints(person.page) == []
     person.button("Copy").click()
     expect(person.button("Copied")).to_be_visible()
     assert person.page.evaluate("navigator.clipboard.readText()") == secret
@@ -50,7 +50,7 @@ def test_a_token_is_made_copied_and_revoked(person):
     person.page.get_by_role("link", name=f"Revoke {HOSTILE}").click()
     expect(person.dialog).to_contain_text(f"Revoke the token {HOSTILE}?")
     expect(person.link("Cancel")).to_be_focused()
-    assert complaints(person.page, "light") == []
+    assert complaints(person.page) == []
     person.page.keyboard.press("Escape")
     assert tokens.valid(secret)
     person.page.get_by_role("link", name=f"Revoke {HOSTILE}").click()
