@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from taskstore_project.testing import PROJECT
 
 from ..security.test_headers import BROWSER, assert_nothing_inline, assert_strict
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
 KINDS = ["First hour", "How-tos", "Reference", "Explanation"]
 WIDTHS = [1440, 360]
@@ -69,7 +70,8 @@ def test_each_page_is_strict_and_for_everybody(client, site):
 
 def test_the_address_without_a_slash_leads_there(client, site):
     assert client.get("/docs")["Location"] == "/docs/"
-    assert client.get("/docs/").status_code == 200
+    with closing(client.get("/docs/")) as answer:
+        assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("path", ["nothing.html", "_static", "%2e%2e/conf.py", "../manage.py", "/etc/passwd", "a%00b"])
@@ -85,8 +87,8 @@ def test_nobody_can_write_there(client, site):
 
 
 def test_what_a_browser_has_is_not_sent_again(client, site):
-    first = client.get("/docs/index.html")
-    assert first["Cache-Control"] == "no-cache"
+    with closing(client.get("/docs/index.html")) as first:
+        assert first["Cache-Control"] == "no-cache"
     assert client.get("/docs/index.html", headers={"if-modified-since": first["Last-Modified"]}).status_code == 304
 
 
@@ -119,7 +121,8 @@ def test_the_first_visit_of_a_checkout_makes_it_once(client, made, tmp_path):
         assert "is being made" in waiting.content.decode()
     begin.set()
     wait_for(site)
-    assert b"".join(client.get("/docs/").streaming_content) == b"made"
+    with closing(client.get("/docs/")) as answer:
+        assert b"".join(answer.streaming_content) == b"made"
     assert len(builds) == 1
     assert [each.name for each in (tmp_path / "docs").iterdir()] == [builds[0].name]
 
