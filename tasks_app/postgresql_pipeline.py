@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -21,6 +22,7 @@ from .standby import Doubts
 
 Row = tuple[Any, ...]
 
+CANCELLED_WITHIN_S = 3
 FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
 
@@ -42,6 +44,7 @@ class Pipeline:
         self._doubts = Doubts()
         connection.add_notice_handler(self._doubts.hear)
         self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
+        self._cancelling: asyncio.Task[None] | None = None  # Kept, or it might be collected amid its work.
         self._loop = asyncio.get_running_loop()
         self._socket = self._libpq.socket  # Lost with the connection, when the loop has to forget it.
         self._libpq.nonblocking = 1
@@ -71,8 +74,13 @@ class Pipeline:
         self._stop_watching()
         await self._connection.close()
 
-    async def run(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[list[Row]]:
+    async def run(
+        self, statements: Sequence[tuple[str, Sequence[Any]]], within_s: float | None = None
+    ) -> list[list[Row]]:
         """The rows of each statement. Parameters: None, str, int, bool or packed arrays, one for each %s.
+
+        `within_s`: after how long they are cancelled (None: never). No timeout of the server's own ends a COMMIT that
+        waits for a standby.
 
         Raises psycopg.Error of the first statement that fails; those after it are not done. One without an SQLSTATE
         leaves it open what was done: the connection was lost, or a synchronous standby may not have it.
@@ -82,7 +90,12 @@ class Pipeline:
         self._results = []
         self._end = self._loop.create_future()
         self._flush()
-        await self._end
+        alarm = self._loop.call_later(within_s, self._lose_patience) if within_s else None
+        try:
+            await self._end
+        finally:
+            if alarm:
+                alarm.cancel()
         results = iter(self._results)
         return [self._rows([next(results) for _ in range(number)][-1]) for number in sent]
 
@@ -140,6 +153,19 @@ class Pipeline:
             end.set_exception(psycopg.OperationalError("the wait for the synchronous standby was cancelled"))
         else:
             end.set_result(None)
+
+    def _lose_patience(self) -> None:
+        self._cancelling = self._loop.create_task(self._cancel())
+
+    async def _cancel(self) -> None:
+        """Have the server end what it is doing, or without a word from it the connection."""
+        end = self._end
+        with suppress(psycopg.Error):
+            await self._connection.cancel_safe(timeout=CANCELLED_WITHIN_S)
+        if end is not None:
+            await asyncio.wait([end], timeout=CANCELLED_WITHIN_S)
+        if end is self._end:
+            self._break(psycopg.OperationalError("the database does not answer"))
 
     def _break(self, error: psycopg.OperationalError) -> None:
         self._stop_watching()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .postgresql_pipeline import Pipeline
 
 COMMIT = Statement("COMMIT")
+ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
 
 
@@ -132,18 +133,18 @@ class PostgreSQLConnection(WriterConnection):
     async def _run(self, operations: Sequence[Operation]) -> Answered:
         connection = await self._connected()
         async with self._failures():
-            plan = await self._drive(connection, look_and_decide(operations, self.dialect), self._opening())
+            plan = await self._drive(connection, look_and_decide(operations, self.dialect), self._opening(), ANSWERED_S)
         ids = await self._write(connection, plan)
         return Answered(plan.outcomes_with(ids), plan.supply(), plan.written.work)
 
     async def _write(self, connection: Pipeline, plan: Plan) -> Sequence[int]:
         if not plan.written:
             async with self._failures():
-                await connection.run([COMMIT])
+                await connection.run([COMMIT], ANSWERED_S)
             return ()
         writing = self.dialect.write(plan.written)
         async with self._failures(CommitUnknown(UNCONFIRMED)):
-            *answers, _ = await connection.run([*next(writing), COMMIT])
+            *answers, _ = await connection.run([*next(writing), COMMIT], ANSWERED_S)
         return _end_of(writing, answers)
 
     def _opening(self) -> Sequence[Statement]:
@@ -188,11 +189,17 @@ class PostgreSQLConnection(WriterConnection):
                 raise meaning from error
             raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
 
-    async def _drive(self, connection: Pipeline, steps: Steps[T], opening: Sequence[Statement] = ()) -> T:
-        answers = (await connection.run([*opening, *next(steps)]))[len(opening) :]
+    async def _drive(
+        self,
+        connection: Pipeline,
+        steps: Steps[T],
+        opening: Sequence[Statement] = (),
+        within_s: float | None = None,
+    ) -> T:
+        answers = (await connection.run([*opening, *next(steps)], within_s))[len(opening) :]
         try:
             while True:
-                answers = await connection.run(steps.send(answers))
+                answers = await connection.run(steps.send(answers), within_s)
         except StopIteration as stop:
             result: T = stop.value
             return result

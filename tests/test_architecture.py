@@ -24,7 +24,7 @@ BESIDE_THE_VERBS = {
 OF_THEIR_OWN = {
     "audit_files", "audited", "bulk", "command_lists", "command_record", "counts", "failures", "files",
     "heartbeats", "job_queues", "job_record", "meters", "metrics", "pauses", "rates", "readiness", "records",
-    "retention", "schedules", "search", "streaming", "validation",
+    "retention", "schedules", "search", "streaming", "tokens", "validation",
 }  # fmt: skip
 VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
 WAYS_IN = {"admin", "console", "grpc_api", "live", "rest_api"}
@@ -46,6 +46,7 @@ MAY_IMPORT = {
         "operations",
         "errors",
     },
+    "tokens": {"database", "models", "errors", "policy", "validation"},
     "records": set(),
     "job_record": {"records", "operations"},
     "command_record": {"records", "operations"},

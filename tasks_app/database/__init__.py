@@ -15,6 +15,7 @@ from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
 from .rows import COLUMNS, MINUTE_MS, Row, Statement, Steps, T
 from .running import (
     DIALECTS,
+    bookkeeping,
     dialect_of,
     group_names,
     hurry,
@@ -47,6 +48,7 @@ __all__ = [
     "Steps",
     "T",
     "Undecided",
+    "bookkeeping",
     "dialect_of",
     "flush_sqlite",
     "granted",

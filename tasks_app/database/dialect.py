@@ -121,6 +121,10 @@ class Dialect(ABC):
     def reading(self) -> AbstractContextManager[Any]:
         """What surrounds a statement whose rows are read bit by bit."""
 
+    def bookkeeping(self) -> AbstractContextManager[Any]:
+        """What surrounds writes that are good to have: no disk and no standby is waited for on their account."""
+        return nullcontext()
+
     def confirmation(self) -> AbstractContextManager[Any]:
         """What surrounds a transaction of our own. Raises CommitUnknown when its COMMIT may not last."""
         return nullcontext()

@@ -505,6 +505,12 @@ class PostgreSQL(Dialect):
         return state is None or state.startswith(("08", "57")) or state == "25P03"
 
     @contextmanager
+    def bookkeeping(self) -> Iterator[None]:
+        with transaction.atomic(using=self.using):
+            self.rows("SET LOCAL synchronous_commit = off")
+            yield
+
+    @contextmanager
     def confirmation(self) -> Iterator[None]:
         with connections[self.using].cursor() as cursor:
             # Not the wrapper's: this one hears of the transaction that is about to begin on it.

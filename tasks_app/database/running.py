@@ -155,6 +155,11 @@ def reading(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
     return dialect_of(using).reading()
 
 
+def bookkeeping(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
+    """What surrounds writes that are good to have: no disk and no standby is waited for on their account."""
+    return dialect_of(using).bookkeeping()
+
+
 def dialect_of(using: str, *, waits: bool = True) -> Dialect:
     return DIALECTS[connections[using].vendor](using, waits=waits)
 

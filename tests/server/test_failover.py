@@ -45,7 +45,6 @@ def place(postgresql, tmp_path):
 def test_a_cancelled_wait_for_a_standby_is_no_success(place, postgresql):
     with place.up() as server, ThreadPoolExecutor(1) as thread:
         token = place.token
-        server.ask("GET", "/groups", token)  # Notes that the token was used, which else would wait, too.
         configure(postgresql, NOBODY_FOLLOWS)
         asked = thread.submit(server.ask, "POST", "/update", token, json=ADD)
         give_up_on_standby(postgresql)
@@ -53,6 +52,16 @@ def test_a_cancelled_wait_for_a_standby_is_no_success(place, postgresql):
         assert (answer.status_code, answer.json()["code"]) == (503, "commit_unknown")
         configure(postgresql, "RESET ALL")
         wait_for(lambda: server.ask("POST", "/update", token, json=ADD).status_code == 200, "a commit afterwards")
+
+
+def test_a_standby_that_stays_away_is_waited_for_by_no_request_for_ever(place, postgresql):
+    with place.up() as server:
+        token = place.token
+        configure(postgresql, NOBODY_FOLLOWS)
+        # Also notes that the token was used.
+        assert server.ask("GET", "/groups", token).status_code == 200
+        answer = server.ask("POST", "/update", token, json=ADD)
+        assert (answer.status_code, answer.json()["code"]) == (503, "commit_unknown")
 
 
 def test_nor_is_it_one_for_code_without_a_server(place, postgresql):
