@@ -36,7 +36,7 @@ def test_it_is_cancelled():
 def test_a_server_that_does_not_even_hear_of_that_is_left(monkeypatch):
     monkeypatch.setattr(postgresql_pipeline, "CANCELLED_WITHIN_S", 0.1)
 
-    async def nobody_hears(timeout):
+    async def nobody_hears(**_):
         raise psycopg.OperationalError("no answer")
 
     def silence(pipeline):

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 
+from taskstore_project import bootstrap
 from taskstore_project.commands import CannotRun, ProjectCommand
 from taskstore_project.documentation.building import CannotBuild, build
 
@@ -16,16 +17,24 @@ class Command(ProjectCommand):
     help = "Write the documentation as a site; a server shows it under /docs/."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="build | reference")
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="build | pictures | reference")
         building = verbs.add_parser("build", help="write the site to a new folder, as any web server can show it")
         building.add_argument("folder", type=Path, metavar="DIR")
 
+        verbs.add_parser("pictures", help="make the pictures of docs/ anew, of a server with the demo's seed")
         verbs.add_parser("reference", help="make the pages of docs/ anew that come from the code: REST, errors")
 
     def handle(self, *, verb: str, **options: Any) -> None:
         if not settings.IS_CHECKOUT:
             raise CannotRun("the documentation is made from a checkout; this installation serves it under /docs/")
-        {"build": self.build, "reference": self.reference}[verb](**options)
+        {"build": self.build, "pictures": self.pictures, "reference": self.reference}[verb](**options)
+
+    def pictures(self, **_: Any) -> None:
+        bootstrap.add_requirements("test")
+        from taskstore_project.documentation.pictures import take
+
+        for picture in take(settings.BASE_DIR, settings.BASE_DIR / "docs"):
+            print(f"written to {picture.relative_to(settings.BASE_DIR)}", flush=True)
 
     def reference(self, **_: Any) -> None:
         # It describes every page of the API, which takes a second that the other verbs need not wait.
