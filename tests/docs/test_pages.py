@@ -17,7 +17,12 @@ from .session import RUNS, Session
 pytestmark = [pytest.mark.once, pytest.mark.servers]
 
 ALL = {page: list(blocks(page)) for page in pages()}
-TRIED = [page for page in ALL if any(block.is_run for block in ALL[page])]
+# Pages whose blocks are run as one, by a test of their own.
+ELSEWHERE = {
+    "first-hour.md": "tests/server/test_readme.py",
+    "migrating.md": "tests/server/test_migrating.py",
+}
+TRIED = [page for page in ALL if page.name not in ELSEWHERE and any(block.is_run for block in ALL[page])]
 
 
 @pytest.mark.parametrize("page", TRIED, ids=lambda page: page.name)
@@ -43,6 +48,11 @@ def test_every_block_says_what_it_is(page: Path):
             assert set(filter(None, block.marks.get("needs", "").split(", "))) <= NEEDS.keys(), str(block)
         else:
             assert block.marks["not run"] in REASONS, f"{block}: that is none of the REASONS in pages.py"
+
+
+@pytest.mark.parametrize(("page", "test"), ELSEWHERE.items())
+def test_what_is_run_elsewhere_is_run_there(page, test):
+    assert page in (PROJECT / test).read_text()
 
 
 def test_most_blocks_are_run():
