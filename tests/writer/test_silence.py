@@ -12,7 +12,7 @@ from tests.behaviour.databases import only_postgresql
 
 pytestmark = [only_postgresql, pytest.mark.django_db(transaction=True)]
 
-SLEEP = [("SELECT pg_sleep(60)::text", [])]
+SLEEP = [("SELECT pg_sleep(60)::text", ())]
 
 
 async def patient(within_s, *, prepare=lambda pipeline: None):
