@@ -75,6 +75,8 @@ class Command(ProjectCommand):
     def handle(self, *, folder: Path, seed: str | None, save: Path | None, **options: Any) -> None:
         # Whoever ends us wants what we started to end too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        # A shell script has what it starts in the background ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise CannotRun(f"there is no folder {folder} for the databases, or we may not write there")
         if save and not save.parent.is_dir():
