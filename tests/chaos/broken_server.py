@@ -136,9 +136,9 @@ def locks_no_rows():
     """PostgreSQL's. Takes its time between looking and writing, so that two processes meet."""
 
     def broken(right):
-        async def run(self, statements):
+        async def run(self, statements, *within_s):
             await asyncio.sleep(0.005)
-            return await right(self, [(unlocked(sql), parameters) for sql, parameters in statements])
+            return await right(self, [(unlocked(sql), parameters) for sql, parameters in statements], *within_s)
 
         return run
 
