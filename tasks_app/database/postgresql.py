@@ -1,78 +1,25 @@
-"""PostgreSQL: row locks in one order, and a batch written by one statement."""
+"""PostgreSQL: row locks in one order, and what it takes beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
 from django.db import connections, transaction
 
-from ..candidate_pools import CANDIDATES, NO_MARK_MS, Pools
 from ..errors import CommitUnknown
-from ..operations import Operation, TaskRecord
-from ..payloads import OWN_ID
+from ..operations import Operation
 from ..standby import Doubts
-from ..tally import COUNTERS
 from .batch import Seen, Written
-from .demand import (
-    Demand,
-    Queried,
-    best_first,
-    changed_ids,
-    demands_of,
-    depended_ids,
-    kept_by_key,
-    keys_of,
-    order_of,
-    queried_by,
-)
-from .dialect import ID_JUMP, IS_RUNNING, UNCONFIRMED, Dialect, is_opportunistic
-from .rows import (
-    ANSWERED_COLUMNS,
-    COLUMNS,
-    DELTA_COLUMNS,
-    ENDED_COLUMNS,
-    ITEM_COLUMNS,
-    Row,
-    Statement,
-    Steps,
-    quoted,
-    record_of,
-    row_of,
-)
+from .demand import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, queried_by
+from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
+from .postgresql_candidates import Candidates
+from .postgresql_writing import IS_LISTED, insertion_of, statement_of
+from .rows import Row, Statement, Steps, record_of
 
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
-
-
-# The types of columns that are not bigint.
-POSTGRESQL_TYPES: Mapping[str, str] = {
-    "data": "bytea",
-    "labels": "jsonb",
-    "priority": "smallint",
-    "claims": "integer",
-} | dict.fromkeys(
-    (
-        *("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *COUNTERS),
-        *("outcome", "why"),
-    ),
-    "text",
-)
-
-
-# What is written in place of a draft's value.
-DRAFTED: Mapping[str, str] = {
-    "origin": "coalesce(nullif(origin, 0), id)",
-    "data": f"CASE WHEN payload = {OWN_ID} THEN '' ELSE data END",
-    "payload": f"CASE WHEN payload = {OWN_ID} THEN id ELSE payload END",
-}
-
-
-def _arrays(columns: Sequence[str]) -> str:
-    return ", ".join(f"%s::{POSTGRESQL_TYPES.get(name, 'bigint')}[]" for name in columns)
-
-
 LEAST_MS = 50  # 0 would be for ever.
 # A process that stops amid a transaction, with its machine or by a debugger, holds up others no longer than this.
 SILENCE_S = 60
@@ -80,88 +27,18 @@ SILENCE_S = 60
 ELECTED_SILENCE_S = 4
 
 
-class PostgreSQL(Dialect):
+class PostgreSQL(Candidates):
     hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
     selected = Dialect.selected.replace('"labels"', "labels::text")
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     time_of = "to_timestamp(%s::bigint)"
     newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"
     newest_commit = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_commits"
-    is_listed = "id = ANY(%s::bigint[])"
+    is_listed = IS_LISTED
     is_key_named = "key = ANY(%s::text[])"
     later_of = "greatest"
     has_history_days = True
     names = "unnest(%s::text[]) AS names(name)"
-    # The parts of the statement that writes a batch. Drafts are numbered first, all others may ask for the numbers:
-    # by their place in an array, as a join would compare each with each, hash and merge joins being switched off.
-    drafts = f"""
-        drafts AS MATERIALIZED (
-            SELECT nextval('tasks_app_ids') AS id, place, {", ".join(quoted(COLUMNS[1:]))}
-            FROM unnest({_arrays(COLUMNS[1:])}) WITH ORDINALITY AS draft({", ".join(quoted(COLUMNS[1:]))}, place)
-        )
-    """
-    removed = f"removed AS (DELETE FROM tasks_app_task WHERE {is_listed})"
-    trail = f"""
-        trail AS (
-            INSERT INTO tasks_app_endedtask ({", ".join(quoted(ENDED_COLUMNS))})
-            SELECT {", ".join(quoted(ENDED_COLUMNS[:-1]))}, ids[successor + 1]
-            FROM unnest({_arrays(ENDED_COLUMNS)}) AS gone({", ".join(quoted(ENDED_COLUMNS))}),
-                (SELECT array_agg(id ORDER BY place) AS ids FROM drafts) AS numbered
-        )
-    """
-    trail_of_ends = f"""
-        trail AS (
-            INSERT INTO tasks_app_endedtask ({", ".join(quoted(ENDED_COLUMNS))})
-            SELECT * FROM unnest({_arrays(ENDED_COLUMNS)})
-        )
-    """
-    kept = f"""
-        kept AS (
-            INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
-            SELECT key, digest, at_ms, answer, (
-                SELECT coalesce(string_agg(drafts.id::text, ',' ORDER BY place), '')
-                FROM drafts
-                WHERE place > first AND place <= last
-            )
-            FROM unnest({_arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
-        )
-    """
-    kept_alone = f"""
-        kept AS (
-            INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
-            SELECT key, digest, at_ms, answer, ''
-            FROM unnest({_arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
-        )
-    """
-    counted = f"""
-        counted AS (
-            INSERT INTO tasks_app_countdelta ({", ".join(quoted(DELTA_COLUMNS))})
-            SELECT * FROM unnest({_arrays(DELTA_COLUMNS)})
-        )
-    """
-    itemised = f"""
-        itemised AS (
-            INSERT INTO tasks_app_bulkitem ({", ".join(quoted(ITEM_COLUMNS))})
-            SELECT * FROM unnest({_arrays(ITEM_COLUMNS)})
-        )
-    """
-    stored = f"""
-        stored AS (
-            INSERT INTO tasks_app_payload (id, data) SELECT id, data FROM drafts WHERE payload = {OWN_ID}
-        )
-    """
-    let_go = f"let_go AS (DELETE FROM tasks_app_payload WHERE {is_listed})"
-    insertion = f"""
-        INSERT INTO tasks_app_task ({", ".join(quoted(COLUMNS))})
-        SELECT id, {", ".join(DRAFTED.get(name, f'"{name}"') for name in COLUMNS[1:])}
-        FROM drafts
-        ORDER BY place
-        RETURNING id
-    """
-
-    def __init__(self, using: str, *, waits: bool) -> None:
-        super().__init__(using, waits=waits)
-        self._pools = Pools()
 
     def go_on_after(self, name: str, number: int) -> Statement:
         sequence = f"tasks_app_{name}"
@@ -270,135 +147,6 @@ class PostgreSQL(Dialect):
             [commits],
         )
 
-    def _lock_candidates(self, group: str, demand: Demand) -> Statement:
-        known = None if demand.oldest else self._pools.take(group, demand.limit)
-        if known:
-            return self._lock_known(group, *known)
-        # The ids are looked up by an index-only scan and locked by number: the planner
-        # would join the whole table otherwise.
-        return Statement(
-            f"""
-            SELECT {self.selected}
-            FROM tasks_app_task
-            WHERE id = ANY(ARRAY(
-                SELECT id FROM ({self._available}) AS candidates ORDER BY priority DESC, {order_of(demand)} LIMIT %s
-            ))
-            FOR UPDATE SKIP LOCKED
-            """,
-            [group, group, group, group, self._pools.mark_of(group), demand.limit],
-        )
-
-    def _lock_earliest(self, group: str, asked: Queried) -> Statement:
-        # Locked one by one until there are enough: what another transaction holds is passed over.
-        return self.earliest(group, asked, self._pools.mark_of(group), "FOR UPDATE SKIP LOCKED")
-
-    def _lock_known(self, group: str, priority: int, ids: Sequence[int]) -> Statement:
-        # None of them when something of a higher priority has become available.
-        return Statement(
-            f"""
-            SELECT {self.selected}
-            FROM tasks_app_task
-            WHERE id = ANY(%s::bigint[]) AND available_at_ms <= (SELECT {self.clock}) AND {IS_RUNNING} AND NOT EXISTS (
-                WITH RECURSIVE priorities(priority) AS (
-                    SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s
-                    UNION ALL
-                    SELECT (SELECT max(priority) FROM tasks_app_task
-                            WHERE "group" = %s AND priority < priorities.priority AND priority > %s)
-                    FROM priorities
-                    WHERE priorities.priority IS NOT NULL
-                )
-                SELECT FROM priorities, LATERAL (
-                    SELECT FROM tasks_app_task
-                    WHERE "group" = %s AND priority = priorities.priority AND available_at_ms <= (SELECT {self.clock})
-                    LIMIT 1
-                ) AS available
-                WHERE priorities.priority IS NOT NULL
-            )
-            FOR UPDATE SKIP LOCKED
-            """,
-            [self.list_of(ids), group, group, priority, group, priority, group],
-        )
-
-    def _read_pool(self, group: str) -> Statement:
-        return Statement(
-            f"""
-            SELECT priority, array_agg(id), min(available_at_ms)
-            FROM ({self._available}) AS candidates
-            GROUP BY priority
-            ORDER BY priority DESC
-            """,
-            [group, group, group, group, self._pools.mark_of(group)],
-        )
-
-    def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
-        """Where others had locked what was chosen: choose again among what they have not.
-
-        Only there, because it reads many rows. A claim would wait for another client's transaction otherwise.
-        """
-        short = {group for group, demand in demands.items() if len(seen.candidates[group]) < demand.limit}
-        for group in short:
-            self._pools.forget(group)
-        more = sorted((yield from self.groups_with_more(short, seen)))
-        seen.exhausted = short.difference(more)
-        if not more:
-            return
-        found = yield [self._lock_others(group, demands[group], seen.candidates[group]) for group in more]
-        for group, rows in zip(more, found, strict=True):
-            seen.candidates[group] += best_first(rows, demands[group])
-
-    def _lock_others(self, group: str, demand: Demand, locked: Sequence[TaskRecord]) -> Statement:
-        # Rows are locked one by one until there are enough: none is locked that is not needed.
-        return Statement(
-            f"""
-            SELECT {self.selected}
-            FROM tasks_app_task
-            WHERE id = ANY(ARRAY(
-                SELECT id
-                FROM tasks_app_task
-                WHERE id = ANY(ARRAY(SELECT id FROM ({self._available}) AS candidates)) AND id <> ALL(%s::bigint[])
-                ORDER BY priority DESC, {order_of(demand)}
-                LIMIT %s
-                FOR UPDATE SKIP LOCKED
-            ))
-            """,
-            [
-                *(group, group, group, group, NO_MARK_MS),
-                self.list_of(task.id for task in locked),
-                demand.limit - len(locked),
-            ],
-        )
-
-    @property
-    def _available(self) -> str:
-        """A query for the longest available tasks of a group, of each priority.
-
-        Its parameters: the group, four times, and the available time at which the scan starts.
-        """
-        # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
-        # Priority and time are compared together, because only `task_claim` has them in this order: as long as
-        # PostgreSQL knows nothing of the table, it would as soon read the whole group by `task_listing`.
-        return f"""
-            WITH RECURSIVE priorities(priority) AS (
-                SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}
-                UNION ALL
-                SELECT (SELECT max(priority) FROM tasks_app_task
-                        WHERE "group" = %s AND priority < priorities.priority)
-                FROM priorities
-                WHERE priorities.priority IS NOT NULL
-            )
-            SELECT id, available_at_ms, priority
-            FROM priorities, LATERAL (
-                SELECT id, available_at_ms
-                FROM tasks_app_task
-                WHERE "group" = %s
-                AND (priority, available_at_ms) >= (priorities.priority, %s)
-                AND (priority, available_at_ms) <= (priorities.priority, (SELECT {self.clock}))
-                ORDER BY priority, available_at_ms, id
-                LIMIT {CANDIDATES}
-            ) AS longest_available
-            WHERE priorities.priority IS NOT NULL
-        """
-
     def _jump_after_lost_log(self) -> Steps[None]:
         """Jump ahead when the end of the log may be lost, and with it the sequence's last steps.
 
@@ -418,33 +166,8 @@ class PostgreSQL(Dialect):
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
         self._pools.lower(written.drafts)
-        parts = list(self._parts(written))
-        # One statement, so that the ids cost no trip of their own and the trail knows them.
-        sql = f"WITH {', '.join(sql for sql, _ in parts)} {self.insertion if written.drafts else 'SELECT WHERE false'}"
-        [rows] = yield [Statement(sql, [value for _, values in parts for value in values])]
+        [rows] = yield [statement_of(written, self.array)]
         return [task_id for (task_id,) in rows]
-
-    def _parts(self, written: Written) -> Iterator[tuple[str, Sequence[Any]]]:
-        """What the statement consists of, with the parameters: only what there is, as also an empty part costs time."""
-        if written.drafts:
-            yield self.drafts, self._columns(COLUMNS[1:], [row_of(draft)[1:] for draft in written.drafts])
-        if written.removed:
-            yield self.removed, [self.list_of(written.removed)]
-        if written.ended:
-            yield (
-                self.trail if written.drafts else self.trail_of_ends,
-                self._columns(ENDED_COLUMNS, written.ended),
-            )
-        if written.kept:
-            yield self.kept if written.drafts else self.kept_alone, self._columns(ANSWERED_COLUMNS, written.kept)
-        if written.deltas:
-            yield self.counted, self._columns(DELTA_COLUMNS, written.deltas)
-        if written.items:
-            yield self.itemised, self._columns(ITEM_COLUMNS, written.items)
-        if any(draft.payload for draft in written.drafts):
-            yield self.stored, []
-        if written.payloads_gone:
-            yield self.let_go, [self.list_of(written.payloads_gone)]
 
     def election(self) -> Statement:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.
@@ -471,22 +194,10 @@ class PostgreSQL(Dialect):
         return rows
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
-        sql = f"""
-            INSERT INTO {table} ({", ".join(quoted(columns))})
-            SELECT * FROM unnest({_arrays(columns)})
-            {ending}
-        """
-        return [Statement(sql, self._columns(columns, rows))] if rows else []
+        return [insertion_of(table, columns, rows, ending, self.array)] if rows else []
 
     def joined(self, column: str) -> str:
         return f"string_agg({column}, ' ')"
-
-    def _columns(self, columns: Sequence[str], rows: Sequence[Row]) -> list[Any]:
-        values = zip(*rows, strict=True) if rows else [()] * len(columns)
-        return [
-            self.array(POSTGRESQL_TYPES.get(name, "bigint"), column)
-            for name, column in zip(columns, values, strict=True)
-        ]
 
     def array(self, type_name: str, values: Sequence[Any]) -> Any:
         """A parameter that holds the values."""
