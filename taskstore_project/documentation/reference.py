@@ -1,4 +1,4 @@
-"""Pages that are made from the product: docs/rest.md from its OpenAPI description, docs/errors.md from its errors."""
+"""Pages that are made from the product: of its OpenAPI description, its gRPC definition and its errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tasks_app.operations import Refusal
 from tasks_app.rest_api.error_answers import answer_to
 from tasks_app.rest_api.schema import description
 
-MADE = "<!-- Made by `manage.py docs reference`; a change belongs into the code that it is made from. -->\n"
+from .grpc_reference import grpc_page
+from .tables import MADE, sentence, table
+
 REST_BEGINS = """\
 The paths in their order, with what each takes and answers. The same stands in `/schema` of a server, for programs,
 and under `/schema/ui`, to try it. A request carries `Authorization: Bearer TOKEN`; a path without 401 among its answers
@@ -41,7 +43,7 @@ Schema = dict[str, Any]
 
 def pages() -> dict[str, str]:
     """The text of each page, by its name in docs/."""
-    return {"rest.md": rest_page(description()), "errors.md": errors_page()}
+    return {"rest.md": rest_page(description()), "grpc-messages.md": grpc_page(), "errors.md": errors_page()}
 
 
 def rest_page(api: Schema) -> str:
@@ -164,16 +166,3 @@ def error_row(kind: type[TaskStoreError]) -> tuple[str, ...]:
 def examples(kind: type[TaskStoreError]) -> list[TaskStoreError]:
     made_of = next((made_of for base, made_of in EXAMPLES.items() if issubclass(kind, base)), [""])
     return [kind(each) for each in made_of]
-
-
-def table(head: str, rows: Any) -> str:
-    line = "|".join(["", *["---"] * (head.count("|") - 1), ""])
-    return "\n".join([head, line, *(f"| {' | '.join(map(cell, row))} |" for row in rows)])
-
-
-def cell(text: str) -> str:
-    return sentence(text).replace("|", "\\|")
-
-
-def sentence(text: str) -> str:
-    return " ".join(text.split())

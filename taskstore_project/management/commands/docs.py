@@ -22,7 +22,7 @@ class Command(ProjectCommand):
         building.add_argument("folder", type=Path, metavar="DIR")
 
         verbs.add_parser("pictures", help="make the pictures of docs/ anew, of a server with the demo's seed")
-        verbs.add_parser("reference", help="make the pages of docs/ anew that come from the code: REST, errors")
+        verbs.add_parser("reference", help="make the pages of docs/ anew that come from the code: REST, gRPC, errors")
 
     def handle(self, *, verb: str, **options: Any) -> None:
         if not settings.IS_CHECKOUT:
@@ -37,6 +37,7 @@ class Command(ProjectCommand):
             print(f"written to {picture.relative_to(settings.BASE_DIR)}", flush=True)
 
     def reference(self, **_: Any) -> None:
+        bootstrap.add_requirements("test")  # The compiler of gRPC's definitions.
         # It describes every page of the API, which takes a second that the other verbs need not wait.
         from taskstore_project.documentation.reference import pages
 
