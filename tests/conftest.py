@@ -61,6 +61,9 @@ elif not OWN_DATA_FOLDER:
     connection.settings_dict["OPTIONS"]["pool"] = {**environment.POOL, "timeout": 60}
 
 BY_FOLDER = "servers"  # The mark that tests/server/conftest.py sets.
+# What waits for a browser or a server has limits of time, and a machine may be too busy for them once: it is tried
+# again, which the summary tells by name. What happens in the tests' own process is not, nor what counts under load.
+WAITING = ("browser", "servers")
 
 # Time limits of single examples say more about the machine than about the code.
 hypothesis.settings.register_profile("full", deadline=None, print_blob=True)
@@ -90,6 +93,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
     items[:] = filter(is_wanted, items)
+    for item in items:
+        if any(map(item.get_closest_marker, WAITING)):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_unconfigure() -> None:

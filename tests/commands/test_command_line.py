@@ -8,6 +8,8 @@ import pytest
 
 from tests.server.harness import wait_for
 
+pytestmark = pytest.mark.once
+
 SEEDS_EXAMPLE = "echo 'A'; sleep 2; echo 'B'"
 
 

@@ -3,8 +3,12 @@
 import json
 import signal
 
+import pytest
+
 from tests.command_files.test_round_trip import files
 from tests.jobs.workers import eventually
+
+pytestmark = pytest.mark.once
 
 PATIENCE_S = 120
 LINE = "echo 'A'; sleep 2; echo 'B'"

@@ -21,6 +21,8 @@ from .breaking import Breaking, Elsewhere
 from .projects import NAME, wait_for_threads
 from .test_runner import is_alive
 
+pytestmark = pytest.mark.once
+
 DAY_S = 86_400
 OPEN, CLOSED = CommandStatus.OPEN, CommandStatus.CLOSED
 

@@ -14,7 +14,7 @@ from .browsing import Person, operator
 from .store import add, change_all, fail
 from .test_browser_selection import GROUP, alive, claimed, press_until
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.once]
 
 
 @pytest.fixture

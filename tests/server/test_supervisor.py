@@ -8,6 +8,8 @@ import pytest
 
 from .harness import START_SECONDS
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(params=["a file", "no file"])
 def notified(request):

@@ -21,6 +21,8 @@ from taskstore_project.testing.suite import clean_environment
 from .deployed import DEPLOYMENT, INSTALLED, Unit, taskstore_in, variables_of
 from .harness import END_SECONDS, START_SECONDS, Server, Store, wait_for
 
+pytestmark = pytest.mark.once
+
 UNITS = sorted(path.name for path in DEPLOYMENT.iterdir() if path.suffix in (".service", ".timer"))
 SERVICES = [name for name in UNITS if name.endswith(".service")]
 HTTPS = {"X-Forwarded-Proto": "https", "Host": "tasks.example.org"}  # As the proxy says it.
@@ -96,7 +98,6 @@ def machine(tmp_path, empty_place, taskstore):
     return Machine(tmp_path, empty_place, taskstore)
 
 
-@pytest.mark.once
 def test_systemd_finds_nothing_to_say(tmp_path):
     analyze = program(("systemd-analyze",), ("systemd",))
     for name in UNITS:
@@ -107,14 +108,12 @@ def test_systemd_finds_nothing_to_say(tmp_path):
     assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", SERVICES)
 def test_what_it_installs_is_named_in_its_first_line(name):
     first = (DEPLOYMENT / name).read_text().partition("\n")[0]
     assert f"/etc/systemd/system/{name}" in first
 
 
-@pytest.mark.once
 def test_the_server_can_do_little_else_than_serve():
     analyze = program(("systemd-analyze",), ("systemd",))
     command = [analyze, "security", "--offline=true", "--threshold=20", str(DEPLOYMENT / "taskstore.service")]
