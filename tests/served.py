@@ -52,10 +52,11 @@ class Served:
     """
 
     def __init__(self, kind: type[Daphne | Uvicorn]) -> None:
+        self._requests = set[asyncio.Task[Any]]()  # One whose answer has arrived may still be letting go of things.
         listener = socket.create_server(("127.0.0.1", 0))
         self.url = local_url(listener)
         self._begun: Future[asyncio.AbstractEventLoop] = Future()
-        self._server = kind(application, listener, ready_callable=lambda: None, start_writer=self._begin)
+        self._server = kind(self._application, listener, ready_callable=lambda: None, start_writer=self._begin)
         self._thread = threading.Thread(target=self._server.run, name="server")
 
     def __enter__(self) -> Self:
@@ -96,11 +97,20 @@ class Served:
         # Here the server would start its writer; but that comes and goes with each test.
         self._begun.set_result(asyncio.get_running_loop())
 
+    async def _application(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and (task := asyncio.current_task()):
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+        await application(scope, receive, send)
+
     async def _start_writer(self) -> Writer:
         return Writer.start()
 
     async def _stop_writer(self) -> None:
         await self.writer.stop()
+        # Once the test has ended nobody may use the database, not even to close a connection.
+        if self._requests:
+            await asyncio.wait([*self._requests], timeout=PATIENCE_S)
         # The thread in which the loop looks up tokens keeps its connection.
         await sync_to_async(connections.close_all)()
 

@@ -1,9 +1,12 @@
 """The servers in the tests' own process leave nothing behind."""
 
+import time
+
 import pytest
 from django.core.signals import request_finished
 from django.db import close_old_connections
 from django.db.backends.signals import connection_created
+from django.http.response import HttpResponseBase
 
 from tasks_app import tokens
 from tasks_app.models import Scope
@@ -41,3 +44,26 @@ def test_a_request_lets_go_of_its_connection_while_one_of_the_test_client_ends(s
     assert served.request("GET", "/groups", headers={"Authorization": f"Bearer {secret}"}).is_success
     assert opened
     wait_until(lambda: all(connection.connection is None for connection in opened))
+
+
+@pytest.fixture
+def closed_in_the_end(opened):
+    yield
+    assert opened
+    assert all(connection.connection is None for connection in opened)
+
+
+@pytest.fixture
+def slow_to_close(monkeypatch):
+    """An answer is on its way before the response is closed, and with it the connection to the database."""
+    close = HttpResponseBase.close
+
+    def later(response):
+        time.sleep(0.3)
+        close(response)
+
+    monkeypatch.setattr(HttpResponseBase, "close", later)
+
+
+def test_a_test_ends_after_the_requests_that_it_made(closed_in_the_end, slow_to_close, served, secret):
+    assert served.request("GET", "/groups", headers={"Authorization": f"Bearer {secret}"}).is_success
