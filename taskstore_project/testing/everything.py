@@ -1,5 +1,6 @@
 """The order of things in `manage.py test`: the gates and the suite on each database, then a summary."""
 
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
 def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
     """Several runs side by side, which keep two cores busy to the end; those under load after the others.
 
-    On one database everything is one run, with the terminal for itself.
+    On one database everything is one run for who sits at a terminal, and has it for itself.
     """
 
     def run(database: str, *selection: str, part: str = "") -> Run:
@@ -61,19 +62,20 @@ def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[Outcome]:
         return Run(name=name, module=PYTEST, url=urls[database], arguments=arguments, folder=folder)
 
     gates = [Run(name="format, lint, types", module=GATES, folder=folder)] if plan.gates else []
-    if len(urls) == 1:
+    if len(urls) == 1 and sys.stdin.isatty():
         return [run_here(each) for each in (*gates, *map(run, urls))]
-    first, second = plan.databases
+    first, *others = plan.databases
     own = ["--without=once", "--without=stress"]
+    # In two, else the others wait for it.
+    browser = run(first, "--only=once", "--only=browser", "--without=stress", part="once in a browser")
     outcomes = run_side_by_side(
         *gates,
-        # In two, else the others wait for it.
         run(first, "--only=once", "--without=browser", "--without=stress", part="once"),
-        run(first, "--only=once", "--only=browser", "--without=stress", part="once in a browser"),
+        *([] if plan.quick else [browser]),
         run(first, *own),
         # The slower database takes twice as long otherwise.
-        run(second, "--without=servers", *own),
-        run(second, "--only=servers", *own, part="with servers"),
+        *(run(other, "--without=servers", *own) for other in others),
+        *(run(other, "--only=servers", *own, part="with servers") for other in others),
     )
     if not plan.quick and not (stops_at_a_failure(plan) and any(not outcome.passed for outcome in outcomes)):
         outcomes += run_side_by_side(
