@@ -130,10 +130,10 @@ class TaskQuerySet(models.QuerySet["Task"]):
             Q(available_at_ms__gt=task.available_at_ms) | Q(id__gt=task.id),
         )
 
-    def of_one_moment(self) -> Iterator[Task]:
+    def of_one_moment(self, at_once: int = READ_AT_ONCE) -> Iterator[Task]:
         """The tasks one by one, any number of them, as one statement sees them. Read on without a pause."""
         with database.reading(using=self.db):
-            yield from self.iterator(chunk_size=READ_AT_ONCE)
+            yield from self.iterator(chunk_size=at_once)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise Immutable(

@@ -97,8 +97,9 @@ def _count(pattern: str, scope: GroupScope) -> tuple[dict[str, Counting], list[R
 def _count_lists(groups: Sequence[str], counted: Mapping[str, Counting]) -> list[RunningList]:
     """Add the lists of these groups, and return those that are running."""
     now_ms, running = Task.objects.now_ms(), []
-    # There may be many: no models are made of them.
-    for task in Task.objects.get_queryset().filter(group__in=groups).values_list(*ROW, named=True).iterator():
+    # There may be many: no models are made of them. After this the types know none of our own methods.
+    tasks: Any = Task.objects.get_queryset().filter(group__in=groups).values_list(*ROW, named=True)
+    for task in tasks.of_one_moment():
         project, end = place_of(task.group) or ("", "")
         commands, _ = glances.sizes_of(task.id, task.labels)
         is_claimed = task.leased_since_ms > 0 and task.available_at_ms > now_ms

@@ -189,7 +189,7 @@ def _names(project: str) -> set[str]:
     """Of the lists that are there."""
     groups = [group_of(project, status) for status in WITH_NAMES]
     labels = Task.objects.get_queryset().filter(group__in=groups).values_list("labels", flat=True)
-    return {each[LIST_LABEL] for each in labels.iterator() if LIST_LABEL in each}
+    return {each[LIST_LABEL] for each in labels if LIST_LABEL in each}
 
 
 def lock_names(project: str) -> None:

@@ -177,7 +177,7 @@ def _in_lists(project: str, ids: Set[str]) -> Iterator[Command]:
 def _names_of_open_lists(project: str) -> set[str]:
     groups = [group_of(project, status) for status in (CommandStatus.OPEN, CommandStatus.OPEN_STASHED)]
     labels = Task.objects.get_queryset().filter(group__in=groups).values_list("labels", flat=True)
-    return {each[LIST_LABEL] for each in labels.iterator() if LIST_LABEL in each}
+    return {each[LIST_LABEL] for each in labels if LIST_LABEL in each}
 
 
 def _task(project: str, entry: Entry, names: Names) -> NewTask:

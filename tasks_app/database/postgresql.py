@@ -54,9 +54,12 @@ class PostgreSQL(Candidates):
     def turn(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def reading(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def reading(self) -> Iterator[None]:
         # A cursor outside of a transaction makes the server copy the whole result, and fails behind pgbouncer.
-        return transaction.atomic(using=self.using)
+        # When it is closed over a connection that broke, Django lets the driver's own error pass.
+        with transaction.atomic(using=self.using), connections[self.using].wrap_database_errors:
+            yield
 
     def preparation(self, operations: Sequence[Operation]) -> Iterator[Statement]:
         # The time that went by until there was a connection counts, too.

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
+from psycopg import ServerCursor
 
 from tasks_app.models import Task
 from tasks_app.operations import NewTask
@@ -46,6 +47,31 @@ def test_a_slow_reader_holds_no_connection():
     pieces = listing(Task.objects.group("mail"))
     next(pieces)
     assert connection.connection is None
+
+
+@only_postgresql
+def test_a_connection_that_breaks_at_the_end_of_a_list_is_a_database_that_is_away(monkeypatch):
+    add(2, size=10)
+    close = ServerCursor.close
+
+    def cut_before(cursor):
+        with ThreadPoolExecutor(1) as other:
+            other.submit(cut, cursor.connection.info.backend_pid).result(60)
+        try:
+            close(cursor)
+        finally:
+            cursor._closed = True  # As it is; else it complains when it is collected.
+
+    monkeypatch.setattr(ServerCursor, "close", cut_before)
+    # Not the driver's own error, which nobody expects.
+    with pytest.raises(OperationalError):
+        list(Task.objects.group("mail").of_one_moment())
+
+
+def cut(backend):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [backend])
+    connections.close_all()
 
 
 def test_who_reads_a_short_list_waits_for_nobody_who_reads_a_long_one():
