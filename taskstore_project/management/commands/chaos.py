@@ -35,7 +35,7 @@ class Command(ProjectCommand):
         names = ", ".join(scene.name for scene in SCENES)
         parser.add_argument("scenes", nargs="*", metavar="SCENE", help=f"only: {names}")
         length = parser.add_mutually_exclusive_group()
-        length.add_argument("--short", action="store_true", help="about 14 minutes on SQLite, 22 on PostgreSQL (the default)")
+        length.add_argument("--short", action="store_true", help="the default: 14 minutes on SQLite, 22 on PostgreSQL")
         length.add_argument("--tiny", action="store_true", help="about a minute for each database, less of everything")
         length.add_argument("--long", type=hours, metavar="HOURS", help="again and again, each time with another seed")
         parser.add_argument("--database", choices=[*Database, "both"], default="both", help="default: both")
