@@ -45,6 +45,19 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def noting(requests: set[asyncio.Task[Any]]) -> Any:
+    """Our application, which has in `requests` what it is doing."""
+
+    # A function, as uvicorn tells by that what it may call.
+    async def noted(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and (task := asyncio.current_task()):
+            requests.add(task)
+            task.add_done_callback(requests.discard)
+        await application(scope, receive, send)
+
+    return noted
+
+
 class Served:
     """A server that listens on a socket, in a thread, while it is entered; and one client of it.
 
@@ -56,7 +69,7 @@ class Served:
         listener = socket.create_server(("127.0.0.1", 0))
         self.url = local_url(listener)
         self._begun: Future[asyncio.AbstractEventLoop] = Future()
-        self._server = kind(self._application, listener, ready_callable=lambda: None, start_writer=self._begin)
+        self._server = kind(noting(self._requests), listener, ready_callable=lambda: None, start_writer=self._begin)
         self._thread = threading.Thread(target=self._server.run, name="server")
 
     def __enter__(self) -> Self:
@@ -96,12 +109,6 @@ class Served:
     def _begin(self) -> None:
         # Here the server would start its writer; but that comes and goes with each test.
         self._begun.set_result(asyncio.get_running_loop())
-
-    async def _application(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and (task := asyncio.current_task()):
-            self._requests.add(task)
-            task.add_done_callback(self._requests.discard)
-        await application(scope, receive, send)
 
     async def _start_writer(self) -> Writer:
         return Writer.start()

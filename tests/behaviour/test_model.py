@@ -7,7 +7,7 @@ from django.db import IntegrityError
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app import database
-from tasks_app.database import Undecided, postgresql, sqlite
+from tasks_app.database import Undecided, postgresql_writing, sqlite
 from tasks_app.errors import KeyReused, StoreBusy
 from tasks_app.models import EndedTask, Task
 from tasks_app.operations import Claim, Ending, NewTask, Refusal, TaskRecord
@@ -140,7 +140,7 @@ def refuse_nothing_that_is_owned(monkeypatch):
 
 
 def mix_up_the_data(monkeypatch):
-    for module in (postgresql, sqlite):
+    for module in (postgresql_writing, sqlite):
         row_of = module.row_of
         mixed = partial(lambda row_of, task: row_of(task._replace(data=task.data[::-1] + b"?")), row_of)
         monkeypatch.setattr(module, "row_of", mixed)
