@@ -10,7 +10,10 @@ class TasksAppConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import checks, guards, policy  # noqa: F401 - Models can be imported only now; checks registers itself.
+        # Models can be imported only now.
+        from . import checks  # noqa: F401 - It registers itself.
+        from .access import policy
+        from .database import triggers
 
-        post_migrate.connect(guards.put_right, sender=self)
+        post_migrate.connect(triggers.put_right, sender=self)
         post_migrate.connect(policy.make_roles, sender=self)

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
 
-from . import command_rules, retention
+from .conf import command_rules, retention
 
 DURABILITIES = ("strict", "opportunistic")
 
@@ -91,7 +91,7 @@ def _command_lists() -> Iterator[CheckMessage]:
 
 
 def _descriptors() -> Iterator[CheckMessage]:
-    from . import descriptors  # Protobuf takes time to import, which commands that check nothing need not spend.
+    from .reading import descriptors  # Protobuf takes time to import, which commands that check nothing need not spend.
 
     for problem in descriptors.known().problems:
         yield Error(

@@ -16,20 +16,23 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from django.db import InterfaceError, OperationalError, close_old_connections, connections
+from django.db import Error, close_old_connections
 
-from . import clients
-from .client import Task
-from .client.identity import of_this_process
-from .ending import ended
-from .errors import StoreUnavailable
+from taskstore.client.answers import Task
+from taskstore.client.transport import of_this_process
+from taskstore.types.tasks import Change, NewTask, Order
+
+from .core.operations import Claim, Commit
+from .database import dialect_of
+from .database.outage import translated
 from .models import Client
 from .models import Task as StoredTask
-from .operations import Change, Claim, Commit, NewTask, Order
+from .reading import clients
+from .reading.search import grammar
+from .reading.search.finding import find
 from .schedules import Scheduler
-from .search import grammar
-from .search.finding import find
-from .writer import Writer
+from .writer.cancelling import ended
+from .writer.writer import Writer
 
 LOOK_EVERY_S = 0.05  # At the file of SQLite, whether another process has written.
 
@@ -156,11 +159,12 @@ class LocalStore:
             await writer.stop()
 
     async def _watch(self, writer: Writer) -> None:
-        """On SQLite nobody tells what other processes commit, but the file shows that they have."""
-        if connections[self._using].vendor != "sqlite":
+        """Where the database is a file, nobody tells what other processes commit, but the file shows that they have."""
+        path = dialect_of(self._using).file
+        if path is None:
             return
         # No wait for a lock: it would be the event loop's.
-        with closing(sqlite3.connect(connections[self._using].settings_dict["NAME"], timeout=0)) as file:
+        with closing(sqlite3.connect(path, timeout=0)) as file:
             version = None
             while True:
                 with suppress(sqlite3.OperationalError):  # Locked: what is being committed shows at the next look.
@@ -223,7 +227,9 @@ def _fresh_connections() -> Iterator[None]:
     close_old_connections()
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
-        raise StoreUnavailable("the database can't be reached or can't write: try again later") from error
+    except Error as error:
+        if told := translated(error):
+            raise told from error
+        raise
     finally:
         close_old_connections()

@@ -19,26 +19,17 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
-from . import database, totals
-from .errors import Immutable, TaskStoreError
-from .labels import BEARS_SOME, bears
-from .meters import meters
-from .neighbours import tell_once_committed
-from .operations import (
-    EVERY_GROUP,
-    Change,
-    Claim,
-    Commit,
-    GroupScope,
-    NewTask,
-    Operation,
-    Operator,
-    Order,
-    State,
-    TaskRecord,
-)
-from .validation import GROUP_LENGTH, Limits, group_name, refuse, task_ids, validate
-from .writer import running
+from taskstore.errors import Immutable, TaskStoreError, refuse
+from taskstore.types.tasks import Change, NewTask, Order, State
+
+from . import database
+from .core.meters import meters
+from .core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation, Operator, TaskRecord
+from .core.validation import GROUP_LENGTH, Limits, group_name, refuse_forbidden, task_ids, validate
+from .database.labels import BEARS_SOME
+from .writer import totals
+from .writer.peers import tell_once_committed
+from .writer.writer import running
 
 if TYPE_CHECKING:
     from .models import Task
@@ -99,7 +90,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(_raw(BEARS_SOME), bearing_one)
 
     def _bears(self, name: str, value: str | None) -> Q:
-        return _raw(*bears(name, value, connections[self.db].vendor))
+        return _raw(*database.dialect_of(self.db).bears(name, value))
 
     def of_chain(self, origin: int) -> Self:
         """The living task of a chain, if it has one."""
@@ -237,6 +228,13 @@ class TaskManager(models.Manager["Task"]):
             tell_once_committed(supplied, self.writing_alias)
         return records
 
+    def check_writable(self) -> None:
+        """Raise StoreUnavailable, or what Django raises, when nothing can be written now."""
+        if writer := running(self.writing_alias):
+            writer.check_from_thread()
+        else:
+            database.probe(self.writing_alias)
+
     def find(self, ids: Iterable[int], scope: GroupScope = EVERY_GROUP) -> list[Task | None]:
         """The tasks in the order of the ids, None for an id that does not exist (any more)."""
         wanted = list(ids)
@@ -282,9 +280,15 @@ class TaskManager(models.Manager["Task"]):
     async def aperform(self, operation: Operation) -> list[Task]:
         return [self.model.of(record) for record in await self.adecide(operation)]
 
-    async def adecide(self, operation: Operation) -> list[TaskRecord]:
-        """As `aperform`, but it returns records: rows make a model each, which costs more than all else here."""
-        validate(operation, limits())
+    async def adecide(self, operation: Operation, *, is_checked: bool = False) -> list[TaskRecord]:
+        """As `aperform`, but it returns records: rows make a model each, which costs more than all else here.
+
+        `is_checked`: its values have been looked at already, beside the event loop as they are many.
+        """
+        if is_checked:
+            refuse_forbidden(operation)
+        else:
+            validate(operation, limits())
         writer = running(self.writing_alias)
         try:
             if writer is None or not writer.is_on_this_loop:
@@ -325,6 +329,8 @@ def limits() -> Limits:
         "data_bytes": "TASKSTORE_MAX_DATA_BYTES",
         "changes": "TASKSTORE_MAX_CHANGES",
         "labels": "TASKSTORE_MAX_LABELS",
+        "groups": "TASKSTORE_MAX_CLAIM_GROUPS",
+        "values": "TASKSTORE_MAX_VALUES",
     }
     return Limits(**{name: getattr(settings, key) for name, key in names.items() if hasattr(settings, key)})
 

@@ -10,20 +10,21 @@ from typing import Any, ClassVar, Self
 from django.conf import settings
 from django.db import models
 
-from .errors import Immutable
-from .labels import LabelIndex
+from taskstore.errors import Immutable
+from taskstore.types.tasks import FAILED_FROM, Ending, State
+
+from .core.operations import GroupScope, TaskRecord
+from .database import collation_of
+from .database.labels import LabelIndex
+from .database.rows import whole_data
 from .managers import TaskManager, TaskQuerySet
-from .operations import Ending, GroupScope, State, TaskRecord
-from .payloads import whole_data
 
 
 class NameField(models.CharField):  # type: ignore[type-arg]  # Not subscriptable at run time.
     """Text that both databases order alike, by code point."""
 
     def db_parameters(self, connection: Any) -> dict[str, Any]:
-        # Differs on SQLite because its own order, BINARY, is by code point already.
-        collation = "C" if connection.vendor == "postgresql" else None
-        return super().db_parameters(connection) | {"collation": collation}
+        return super().db_parameters(connection) | {"collation": collation_of(connection)}
 
 
 class DataField(models.BinaryField):  # type: ignore[type-arg]  # Not subscriptable at run time.
@@ -59,7 +60,7 @@ class Task(models.Model):
     objects: ClassVar[TaskManager] = TaskManager.from_queryset(TaskQuerySet)()
 
     class Meta:
-        permissions = [("see_payloads", "Can see the data of tasks")]
+        permissions = [("view_payloads", "Can see the data of tasks")]
         indexes = [
             # Claims: the longest available of the highest priority.
             models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),
@@ -78,6 +79,8 @@ class Task(models.Model):
                 name="task_failed",
                 condition=~models.Q(error=""),
             ),
+            # Failed tasks of all groups, the newest first.
+            models.Index(fields=["id"], name="task_failed_newest", condition=~models.Q(error="")),
             # Those that bear a label.
             LabelIndex(fields=["id", "labels"], name="task_labels"),
         ]
@@ -103,6 +106,11 @@ class Task(models.Model):
     @property
     def is_failed(self) -> bool:
         return bool(self.error)
+
+    @property
+    def failed_from(self) -> str:
+        """The group that a dead letter failed in; empty: it is none."""
+        return str(self.labels.get(FAILED_FROM, ""))
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         raise Immutable("Tasks are immutable: use Task.objects.commit(adds=... or updates=...)")
@@ -338,6 +346,26 @@ class OneTimePassword(models.Model):
         return f"one-time password of {self.user}"
 
 
+class SessionGeneration(models.Model):
+    """The sessions of a user that are still good: those that were begun in this generation."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True)
+    number = models.BigIntegerField()  # A random one, so that a restored backup brings none back.
+
+    def __str__(self) -> str:
+        return f"session generation of {self.user}"
+
+
+class EndedSession(models.Model):
+    """A session whose user has signed out. Its row is kept for as long as a copy of its cookie could be used."""
+
+    id = models.CharField(max_length=32, primary_key=True)
+    until_ms = models.BigIntegerField(db_index=True)
+
+    def __str__(self) -> str:
+        return self.id
+
+
 class BulkOperation(models.Model):
     """What a person or a program does to many tasks: what was asked for, and how far it has come."""
 
@@ -439,7 +467,7 @@ class SavedSearch(models.Model):
 class AuditEntry(models.Model):
     """What a person or an operating token changed: who, when, what, how many, why, and how it ended.
 
-    Never changed, and deleted only when it is old; see guards.py.
+    Never changed, and deleted only when it is old; see triggers.py.
     """
 
     at = models.DateTimeField(auto_now_add=True)

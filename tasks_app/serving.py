@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from .bulk.runner import Runner
-from .command_lists import ListMaker
+from .access.policy import commands_are_on
+from .bulk import Runner
+from .commands import ListMaker
 from .grpc_api.port import GrpcPort
-from .policy import commands_are_on
 from .schedules import Scheduler
-from .writer import Companion, Writer
+from .writer.writer import Companion, Writer
+
+# After so long a thread that works on a large request lets the event loop go on; Python's own 5 ms add up.
+SWITCH_S = 0.001
 
 
 def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
@@ -30,6 +34,7 @@ def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
 
 
 def _start(companions: Sequence[Callable[[], Companion]]) -> Writer:
+    sys.setswitchinterval(SWITCH_S)
     # All before the writer: where one can't begin, nothing is left at work.
     made = [make() for make in companions]
     writer = Writer.start()

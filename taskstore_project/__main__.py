@@ -5,7 +5,8 @@ import sys
 from importlib.util import find_spec
 from typing import NoReturn
 
-from taskstore_project import client_commands
+from taskstore_project import command_table as client_commands
+from taskstore_project import program
 
 USERS_MISTAKE = 2
 REMEDY = 'pip install "taskstore[server]"'
@@ -18,30 +19,41 @@ def main() -> None:
     on standard error and exit code 2.
     """
     arguments = take_data_folder(sys.argv)
-    if (asked := client_commands.asked_for(arguments[1:])) is not None:
+    typed = arguments[1:]
+    if client_commands.COMPLETION not in os.environ:  # Somebody is in the middle of a line.
+        program.warn()
+    if (asked := client_commands.asked_for(typed)) is not None:
         client_commands.run(asked)
-    if client_commands.is_for_help(arguments[1:]):
-        print(client_commands.summary(), end="\n\n", flush=True)
-        if not find_spec("django"):
-            print(f"Nothing else is installed here; up, serve, token and others: {REMEDY}")
-            return
-    manage(arguments)
+    elif client_commands.is_for_help(typed):
+        print(client_commands.summary(has_server=bool(find_spec("django"))))
+    elif typed in (["--version"], ["version"]):
+        print(f"taskstore {program.version()}")
+    else:
+        manage(arguments, client_commands.named(typed))
 
 
-def manage(arguments: list[str]) -> None:
-    """Run a management command; these come with the server."""
+def manage(arguments: list[str], name: str) -> None:
+    """Run a management command of this name; these come with the server."""
+    ours = client_commands.names()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "taskstore_project.settings")
     try:
+        import django
         from django.conf import settings
         from django.core.exceptions import ImproperlyConfigured
-        from django.core.management import execute_from_command_line
+        from django.core.management import execute_from_command_line, get_commands
         from environs.exceptions import EnvError
     except ModuleNotFoundError as missing:
+        if name and name not in ours:
+            stop(program.unknown_command(name, ours))
         stop(f"the server is not installed here ({missing}): {REMEDY}")
     try:
         settings.INSTALLED_APPS  # noqa: B018 - reads the settings now, where a mistake in them can be told.
     except (EnvError, ImproperlyConfigured) as mistake:
         stop(mistake)
+    if name and name not in ours:
+        django.setup()  # Before that nobody knows the commands of applications.
+        if name not in get_commands():
+            stop(program.unknown_command(name, ours, others=get_commands()))
     execute_from_command_line(arguments)
 
 
@@ -63,6 +75,7 @@ def take_data_folder(arguments: list[str]) -> list[str]:
         if not folder:
             stop("--data needs a folder")
         os.environ["TASKSTORE_DATA"] = folder
+        client_commands.OPTIONS["data"] = program.data_option(folder)
     return others
 
 

@@ -16,11 +16,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from tasks_app import audit
-from tasks_app.accounts import keeps_an_administrator
-from tasks_app.errors import InvalidInput
-from tasks_app.people import password_was_given
-from tasks_app.policy import ROLES, Action, may
+from tasks_app.access import audit, sessions
+from tasks_app.access.accounts import keeps_an_administrator
+from tasks_app.access.people import password_was_given
+from tasks_app.access.policy import ROLES, Action, may
+from taskstore.errors import InvalidInput
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -54,6 +54,7 @@ class GivenPasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
     def save(self, commit: bool = True) -> User:
         user: User = super().save(commit)
         password_was_given(user)
+        sessions.end_all_of(user)
         return user
 
 
@@ -89,6 +90,8 @@ class PeopleAdmin(ForAdministrators, UserAdmin):  # type: ignore[type-arg]
         super().save_model(request, obj, form, change)
         if not change:
             password_was_given(obj)
+        elif not obj.is_active:
+            sessions.end_all_of(obj)  # Else they would go on when the account is opened again.
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         # After the groups are set: what was saved before is in the same transaction.

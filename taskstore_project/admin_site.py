@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
 from django.urls import reverse
 
-from tasks_app.people import must_choose_password
-from tasks_app.policy import Action, may
+from tasks_app.access.people import must_choose_password
+from tasks_app.access.policy import Action, may
 
 
 class AdminSite(admin.AdminSite):
@@ -46,7 +46,7 @@ class AdminSite(admin.AdminSite):
         raise PermissionDenied
 
     def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        from tasks_app.console.signing_in import logout
+        from tasks_app.console.sign_in import logout
 
         return logout(request)
 

@@ -14,16 +14,17 @@ warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronou
 # After Django is set up, as they import models.
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
+from tasks_app.live.outage import ClosedInOutage  # noqa: E402
 from tasks_app.live.routing import websocket_urlpatterns  # noqa: E402
 from tasks_app.rest_api.hot_path import HotPath  # noqa: E402
+from taskstore_project.websocket_origins import OwnOrigin  # noqa: E402
 
 pages_and_sockets = ProtocolTypeRouter(
     {
         "http": http,
         # No page of another site may open our socket with the visitor's cookie.
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": OwnOrigin(ClosedInOutage(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
     }
 )
 application = HotPath(pages_and_sockets)

@@ -25,7 +25,7 @@ NEWEST = (3, 14)  # The packages have no builds for later ones yet.
 # An interpreter that can import all of these runs the server as it is: the user manages it.
 SERVER_MODULES = (
     *("django", "rest_framework", "channels", "daphne", "psycopg", "msgspec", "csp", "axes", "environs"),
-    *("grpc", "prometheus_client", "cronsim"),
+    *("grpc", "prometheus_client", "cronsim", "markdown_it"),
 )
 
 # What is in requirements/, and who needs it.
@@ -143,6 +143,8 @@ class Environment:
         else:
             raise problem
         self.stamp(name).write_text(fingerprint(name))
+        # It is larger than most of what it installs, and fetched again in two seconds.
+        shutil.rmtree(str(self.folder / "uv"), ignore_errors=True)
         say(f"done in {time.monotonic() - started:.0f} s")
 
     def stamp(self, name: str) -> Path:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from .commands import CannotRun
+from django.db import connections
+
+from .base_command import CannotRun
+
+DATABASE = "taskstore.sqlite3"
+DATABASE_FILES = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +96,40 @@ class Lock:
         os.ftruncate(self._descriptor, len(line))
         # A machine that loses its power must not come back with the note of the server before.
         os.fsync(self._descriptor)
+
+
+@contextmanager
+def made_if_done(folder: Path) -> Iterator[None]:
+    """Lock the folder, making it where there is none. Where the work in it fails, nothing of it was made.
+
+    Raises FolderTaken when a server works in it, CannotRun when it can't be written.
+    """
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    before = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise CannotRun(f"can't keep data in {folder}: {problem.strerror}") from None
+    umask = os.umask(0o077)  # SQLite gives its files what this leaves.
+    try:
+        with Lock.take(folder):
+            try:
+                yield
+            except BaseException:
+                # Under the lock, so that no server has begun to use them.
+                connections.close_all()
+                for name in {*DATABASE_FILES} - before:
+                    (folder / name).unlink(missing_ok=True)
+                if made:
+                    (folder / "server.lock").unlink(missing_ok=True)
+                raise
+    except BaseException:
+        with suppress(OSError):  # Somebody else has put something there meanwhile.
+            for each in made:
+                each.rmdir()
+        raise
+    finally:
+        os.umask(umask)
 
 
 def _read(descriptor: int) -> Note:

@@ -13,8 +13,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env, validate
 
-from tasks_app import command_rules
-from tasks_app.retention import GROUPS, rules_in
+from tasks_app.conf import command_rules
+from tasks_app.conf.retention import GROUPS, rules_in
 
 env = Env()
 
@@ -23,18 +23,19 @@ POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
 PATIENCE_S = 4.5
 # One connection for the writer, one to fall back to, the rest for pages and lookups.
 POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
-# What an address may say otherwise. A machine that has gone without a word is noticed within a quarter of a minute, and
-# a server that takes no changes, a standby or what has become of a primary, is none of the store's.
+# What an address may say otherwise. A network that is silent for five seconds is given up, and a try to connect after
+# two: the system repeats what was lost at ever longer intervals, and a new connection is faster once it is back. A
+# server that takes no changes, a standby or what has become of a primary, is none of the store's.
 CONNECTING = {
-    "connect_timeout": 5,
-    "keepalives_idle": 5,
-    "keepalives_interval": 3,
+    "connect_timeout": 2,
+    "keepalives_idle": 2,
+    "keepalives_interval": 1,
     "keepalives_count": 3,
-    "tcp_user_timeout": 15_000,
+    "tcp_user_timeout": 5_000,
     "target_session_attrs": "read-write",
 }
 # Pages do not wait long for a standby: the primary has it all, too.
-CONNECTING_TO_REPLICA = {**CONNECTING, "connect_timeout": 2, "target_session_attrs": "any"}
+CONNECTING_TO_REPLICA = {**CONNECTING, "target_session_attrs": "any"}
 REPLICA_POOL = {"min_size": 0, "max_size": 8, "timeout": 2}
 
 
@@ -75,7 +76,7 @@ def number(name: str, default: int, *, least: int = 1, most: int | None = None) 
 
 
 def retention(name: str) -> str:
-    """For how long tasks lie in groups, as tasks_app.retention reads it; empty: for good."""
+    """For how long tasks lie in groups, as tasks_app.conf.retention reads it; empty: for good."""
     READINGS[name] = Reading(GROUPS, "GROUP=7d or GROUP=forever, with a space between rules")
     text = env.str(name, GROUPS)
     try:
@@ -91,7 +92,7 @@ def switch(name: str) -> bool:
 
 
 def command_lists(name: str) -> str:
-    """When lists are made of shell commands, as tasks_app.command_rules reads it."""
+    """When lists are made of shell commands, as tasks_app.conf.command_rules reads it."""
     takes = f"PROJECT=COUNT/DURATION/AGE, with a space between rules; at most {command_rules.MOST_COMMANDS} commands"
     READINGS[name] = Reading(command_rules.DEFAULT, takes)
     text = env.str(name, command_rules.DEFAULT)
@@ -170,12 +171,19 @@ def replica_database(name: str) -> dict[str, Any]:
     return {**postgresql_database(name, url, CONNECTING_TO_REPLICA, REPLICA_POOL), "TEST": {"MIRROR": "default"}}
 
 
-def direct_database(name: str) -> dict[str, Any]:
-    """How psycopg reaches the PostgreSQL that the variable names; empty when it is not set."""
+def direct_database(name: str, password_name: str) -> dict[str, Any]:
+    """How psycopg reaches the PostgreSQL that the variable names; empty when it is not set.
+
+    It is the server behind DATABASE_URL, so that the password of that one is its password too, unless its address
+    has another one.
+    """
     url = env.str(name, "")
     if url and not url.startswith(POSTGRESQL_SCHEMES):
         raise ImproperlyConfigured(f"{name} has to be postgresql://...")
-    return {**CONNECTING, **postgresql_parameters(name, url)} if url else {}
+    if not url:
+        return {}
+    password = secret(password_name)
+    return {**CONNECTING, **({"password": password} if password else {}), **postgresql_parameters(name, url)}
 
 
 def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
@@ -197,7 +205,7 @@ def postgresql_database(
 ) -> dict[str, Any]:
     parameters = postgresql_parameters(name, url)
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "taskstore_project.postgresql",
         "NAME": parameters.pop("dbname"),
         "USER": parameters.pop("user", ""),
         "PASSWORD": parameters.pop("password", ""),

@@ -3,20 +3,82 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from django.core.exceptions import DisallowedHost
+from asgiref.sync import iscoroutinefunction
+from csp.middleware import CSPMiddleware
+from django.conf import settings
+from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.cookie import parse_cookie
+from django.http.multipartparser import MultiPartParserError
+from django.middleware.clickjacking import XFrameOptionsMiddleware
+from django.middleware.security import SecurityMiddleware
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
+from django.utils.decorators import sync_and_async_middleware
+
+from tasks_app.database.outage import RETRY_AFTER_S, translated
+from tasks_app.rest_api.authentication import FOREIGN_HOST
+from taskstore.errors import StoreBusy, StoreUnavailable
+
+# No id has so many digits, and no name so many characters. Python itself refuses to read a few thousand digits.
+LONG_NUMBER = re.compile(r"(?:^|/)[0-9]{256,}(?:/|$)")
+
+TOO_LARGE = "The request must be at most {} bytes."
 
 log = logging.getLogger(__name__)
 
 
+@sync_and_async_middleware
+def refuse_long_numbers(get_response: Any) -> Callable[[HttpRequest], Any]:
+    """The middleware that answers 400 to a path with a number that nothing can have."""
+    refusal = "The path holds a number with too many digits: an id has at most 19."
+
+    def refused(request: HttpRequest) -> HttpResponse | None:
+        if not LONG_NUMBER.search(request.path_info):
+            return None
+        # As the API describes its answers to what is wrong in a request.
+        return answer(request, 400, refusal, errors={"path": [refusal]})
+
+    def respond(request: HttpRequest) -> Any:
+        return refused(request) or get_response(request)
+
+    async def respond_on_the_loop(request: HttpRequest) -> Any:
+        return refused(request) or await get_response(request)
+
+    return respond_on_the_loop if iscoroutinefunction(get_response) else respond
+
+
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    if isinstance(exception, DisallowedHost):
-        return answer(request, 400, "This server does not go by that host name. TASKSTORE_PUBLIC_URL gives it one.")
-    return answer(request, 400, "The request makes no sense: look at its headers and its length.")
+    """Answer 400, or 413 to what is too large. As in the API, `errors` tells the field and what would be right."""
+    status = 400
+    match exception:
+        case DisallowedHost() if settings.TASKSTORE_NO_AUTH:
+            field, right, detail = "Host", FOREIGN_HOST, f"Host: {FOREIGN_HOST}"
+        case DisallowedHost():
+            field, right = "Host", "must be a name of this server: TASKSTORE_PUBLIC_URL gives it one"
+            detail = "This server does not go by that host name. TASKSTORE_PUBLIC_URL gives it one."
+        case TooManyFieldsSent():
+            most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+            field = "query" if request.META.get("QUERY_STRING", "").count("&") >= most else "body"
+            right, detail = f"must have at most {most} fields", f"The {field} must have at most {most} fields."
+        case TooManyFilesSent():
+            most = settings.DATA_UPLOAD_MAX_NUMBER_FILES
+            field, right, detail = "body", f"must have at most {most} files", f"A form takes at most {most} files."
+        case RequestDataTooBig():
+            status, most = 413, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+            field, right, detail = "body", f"at most {most} bytes a request", TOO_LARGE.format(most)
+        case MultiPartParserError():
+            field, right, detail = "body", "must be a valid multipart form", "The body is not a valid multipart form."
+        case _:
+            field, right = "request", "must have valid headers, and a body as long as Content-Length says"
+            detail = "The request is not valid. Check its headers and its length."
+    return answer(request, status, detail, errors={field: [right]})
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -28,7 +90,16 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Says nothing of what went wrong, but under which number the log tells it."""
+    """Says nothing of what went wrong, but under which number the log tells it.
+
+    An outage of the database is no error of the server: 503. Here because it may be met anywhere, as middleware and
+    Django's own views ask the database too.
+    """
+    error = sys.exc_info()[1]
+    if isinstance(error, Exception) and (told := translated(error)):
+        response = unavailable(request, error, told)
+        response._has_been_logged = True  # type: ignore[attr-defined]  # Two lines an outage: see outage.py.
+        return response
     number = secrets.token_hex(8)
     log.exception("request %s failed: %s %s", number, request.method, request.path)
     response = answer(request, 500, "Something went wrong in the server.", request_id=number)
@@ -37,11 +108,53 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def answer(request: HttpRequest, status: int, detail: str, **more: str) -> HttpResponse:
+def unavailable(request: HttpRequest, error: Exception, told: StoreUnavailable | StoreBusy) -> HttpResponse:
+    # Late: the pages of the console need models, and this is imported before they are there.
+    from tasks_app.console.pages import is_partial, problem
+
+    if is_partial(request) or wants_html(request):
+        return problem(request, error)
+    response = JsonResponse({"detail": str(told), "code": told.code}, status=503)
+    response["Retry-After"] = RETRY_AFTER_S
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
+    """Answer a request whose body has more than `most` bytes, which the server refuses before Django sees it.
+
+    `headers`: those of the request, their names in small letters.
+    """
+    from tasks_app.console.pages import is_partial
+
+    request = HttpRequest()
+    request.method, request.path, request.path_info = "POST", path, path
+    request.META = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
+    request.COOKIES = parse_cookie(headers.get("cookie", ""))
+    detail = TOO_LARGE.format(most)
+    if is_partial(request):
+        told = {"title": "This form is too large", "text": f"{detail} Nothing was changed."}
+        response = HttpResponse(get_template("console/_problem.html").render(told, request), status=413)
+    else:
+        response = answer(request, 413, detail, errors={"body": [f"at most {most} bytes a request"]})
+    response["Cache-Control"] = "no-store"
+
+    def respond(_: HttpRequest) -> HttpResponse:
+        return response
+
+    SecurityMiddleware(CSPMiddleware(XFrameOptionsMiddleware(respond)))(request)  # What every answer tells a browser.
+    return response
+
+
+def answer(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse:
     content = {"detail": detail, **more}
-    if request.get_preferred_type(["application/json", "text/html"]) == "text/html":
+    if wants_html(request):
         try:
             return HttpResponse(get_template(f"{status}.html").render(content, request), status=status)
         except TemplateDoesNotExist:
             pass
     return JsonResponse(content, status=status)
+
+
+def wants_html(request: HttpRequest) -> bool:
+    return request.get_preferred_type(["application/json", "text/html"]) == "text/html"

@@ -27,6 +27,11 @@ def read_or_make(folder: Path) -> str:
     return key
 
 
+def read_or_draw(folder: Path) -> str:
+    """Return the key in `folder`, or one for this process alone where there is none yet: nothing is made."""
+    return read_or_make(folder) if (folder / "secret_key").exists() else secrets.token_urlsafe(64)
+
+
 def read(name: str, file: Path) -> str:
     """Return the key in the file, which the variable names. Raises ImproperlyConfigured when there is none."""
     try:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from csp.constants import NONE, SELF
 
-from . import environment, secret_key
+from . import environment, private_files, program, secret_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 IS_CHECKOUT = (BASE_DIR / "manage.py").exists()
@@ -16,10 +16,8 @@ IS_CHECKOUT = (BASE_DIR / "manage.py").exists()
 # ---- What a user can choose. A setting has the name of its variable.
 
 USERS_DATA_HOME = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share")
-TASKSTORE_DATA = environment.folder(
-    "TASKSTORE_DATA",
-    BASE_DIR / "var" if IS_CHECKOUT else USERS_DATA_HOME / "taskstore",
-)
+DEFAULT_DATA = BASE_DIR / "var" if IS_CHECKOUT else USERS_DATA_HOME / "taskstore"
+TASKSTORE_DATA = environment.folder("TASKSTORE_DATA", DEFAULT_DATA)
 # strict: what was answered is on the disk. opportunistic: a crash may cost the newest commits.
 TASKSTORE_DURABILITY = environment.choice("TASKSTORE_DURABILITY", "strict", "opportunistic")
 # Without it the server listens on the loopback only.
@@ -28,6 +26,14 @@ TASKSTORE_MAX_DATA_BYTES = environment.number("TASKSTORE_MAX_DATA_BYTES", 10 * 2
 TASKSTORE_MAX_REQUEST_BYTES = environment.number("TASKSTORE_MAX_REQUEST_BYTES", 64 * 2**20)
 TASKSTORE_MAX_CHANGES = environment.number("TASKSTORE_MAX_CHANGES", 10_000)
 TASKSTORE_MAX_LABELS = environment.number("TASKSTORE_MAX_LABELS", 64)
+TASKSTORE_MAX_CLAIM_GROUPS = environment.number("TASKSTORE_MAX_CLAIM_GROUPS", 1_000)
+# In all objects and lists of a body of JSON together: as many as 10 000 adds with 64 labels each have.
+TASKSTORE_MAX_VALUES = environment.number("TASKSTORE_MAX_VALUES", 1_000_000)
+# Of bodies that are being received or answered, by one token, or from one address without a token.
+TASKSTORE_MAX_BYTES_IN_FLIGHT = environment.number("TASKSTORE_MAX_BYTES_IN_FLIGHT", 256 * 2**20)
+# Groups that hold a task: all of them, and those that the list of groups of one token allows.
+TASKSTORE_MAX_GROUPS = environment.number("TASKSTORE_MAX_GROUPS", 1_000_000)
+TASKSTORE_MAX_TOKEN_GROUPS = environment.number("TASKSTORE_MAX_TOKEN_GROUPS", 100_000)
 # Whoever is on this machine may do everything through the API; `up --no-auth` switches it on.
 TASKSTORE_NO_AUTH = False
 # Shell commands can be submitted and run; `up --commands` switches it on, too.
@@ -57,6 +63,9 @@ TASKSTORE_WRONG_TOKEN_RATE = environment.number("TASKSTORE_WRONG_TOKEN_RATE", 10
 TASKSTORE_SIGN_IN_RATE = environment.number("TASKSTORE_SIGN_IN_RATE", 30, least=0)
 # How long a client may take for the head of a request, and for reading nothing of its answer.
 TASKSTORE_SLOW_CLIENT_SECONDS = environment.number("TASKSTORE_SLOW_CLIENT_SECONDS", 30)
+# Pages of the console with live numbers that one person may have open, and all together, in each process.
+TASKSTORE_SOCKETS_PER_PERSON = environment.number("TASKSTORE_SOCKETS_PER_PERSON", 100)
+TASKSTORE_SOCKETS = environment.number("TASKSTORE_SOCKETS", 2_000)
 # How many proxies stand in front, each of which adds to X-Forwarded-For: addresses are those beyond them.
 TASKSTORE_PROXIES = environment.number("TASKSTORE_PROXIES", 0, least=0)
 # What signs sessions, where several servers share them; else each makes a key of its own in its data folder.
@@ -79,13 +88,14 @@ TASKSTORE_BOOTSTRAP_GROUP = os.environ.get("TASKSTORE_BOOTSTRAP_GROUP", "")
 # A release before the one that has changed the tables may start: for the way back from an upgrade of one release.
 TASKSTORE_NEWER_DATABASE = environment.switch("TASKSTORE_NEWER_DATABASE")
 # PostgreSQL itself, where DATABASE_URL is a pooler: word of new tasks comes by no pooler.
-TASKSTORE_DIRECT_DATABASE_URL = environment.direct_database("TASKSTORE_DIRECT_DATABASE_URL")
+TASKSTORE_DIRECT_DATABASE_URL = environment.direct_database("TASKSTORE_DIRECT_DATABASE_URL", "DATABASE_PASSWORD_FILE")
 
+SQLITE_FILE = TASKSTORE_DATA / "taskstore.sqlite3"
 DATABASES = {
     "default": environment.database(
         "DATABASE_URL",
         "DATABASE_PASSWORD_FILE",
-        sqlite=TASKSTORE_DATA / "taskstore.sqlite3",
+        sqlite=SQLITE_FILE,
         durable=TASKSTORE_DURABILITY == "strict",
     )
 }
@@ -94,9 +104,19 @@ TASKSTORE_REPLICA_URL = environment.replica_database("TASKSTORE_REPLICA_URL")
 if TASKSTORE_REPLICA_URL:
     DATABASES["replica"] = TASKSTORE_REPLICA_URL
 
+# What one types before and behind a command that is about this store, for hints.
+TYPED_AS = program.typed_as()
+TYPED_BEHIND = "" if DEFAULT_DATA.expanduser().absolute() == TASKSTORE_DATA else program.data_option(TASKSTORE_DATA)
+
 # ---- Django
 
-SECRET_KEY = secret_key.read_or_make(TASKSTORE_DATA)
+# Commands that sign nothing: where --data is mistyped they must not leave a folder or a database there.
+if sys.argv[1:2] and sys.argv[1] in ("backup", "migrate", "restore", "token", "verify"):
+    SECRET_KEY = secret_key.read_or_draw(TASKSTORE_DATA)
+else:
+    SECRET_KEY = secret_key.read_or_make(TASKSTORE_DATA)
+    if DATABASES["default"]["NAME"] == SQLITE_FILE:
+        private_files.make(SQLITE_FILE)
 if TASKSTORE_SECRET_KEY_FILE:
     SECRET_KEY = secret_key.read("TASKSTORE_SECRET_KEY_FILE", TASKSTORE_SECRET_KEY_FILE)
 DEBUG = False
@@ -116,6 +136,8 @@ INSTALLED_APPS = [
     # Ours first: their templates go before the admin's.
     "tasks_app",
     "taskstore_project",
+    # Its commands are for a checkout: a wheel has no lab.
+    *(["lab"] if IS_CHECKOUT else []),
     # Its runserver speaks websockets. Every other command would wait for Twisted, a fifth of a second, for nothing.
     *(["daphne"] if sys.argv[1:2] == ["runserver"] else []),
     "taskstore_project.admin_config.AdminConfig",
@@ -140,6 +162,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "taskstore_project.sessions.renewal",
+    "taskstore_project.error_pages.refuse_long_numbers",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -170,10 +193,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # Tasks of Django's framework are jobs, of any queue.
-TASKS = {"default": {"BACKEND": "tasks_app.task_framework.TaskStoreBackend", "QUEUES": []}}
-
-# One event loop serves everything, so messages need not leave the process.
-CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+TASKS = {"default": {"BACKEND": "tasks_app.tasks_backend.TaskStoreBackend", "QUEUES": []}}
 
 # ---- Who may come in
 
@@ -202,7 +222,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 # What is tried meanwhile prolongs it not, or the page that says how long would lie; nor is it written down.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_CLIENT_IP_CALLABLE = "tasks_app.request_limits.address_of"
+AXES_CLIENT_IP_CALLABLE = "tasks_app.access.request_limits.address_of"
 AXES_LOCKOUT_TEMPLATE = "console/locked.html"
 AXES_RESET_ON_SUCCESS = True
 # The audit trail is the application's; here a row is written for failures only.
@@ -269,11 +289,12 @@ LOGGING = {
     "filters": {
         "news": {
             "()": "django.utils.log.CallbackFilter",
-            "callback": "ext://taskstore_project.log_news.is_news",
+            "callback": "ext://taskstore_project.log_filter.is_news",
         },
     },
     "handlers": {
         "stderr": {"class": "logging.StreamHandler", "level": "WARNING", "formatter": "line"},
+        "sign_ins": {"class": "logging.StreamHandler", "level": "INFO", "formatter": "line"},
     },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     # Django would mail errors to administrators and print requests in colour.
@@ -281,6 +302,11 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "propagate": True},
         "django.request": {"level": "ERROR", "filters": ["news"]},
+        # A line for each failed try to connect. tasks_app.database.outage says when an outage begins and ends.
+        "psycopg.pool": {"level": "ERROR"},
         "django.security.DisallowedHost": {"level": "CRITICAL"},
+        "tasks_app.console.sign_in": {"level": "INFO", "handlers": ["sign_ins"], "propagate": False},
+        # It tells of failed sign-ins without saying whose; the one above names them.
+        "axes": {"level": "ERROR"},
     },
 }

@@ -22,9 +22,9 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
-from taskstore_project.testing.chromium import OPTIONS
-from taskstore_project.testing.chromium import chromium as find_chromium
-from taskstore_project.testing.places import data_place
+from lab.testing.chromium import OPTIONS
+from lab.testing.chromium import chromium as find_chromium
+from lab.testing.everything import data_place
 
 OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-", dir=data_place())
 if OWN_DATA_FOLDER:
@@ -34,7 +34,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
 
 # They need the settings.
-from tasks_app import request_limits  # noqa: E402
+from tasks_app.access import request_limits  # noqa: E402
 from taskstore_project import environment  # noqa: E402
 
 from .emptying import empty  # noqa: E402

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from tasks_app.guards import put_right
+from tasks_app.database.triggers import put_right
 from tasks_app.models import AuditEntry
 
 FILLED = (
@@ -24,6 +24,7 @@ FILLED = (
     "tasks_app_workdone",
     "tasks_app_level",
     "tasks_app_client",
+    "tasks_app_endedsession",
 )
 
 

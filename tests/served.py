@@ -20,11 +20,11 @@ from django.dispatch import receiver
 
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.grpc_api.serving import GrpcServer
-from tasks_app.writer import Writer
+from tasks_app.writer.writer import Writer
 from taskstore_project.asgi import application
-from taskstore_project.listening import local_url
-from taskstore_project.server import Server as Daphne
-from taskstore_project.serving.server import Server as Uvicorn
+from taskstore_project.serving.daphne_server import Server as Daphne
+from taskstore_project.serving.listening import local_url
+from taskstore_project.serving.uvicorn_server import Server as Uvicorn
 
 T = TypeVar("T")
 

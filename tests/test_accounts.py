@@ -6,9 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connections
 
-from tasks_app import accounts
-from tasks_app.errors import InvalidInput
-from tasks_app.policy import administrators
+from tasks_app.access import accounts
+from tasks_app.access.policy import administrators
+from taskstore.errors import InvalidInput
 
 from .people import make_user
 

@@ -1,222 +1,147 @@
-"""Who may import whom. A module without a row fails: say here what it may know."""
+"""Which package may import which. Arrows run one way: a circle fails, and so does a package without a row."""
 
 import ast
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
 
 pytestmark = pytest.mark.once
 
-STORE = PROJECT / "tasks_app"
-
-BESIDE_THE_VERBS = {
-    "accounts", "attention", "audit", "audit_files", "audited", "bulk", "clients", "command_lists",
-    "command_record", "counts", "exporting", "failures", "files", "heartbeats", "history", "holdings", "importing",
-    "instance", "job_queues", "job_record", "leases", "listing", "meters", "metrics", "pauses", "people", "policy",
-    "quantities", "rates", "readiness", "records", "request_limits", "retention", "saved_searches", "schedules",
-    "search", "streaming", "task_form", "tokens", "validation", "waiting_tokens", "wire",
-}  # fmt: skip
-# Have rows of their own.
-OF_THEIR_OWN = {
-    "audit_files", "audited", "bulk", "command_lists", "command_record", "counts", "failures", "files",
-    "heartbeats", "job_queues", "job_record", "meters", "metrics", "pauses", "rates", "readiness", "records",
-    "retention", "schedules", "search", "streaming", "tokens", "validation",
-}  # fmt: skip
-VERBS = {"managers", "models", "operations", "errors"} | BESIDE_THE_VERBS
-WAYS_IN = {"admin", "console", "grpc_api", "live", "rest_api"}
+TYPES = {"taskstore.types", "taskstore.errors"}
+VALUES = TYPES | {"tasks_app.core"}
+STORE = VALUES | {"tasks_app.conf", "tasks_app.offload", "tasks_app.database", "tasks_app.writer", "tasks_app.models"}
+VERBS = STORE | {"tasks_app.access", "tasks_app.operating", "tasks_app.reading", "tasks_app.wire"}
+BY_ITSELF = {"tasks_app.alerts", "tasks_app.bulk", "tasks_app.commands", "tasks_app.jobs", "tasks_app.schedules"}
 
 MAY_IMPORT = {
-    # The rules are pure: no Django, no clock, no database.
-    "operations": set(),
-    "errors": {"operations"},
-    "rules": {"operations", "errors"},
-    "validation": {"operations", "errors"},
-    # For machines that have no Django.
-    "client": {
-        "command_files",
-        "command_lines",
-        "command_record",
-        "job_record",
-        "quantities",
-        "records",
-        "operations",
-        "errors",
-    },
-    "tokens": {"database", "models", "errors", "policy", "validation"},
-    "records": set(),
-    "job_record": {"records", "operations"},
-    "command_record": {"records", "operations"},
-    "command_lines": {"command_record", "records"},
-    "command_files": {"command_lines", "command_record", "records"},
-    "quantities": set(),
-    "jobs": {"client", "job_record", "operations", "errors"},
-    "commands": {"client", "command_record", "jobs", "operations", "errors"},
-    # The verbs, and below them the one place that knows the databases.
-    "models": {"managers", "payloads", "labels", "operations", "errors"},
-    "managers": {
-        "database",
-        "writer",
-        "neighbours",
-        "meters",
-        "totals",
-        "labels",
-        "models",
-        "validation",
-        "operations",
-        "errors",
-    },
-    "database": {
-        "rules",
-        "kept_answers",
-        "candidate_pools",
-        "meters",
-        "payloads",
-        "retention",
-        "standby",
-        "tally",
-        "operations",
-        "errors",
-    },
-    "standby": set(),
-    "kept_answers": {"operations"},
-    "payloads": set(),
-    "labels": set(),
-    "candidate_pools": {"operations"},
-    "retention": set(),
-    "command_rules": {"retention"},
-    "descriptors": set(),
-    "history_days": {"database", "retention"},
-    # The numbers, and what keeps them and all else small.
-    "tally": {"operations"},
-    "meters": {"tally", "errors"},
-    "metrics": VERBS | {"totals", "time_limits"},
-    "totals": {"database", "tally", "operations"},
-    "heartbeats": set(),
-    "levels": {"database", "heartbeats", "time_limits", "totals"},
-    "housekeeping": {
-        "database",
-        "history_days",
-        "levels",
-        "retention",
-        "totals",
-        "writer_connection",
-        "ending",
-        "operations",
-        "errors",
-    },
-    # Many operations in one transaction, and claims that wait.
-    "writer": {
-        "database",
-        "writer_connection",
-        "waiting_claims",
-        "neighbours",
-        "housekeeping",
-        "meters",
-        "ending",
-        "asked",
-        "operations",
-        "errors",
-    },
-    # What a server process does beside its answers.
-    "serving": {"bulk", "command_lists", "grpc_api", "policy", "schedules", "writer"},
-    "neighbours": {"writer_connection", "instance", "ending", "operations"},
-    "writer_connection": {"database", "postgresql_arrays", "postgresql_pipeline", "tally", "operations", "errors"},
-    "postgresql_arrays": set(),
-    "postgresql_pipeline": {"postgresql_arrays", "standby"},
-    "waiting_claims": {"asked", "operations"},
-    "asked": {"operations"},
-    "ending": set(),
-    "guards": {"database", "history_days", "retention"},
-    # Django's.
-    "apps": {"checks", "guards", "policy"},
-    "checks": {"command_rules", "models", "retention", "descriptors"},
-    "migrations": {"guards", "labels", "models"},
-    "management": VERBS | {"client", "jobs", "local_store", "task_framework"},
-    # Jobs, on the verbs.
-    "job_queues": VERBS | {"time_limits"},
-    "command_lists": VERBS | {"command_lines", "command_rules", "ending", "writer"},
-    "schedules": VERBS | {"ending", "writer"},
-    "local_store": VERBS | {"client", "ending", "writer"},
-    "task_framework": VERBS | {"client", "jobs", "local_store"},
-    "templatetags": VERBS | {"console"},
-    # A way in knows the verbs, and no other way in.
-    **dict.fromkeys(BESIDE_THE_VERBS - OF_THEIR_OWN | WAYS_IN, VERBS),
-    "counts": VERBS | {"totals"},
-    # What may take long is told when to end.
-    "search": VERBS | {"labels", "payloads", "time_limits"},
-    "bulk": VERBS | {"time_limits", "writer"},
-    "failures": VERBS | {"time_limits"},
-    "audited": VERBS | {"time_limits"},
-    "audit_files": VERBS,
-    "time_limits": set(),
-    # What lists and files are made of.
-    "files": set(),
-    "readiness": set(),
-    "streaming": set(),
-    "console": VERBS | {"time_limits", "descriptors", "housekeeping"},
-    "grpc_api": VERBS | {"masstasker", "time_limits"},
-    "masstasker": set(),  # What clients have, too: no Django.
-    "rates": VERBS | {"tally", "totals"},
-    # Claims that wait are woken.
-    "pauses": VERBS | {"writer"},
+    # What programs import. No Django.
+    "taskstore.types": set(),
+    "taskstore.errors": {"taskstore.types"},
+    "taskstore.units": set(),
+    "taskstore.masstasker": set(),
+    "taskstore.client": TYPES,
+    "taskstore.worker": TYPES | {"taskstore.client"},
+    "taskstore.jobs": TYPES | {"taskstore.client", "taskstore.worker"},
+    "taskstore.commands": TYPES | {"taskstore.client", "taskstore.worker", "taskstore.jobs"},
+    "taskstore.cli": TYPES | {"taskstore.client", "taskstore.commands", "taskstore.units"},
+    "taskstore": TYPES | {"taskstore.client", "taskstore.worker", "taskstore.jobs"},
+    # The store: from the pure rules up to the models with their managers.
+    "tasks_app.core": TYPES,
+    "tasks_app.conf": set(),
+    "tasks_app.database": VALUES | {"tasks_app.conf"},
+    "tasks_app.offload": TYPES,
+    "tasks_app.writer": VALUES | {"tasks_app.conf", "tasks_app.database", "tasks_app.offload"},
+    "tasks_app.models": VALUES | {"tasks_app.conf", "tasks_app.database", "tasks_app.writer"},
+    # The verbs on it.
+    "tasks_app.wire": VALUES | {"tasks_app.models"},
+    "tasks_app.access": STORE,
+    "tasks_app.operating": STORE | {"tasks_app.access"},
+    "tasks_app.reading": STORE | {"tasks_app.access", "tasks_app.operating", "tasks_app.wire"},
+    "tasks_app.forms": STORE,
+    # What the store does with tasks by itself.
+    "tasks_app.bulk": VERBS,
+    "tasks_app.jobs": VERBS,
+    "tasks_app.commands": VERBS,
+    "tasks_app.schedules": VERBS | {"tasks_app.jobs"},
+    "tasks_app.alerts": VERBS | {"tasks_app.schedules"},
+    # The ways in. They know the verbs and never each other.
+    "tasks_app.rest_api": VERBS | BY_ITSELF,
+    "tasks_app.grpc_api": VERBS | BY_ITSELF | {"taskstore.masstasker"},
+    "tasks_app.live": VERBS,
+    "tasks_app.admin": VERBS | BY_ITSELF | {"tasks_app.forms"},
+    "tasks_app.console": VERBS | BY_ITSELF | {"tasks_app.forms", "taskstore.units"},
+    "tasks_app.templatetags": VERBS | {"tasks_app.console", "taskstore.units"},
+    "tasks_app.local_store": VERBS | {"tasks_app.schedules", "taskstore.client"},
+    "tasks_app.tasks_backend": VERBS
+    | {"tasks_app.jobs", "tasks_app.local_store", "taskstore.client", "taskstore.jobs"},
+    # Django's, and what begins and ends with a server.
+    "tasks_app": set(),
+    "tasks_app.apps": {"tasks_app.access", "tasks_app.checks", "tasks_app.database"},
+    "tasks_app.checks": STORE | {"tasks_app.reading"},
+    "tasks_app.management": {"tasks_app.tasks_backend", "taskstore.jobs", "taskstore.types"},
+    "tasks_app.migrations": {"tasks_app.database", "tasks_app.models"},
+    "tasks_app.serving": STORE | BY_ITSELF | {"tasks_app.access", "tasks_app.grpc_api"},
+}
+# The product may import all of these, the lab the product too.
+PACKAGES = ("taskstore", "tasks_app", "taskstore_project", "lab")
+
+# The packages from elsewhere. A row that is not here may use any that the server has.
+USES = {
+    "taskstore": set(),
+    "taskstore.types": set(),
+    "taskstore.errors": set(),
+    "taskstore.units": set(),
+    "taskstore.client": {"httpx"},
+    "taskstore.worker": set(),
+    "taskstore.jobs": set(),
+    "taskstore.commands": set(),
+    "taskstore.cli": {"click", "httpx", "rich"},
+    "taskstore.masstasker": {"google", "grpc", "grpc_status"},
+    "tasks_app.core": set(),
 }
 
-# Rows that are not here may use any package that the server has.
-PACKAGES = {
-    "operations": set(),
-    "errors": set(),
-    "rules": set(),
-    "validation": set(),
-    "kept_answers": set(),
-    "payloads": set(),
-    "tally": set(),
-    "meters": set(),
-    "client": {"click", "httpx", "rich"},
-    "records": set(),
-    "job_record": set(),
-    "command_record": set(),
-    "command_lines": set(),
-    "command_files": set(),
-    "quantities": set(),
-    "jobs": set(),
-    "commands": set(),
-    "masstasker": {"google", "grpc", "grpc_status"},
-}
-
-MODULES = sorted(STORE.rglob("*.py"))
+MODULES = sorted(module for package in PACKAGES for module in (PROJECT / package).rglob("*.py"))
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(STORE)))
+def name_of(module: Path) -> str:
+    return str(module.relative_to(PROJECT))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_a_module_imports_only_what_its_row_allows(module):
-    row = row_of(module)
-    if row:
-        assert row in MAY_IMPORT, f"give {row} a row in MAY_IMPORT"
-        assert own_imports(module) - {row} <= MAY_IMPORT[row]
+    row = row_of(name_of(module).removesuffix(".py").split("/"))
+    imported = {row_of(name.split(".")) for name in imports(module)} - {"", row}
+    if row in ("taskstore_project", "lab"):
+        assert row == "lab" or "lab" not in imported
+        return
+    assert row in MAY_IMPORT, f"give {row} a row in MAY_IMPORT"
+    assert imported <= MAY_IMPORT[row]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(STORE)))
+def test_the_packages_have_an_order():
+    try:
+        list(TopologicalSorter(MAY_IMPORT).static_order())
+    except CycleError as circle:
+        pytest.fail(f"these import each other: {' → '.join(circle.args[1])}")
+
+
+def test_no_row_is_for_a_package_that_is_gone():
+    rows = {row_of(name_of(module).removesuffix(".py").split("/")) for module in MODULES}
+    assert set(MAY_IMPORT) <= rows
+    assert set(USES) <= set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_a_module_uses_only_the_packages_that_its_row_allows(module):
-    packages = {name.partition(".")[0] for name in imports(module)} - sys.stdlib_module_names - {"tasks_app"}
-    assert packages <= PACKAGES.get(row_of(module), packages)
+    packages = {name.partition(".")[0] for name in imports(module)} - sys.stdlib_module_names - set(PACKAGES)
+    assert packages <= USES.get(row_of(name_of(module).removesuffix(".py").split("/")), packages)
 
 
-def test_the_store_knows_nothing_of_the_project_around_it():
-    users = [module for module in MODULES if any(name.startswith("taskstore_project") for name in imports(module))]
-    assert users == []
+def test_one_package_alone_asks_which_database_it_is():
+    allowed = ("tasks_app/database/", "tasks_app/migrations/", "tasks_app/checks.py")
+    others = [module for module in MODULES if not name_of(module).startswith(allowed)]
+    assert [name_of(module) for module in others if ".vendor" in module.read_text()] == []
 
 
-def row_of(module: Path) -> str:
-    """The name of the module, or of the package that it lies in; empty for tasks_app/__init__.py itself."""
-    parts = module.relative_to(STORE).with_suffix("").parts
-    return "" if parts == ("__init__",) else parts[0]
+def row_of(parts: list[str]) -> str:
+    """The package, or the module beside the packages, that a dotted name belongs to; empty for what is not ours.
 
-
-def own_imports(module: Path) -> set[str]:
-    return {name.split(".")[1] for name in imports(module) if name.startswith("tasks_app.")}
+    The managers belong to the models, whose verbs they are. `__init__` belongs to the package around it.
+    """
+    parts = [part for part in parts if part != "__init__"]
+    if parts[0] not in PACKAGES:
+        return ""
+    if parts[0] in ("taskstore_project", "lab"):
+        return parts[0]
+    names = {"tasks_app.managers": "tasks_app.models"}
+    row = ".".join(parts[:2])
+    is_module = (PROJECT / Path(*parts[:2])).is_dir() or (PROJECT / Path(*parts[:2])).with_suffix(".py").is_file()
+    return names.get(row, row) if is_module else parts[0]
 
 
 def imports(module: Path) -> Iterator[str]:

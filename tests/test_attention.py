@@ -2,10 +2,11 @@
 
 import pytest
 
-from tasks_app import attention, clients, pauses
-from tasks_app.attention import Kind, Notice
-from tasks_app.counts import group_stats
+from tasks_app.alerts import attention
+from tasks_app.alerts.attention import Kind, Notice
 from tasks_app.models import BulkOperation, Client, PausedGroup, Rate
+from tasks_app.operating import pauses
+from tasks_app.reading import clients
 from tests.behaviour.conftest import Clock
 from tests.console.store import add, claim
 
@@ -19,7 +20,7 @@ def clock(db, monkeypatch) -> Clock:
 
 
 def notices():
-    return attention.notices(group_stats(), clients.seen())
+    return attention.notices(clients.seen())
 
 
 def happen(minute: int, group: str = "mail", **numbers):

@@ -15,13 +15,15 @@ from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.test import Client
 
-from tasks_app import pauses, schedules, tokens
+from tasks_app import schedules
+from tasks_app.access import tokens
 from tasks_app.bulk import Selection, Verb
-from tasks_app.command_record import CommandStatus
 from tasks_app.console.urls import urlpatterns as console_urls
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
-from tasks_app.operations import NewTask
+from tasks_app.operating import pauses
 from tasks_app.schedules import DueTask, SchedulePlan
+from taskstore.types.command_record import CommandStatus
+from taskstore.types.tasks import NewTask
 
 from .admin.pages import fields_of
 from .command_lists.commands import submitted
@@ -210,7 +212,11 @@ CONSOLE = {
     "close_account": ("close account", console("close_account")),
     "open_account": ("open account", open_account),
     "reset_password": ("reset password", console("reset_password")),
+    "sign_out_person": ("sign out everywhere", console("sign_out_person")),
     "password": ("change password", console("password", **PASSWORDS)),
+    "login": ("sign in", lambda world: Client().post("/console/login", {"username": "ada", "password": OLD})),
+    "logout": ("sign out", console("logout")),
+    "logout_everywhere": ("sign out everywhere", console("logout_everywhere")),
 }
 REST = {
     "/groups/mail/pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
@@ -292,8 +298,8 @@ ADMIN = {
     ),
 }
 
-# Who is there, what a browser looks like, and what somebody keeps for themselves is nobody else's business.
-NO_CHANGES = {"login", "logout", "theme", "save_search", "rename_search", "delete_search"}
+# What a browser looks like, and what somebody keeps for themselves is nobody else's business.
+NO_CHANGES = {"theme", "save_search", "rename_search", "delete_search"}
 # What workers do is in the history of each task; `/tasks` and the preview only read.
 OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post",
               "/commands/nightly?post"}  # fmt: skip

@@ -8,8 +8,8 @@ from django.core.checks import Tags, run_checks
 from django.db import connection
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 
 pytestmark = pytest.mark.once
 

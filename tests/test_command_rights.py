@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from lab.testing import PROJECT
 from tasks_app import bulk, schedules
+from tasks_app.access.policy import Action, may, may_command, scope_of
 from tasks_app.bulk import Asked, Parameters, Selection, Verb
-from tasks_app.errors import Forbidden
+from tasks_app.core.operations import GroupScope
 from tasks_app.models import Scope, Task
-from tasks_app.operations import Change, GroupScope, NewTask
-from tasks_app.policy import Action, may, may_command, scope_of
 from tasks_app.schedules import running
-from taskstore_project.testing import PROJECT
+from taskstore.errors import Forbidden
+from taskstore.types.tasks import Change, NewTask
 
 from .admin.pages import TASKS, fields_of
 from .console.store import add, claim
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.django_db
 OPEN, NEW = "commands/default/open", "commands/default/new"
 NO_SCOPE = "it takes a token of the scope commands"
 NO_ROLE = "it takes the role commands, or admin"
-SWITCHED_OFF = "start it with --commands, or with TASKSTORE_COMMANDS=1"
+SWITCHED_OFF = "start it with `up --commands` or `serve --commands`, or set TASKSTORE_COMMANDS=1"
 
 
 @pytest.fixture(autouse=True)
@@ -244,7 +245,7 @@ def test_schedules_that_add_commands_are_changed_by_nobody_without_the_right(ope
     assert ids() == before
 
 
-@pytest.mark.parametrize("way", ["add", "change", "move"])
+@pytest.mark.parametrize("way", ["add", "change", "move", "move as it is"])
 def test_no_task_is_made_a_schedule_that_adds_commands(worker, way):
     """A schedule is a task, which somebody may write with any other way in."""
     data = json.dumps({"cron": "every 1s", "due": 1, "task": {"group": NEW}}).replace("commands", "\\u0063ommands")
@@ -254,6 +255,7 @@ def test_no_task_is_made_a_schedule_that_adds_commands(worker, way):
         "add": {"adds": [{"group": "schedules", "data": data}]},
         "change": {"updates": [{"id": harmless.id, "data": data}]},
         "move": {"adds": [{"group": "schedules", "data": data, "id": drafted.id}], "deletes": [drafted.id]},
+        "move as it is": {"adds": [{"group": "schedules", "id": drafted.id, "keep": True}], "deletes": [drafted.id]},
     }
     assert is_forbidden(worker.post("/update", {"clientid": ANN, **updates[way]}))
     assert ids() == {harmless.id, drafted.id}
@@ -283,9 +285,7 @@ def test_no_draft_is_moved_to_the_schedules_that_adds_commands(operator):
     [drafted] = add("mail", data=json.dumps(PLAN).encode())
     bulk_scope = scope_of(operator.token)
     with pytest.raises(Forbidden, match="commands/default/new"):
-        Task.objects.commit(
-            owner=0, updates=[Change(id=drafted.id, group="schedules", keep_data=True)], scope=bulk_scope
-        )
+        Task.objects.commit(owner=0, updates=[Change(id=drafted.id, group="schedules")], scope=bulk_scope)
 
 
 def test_other_schedules_are_anybodys(worker):
@@ -427,10 +427,10 @@ def test_code_beside_the_server_is_not_held_up(settings):
     assert task.group == NEW
 
 
-def test_what_only_resembles_these_groups_is_not_held():
-    scope = GroupScope(held="it is off")
+def test_what_only_resembles_these_groups_is_not_forbidden():
+    scope = GroupScope(no_commands_because="it is off")
     names = ("commands/", "commands/a", "commands", "command/a", "jobs/commands/", "")
-    assert [name for name in names if scope.why_held(name)] == ["commands/", "commands/a"]
+    assert [name for name in names if scope.why_forbidden(name)] == ["commands/", "commands/a"]
 
 
 WAYS_IN = ("admin", "bulk", "console", "grpc_api", "rest_api")

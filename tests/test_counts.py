@@ -2,9 +2,10 @@
 
 import pytest
 
-from tasks_app.counts import Counts, counts_of, group_counts
+from tasks_app.core.operations import GroupScope
 from tasks_app.models import Task
-from tasks_app.operations import GroupScope, NewTask
+from tasks_app.reading.counts import Counts, counts_of, group_counts
+from taskstore.types.tasks import NewTask
 
 pytestmark = pytest.mark.django_db
 

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
-from tasks_app import failures
-from tasks_app.failures import signature_of
-from tasks_app.search.finding import find
-from tasks_app.search.grammar import parse, quoted
+from tasks_app.reading import failures
+from tasks_app.reading.failures import signature_of
+from tasks_app.reading.search.finding import find
+from tasks_app.reading.search.grammar import parse, quoted
 from tests.behaviour.conftest import Clock
 from tests.console.store import add
 

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 from django.db import transaction
 
-from tasks_app.errors import CommitRefused, InvalidInput, KeyReused, StoreBusy
-from tasks_app.meters import BATCH_OPERATIONS, BATCH_US, LEVELS, REASONS, Meters, meters, shared_memory
+from tasks_app.core.meters import BATCH_OPERATIONS, BATCH_US, LEVELS, REASONS, Meters, meters, shared_memory
+from tasks_app.core.tally import Work
 from tasks_app.models import Task
-from tasks_app.operations import NewTask, Refusal
-from tasks_app.tally import Work
+from taskstore.errors import CommitRefused, InvalidInput, KeyReused, StoreBusy
+from taskstore.types.tasks import NewTask, Refusal
 
 pytestmark = pytest.mark.once
 

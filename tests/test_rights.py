@@ -9,12 +9,12 @@ from django.conf import settings
 from django.http.response import HttpResponseBase
 from django.urls import URLResolver, get_resolver
 
-from tasks_app import tokens
-from tasks_app.command_record import Output
-from tasks_app.job_record import JobError
+from tasks_app.access import tokens
 from tasks_app.live.consumer import Word
 from tasks_app.live.routing import websocket_urlpatterns
 from tasks_app.models import Scope, Task
+from taskstore.types.command_record import Output
+from taskstore.types.job_record import JobError
 from taskstore_project.asgi import application
 
 from .admin import test_rights as admin

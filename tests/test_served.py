@@ -8,7 +8,7 @@ from django.db import close_old_connections
 from django.db.backends.signals import connection_created
 from django.http.response import HttpResponseBase
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.models import Scope
 
 from .behaviour.rivals import wait_until

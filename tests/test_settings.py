@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 
 pytestmark = pytest.mark.once
 
@@ -151,6 +151,18 @@ def test_the_password_of_postgresql_may_stand_in_a_file(setting, manage, tmp_pat
     )
     told = manage("check", **file)
     assert "DATABASE_PASSWORD_FILE is for PostgreSQL: set DATABASE_URL too" in told.stderr
+
+
+def test_it_is_the_password_of_the_direct_address_too(setting, tmp_path):
+    (tmp_path / "password").write_text("p@ss word\n")
+    variables = {
+        "DATABASE_PASSWORD_FILE": str(tmp_path / "password"),
+        "DATABASE_URL": "postgres://ann@pooler/tasks",
+        "TASKSTORE_DIRECT_DATABASE_URL": "postgres://ann@host/tasks",
+    }
+    assert setting("TASKSTORE_DIRECT_DATABASE_URL['password']", **variables) == "p@ss word"
+    variables["TASKSTORE_DIRECT_DATABASE_URL"] = "postgres://ann:another@host/tasks"
+    assert setting("TASKSTORE_DIRECT_DATABASE_URL['password']", **variables) == "another"
 
 
 def test_behind_an_https_address_cookies_stay_on_https(setting):

@@ -1,4 +1,4 @@
-// The counts of all groups, and where they stand on the page:
+// The counts of what is on the page, and where they stand:
 //
 //   data-live-group="mail"     a row or section of that group, with
 //   data-live-folder="mail/"   a row of all groups whose names begin so, and that are searched for, with
@@ -6,16 +6,19 @@
 //   data-live-below            the number of the folder's groups
 //   data-live-total="ready"    over all groups: how many tasks are in the state,
 //   data-live-groups="ready"   in how many groups there are any
-//   data-live-list="17"        the list of groups, made when there were so many of them, and
+//   data-live-list="17"        the list of groups, made when there were so many of them,
+//   data-live-list-at="<ms>"   at that time by the database's clock, and
 //   data-live-news             hidden until groups have come or gone since
 //   data-live-empty            stands where the list will be when there is a group
 //   data-live-made="17"        the head of a list of tasks, made when there were so many of them,
 //   data-live-made-at="<ms>"   at that time by the database's clock, and
 //   data-live-of="ready"       in this state, or "total"; of `data-live-group`, or else of all groups
 
-const STATES = ["ready", "claimed", "expired", "scheduled", "failed"];
-const NONE = [0, 0, 0, 0, 0];
-const [SLASH, DOT] = [47, 46]; // As in tasks_app/console/name_tree.py.
+const STATES = ["ready", "claimed", "expired", "scheduled", "failed", "finished"]; // The last one only where it is not 0.
+const NONE = [0, 0, 0, 0, 0, 0];
+const MOST_WATCHED = 200; // As in tasks_app/live/consumer.py, and
+const LONGEST_WATCHED = 40_000; // bytes of names, which is less than it takes.
+const OF_ALL = "[data-live-total], [data-live-groups], [data-live-list], [data-live-empty], [data-live-made]:not([data-live-group])";
 const NARROW_SPACE = "\u202f"; // As in tasks_app/console/words.py.
 const FLASH = [{ opacity: 0.6 }, { opacity: 1 }];
 const FLASH_MS = 500;
@@ -26,24 +29,37 @@ const flashedAt = new WeakMap(); // Not asked of the browser: for that it would 
 let flashes = 0; // Of the message that is being shown.
 
 export class Counts {
-  #groups = new Map();
-  #atMs = 0; // When they were true, by the database's clock.
+  #groups = new Map(); // By name; null: the group is gone.
+  #folders = new Map();
+  #total = null;
+  #holding = null; // In how many groups there is a task; a ready one, and so on.
+  #found = null; // How many groups the filter finds.
+  #summedMs = 0; // When these three were true, by the database's clock,
+  #atMs = 0; // and when the groups were.
   #frame = 0;
-  #list = null; // The list of groups on the page,
-  #known = new Set(); // what groups there were at its first numbers,
-  #missed = 0; // and how many of them had come since it was made.
 
-  // `groups` are pairs of a name and its numbers; null for numbers: the group is gone.
-  replace(groups, atMs) {
-    this.#groups = new Map(groups);
-    this.show(atMs);
+  // What the page shows: the server is asked for that alone.
+  watched() {
+    const groups = namesOf("liveGroup", "[data-live-group]");
+    const folders = namesOf("liveFolder", "[data-live-folder]");
+    const filter = folders.length || document.querySelector("[data-live-list]") ? searched() : "";
+    return { ...first(groups, folders), filter, totals: document.querySelector(OF_ALL) !== null };
   }
 
-  change(groups, atMs) {
-    for (const [name, numbers] of groups) {
-      if (numbers) this.#groups.set(name, numbers);
-      else this.#groups.delete(name);
-    }
+  replace(content, atMs) {
+    this.#groups = new Map();
+    this.#folders = new Map();
+    this.#found = this.#total = this.#holding = null;
+    this.change(content, atMs);
+  }
+
+  change({ groups = {}, folders = {}, total, holding, found, summed }, atMs) {
+    for (const [name, numbers] of Object.entries(groups)) this.#groups.set(name, numbers);
+    for (const [name, numbers] of Object.entries(folders)) this.#folders.set(name, numbers);
+    this.#total = total ?? this.#total;
+    this.#holding = holding ?? this.#holding;
+    this.#found = found ?? this.#found;
+    this.#summedMs = summed ?? this.#summedMs;
     this.show(atMs);
   }
 
@@ -61,96 +77,84 @@ export class Counts {
     });
   }
 
-  // The elements are looked up each time: parts of the page are replaced meanwhile.
+  // The elements are looked up each time: parts of the page are replaced meanwhile. What is new there is not known yet.
   #showGroups() {
     for (const place of document.querySelectorAll("[data-live-group]")) {
-      writeCounts(place, this.#groups.get(place.dataset.liveGroup) ?? NONE);
+      const numbers = this.#groups.get(place.dataset.liveGroup);
+      if (numbers !== undefined) writeCounts(place, numbers ?? NONE);
     }
   }
 
   #showFolders() {
-    const rows = document.querySelectorAll("[data-live-folder]");
-    if (rows.length === 0) return;
-    const folders = new Map([...rows].map(({ dataset }) => [dataset.liveFolder, { groups: 0, numbers: [...NONE] }]));
-    this.#addUp(folders);
-    for (const row of rows) {
-      const { groups, numbers } = folders.get(row.dataset.liveFolder);
+    for (const row of document.querySelectorAll("[data-live-folder]")) {
+      const known = this.#folders.get(row.dataset.liveFolder);
+      if (!known) continue;
+      const [groups, ...numbers] = known;
       writeCounts(row, numbers);
       set(row.querySelector("[data-live-below]"), groupsIn(groups));
     }
   }
 
-  // In one pass over the names: folders times groups would be too many.
-  #addUp(folders) {
-    for (const name of this.#searched()) {
-      for (let end = 1; end <= name.length; end++) {
-        if (!isSeparator(name.charCodeAt(end - 1))) continue;
-        const folder = folders.get(name.slice(0, end));
-        if (!folder) continue;
-        folder.groups += 1;
-        this.#groups.get(name).forEach((number, place) => (folder.numbers[place] += number));
-      }
-    }
-  }
-
   #showTotals() {
+    if (!this.#total) return;
     for (const element of document.querySelectorAll("[data-live-total]")) {
-      write(element, this.#total(element.dataset.liveTotal));
+      write(element, numberOf(this.#total, element.dataset.liveTotal));
     }
     for (const element of document.querySelectorAll("[data-live-groups]")) {
-      write(element, this.#sum((numbers) => Math.min(1, numberOf(numbers, element.dataset.liveGroups))));
+      const state = element.dataset.liveGroups;
+      write(element, this.#holding[state === "total" ? 0 : 1 + STATES.indexOf(state)]);
     }
-  }
-
-  #total(state) {
-    return this.#sum((numbers) => numberOf(numbers, state));
-  }
-
-  #sum(numberOfGroup) {
-    let sum = 0;
-    for (const numbers of this.#groups.values()) sum += numberOfGroup(numbers);
-    return sum;
   }
 
   // Rows do not come and go by themselves: nothing is to move under the pointer. Where there was nothing yet, they do.
   #showNews() {
+    if (this.#found === null) return;
     const list = document.querySelector("[data-live-list]");
     if (list) this.#tellWhatIsNotIn(list);
-    else if (this.#groups.size > 0 && document.querySelector("[data-live-empty]") && !isTyping()) location.reload();
+    else if (this.#holding?.[0] > 0 && document.querySelector("[data-live-empty]") && !isTyping()) location.reload();
   }
 
   // Nor do rows of tasks: what is told is by how much their number has changed.
   #showTaskNews() {
     for (const news of document.querySelectorAll("[data-live-made]")) {
       const { liveMade, liveMadeAt, liveOf, liveGroup } = news.dataset;
-      if (this.#atMs < Number(liveMadeAt)) continue; // The list is the newer one.
-      const now = liveGroup === undefined ? this.#total(liveOf) : numberOf(this.#groups.get(liveGroup) ?? NONE, liveOf);
-      tellOfTasks(news, now - Number(liveMade));
+      const isOfAll = liveGroup === undefined;
+      const numbers = isOfAll ? this.#total : this.#groups.get(liveGroup);
+      if (numbers === undefined || (isOfAll && numbers === null)) continue; // Not known yet.
+      if ((isOfAll ? this.#summedMs : this.#atMs) < Number(liveMadeAt)) continue; // The list is the newer one.
+      tellOfTasks(news, numberOf(numbers ?? NONE, liveOf) - Number(liveMade));
     }
   }
 
   #tellWhatIsNotIn(list) {
-    const searched = this.#searched();
-    if (list !== this.#list) this.#remember(list, searched);
     const rows = [...list.querySelectorAll("[data-live-group]")].map((row) => row.dataset.liveGroup);
-    const added = this.#missed + searched.filter((name) => !this.#known.has(name)).length;
-    const gone = rows.filter((name) => !this.#groups.has(name)).length;
-    // What has been missed may be gone again: at most all that are not in sight are new.
-    tell(Math.min(added, searched.length - (rows.length - gone)), gone);
+    const gone = rows.filter((name) => this.#groups.get(name) === null).length;
+    const isNewer = this.#summedMs < Number(list.dataset.liveListAt);
+    const left = Number(list.dataset.liveList) - gone;
+    // Others that are not in sight may be gone, too: at least so many are new.
+    tell(isNewer ? 0 : Math.max(0, this.#found - left), gone);
   }
+}
 
-  // The names that the list would show.
-  #searched() {
-    const names = [...this.#groups.keys()];
-    const text = new URLSearchParams(location.search).get("filter")?.toLowerCase();
-    return text ? names.filter((name) => name.toLowerCase().includes(text)) : names;
-  }
+function namesOf(key, places) {
+  return [...new Set([...document.querySelectorAll(places)].map(({ dataset }) => dataset[key]))];
+}
 
-  #remember(list, searched) {
-    this.#list = list;
-    this.#known = new Set(searched);
-    this.#missed = Math.max(0, searched.length - Number(list.dataset.liveList));
+// As many of the names as the server takes.
+function first(groups, folders) {
+  const watched = { groups: [], folders: [] };
+  let bytes = 0;
+  const all = [...groups.map((name) => ["groups", name]), ...folders.map((name) => ["folders", name])];
+  for (const [kind, name] of all.slice(0, MOST_WATCHED)) {
+    bytes += new TextEncoder().encode(JSON.stringify(name)).length + 1;
+    if (bytes > LONGEST_WATCHED) break;
+    watched[kind].push(name);
   }
+  return watched;
+}
+
+function searched() {
+  return new URLSearchParams(location.search).get("filter") ?? "";
 }
 
 function tell(added, gone) {
@@ -167,10 +171,6 @@ function tellOfTasks(news, more) {
   set(news.querySelector("[data-live-news-text]"), `${grouped(Math.abs(more))} ${more > 0 ? "more" : "fewer"} now,`);
 }
 
-function isSeparator(code) {
-  return code === SLASH || code === DOT;
-}
-
 function groupsIn(number, which = "") {
   return `${grouped(number)} ${which}${number === 1 ? "group" : "groups"}`;
 }
@@ -182,8 +182,8 @@ function writeCounts(place, numbers) {
 }
 
 function numberOf(numbers, state) {
-  if (state === "total") return numbers[0] + numbers[1] + numbers[2] + numbers[3];
-  return numbers[STATES.indexOf(state)];
+  if (state === "total") return numbers[0] + numbers[1] + numbers[2] + numbers[3] + (numbers[5] ?? 0);
+  return numbers[STATES.indexOf(state)] ?? 0;
 }
 
 function write(element, number) {

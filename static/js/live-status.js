@@ -11,11 +11,13 @@ const WORDS = {
   old: "no new numbers",
   lost: "reconnecting",
   paused: "paused",
+  refused: "not live",
   ended: "signed out",
 };
 const BANNERS = {
   old: "The server can't read the store at the moment; it tries again by itself.",
   lost: "The server does not answer; this page tries again by itself.",
+  refused: "",
   ended: "You are signed out, or may not see this any more; load the page again.",
 };
 
@@ -57,6 +59,13 @@ export class Status {
     this.#show();
   }
 
+  // The server says why it sends no numbers to this page.
+  refused(reason) {
+    this.#connection = "refused";
+    BANNERS.refused = reason || "Too many pages with live numbers are open.";
+    this.#show();
+  }
+
   lost() {
     if (this.#connection !== "lost") this.#lostAt = performance.now();
     this.#connection = "lost";
@@ -80,7 +89,7 @@ export class Status {
   }
 
   #state(ageMs) {
-    if (this.#connection === "ended") return "ended";
+    if (this.#connection === "ended" || this.#connection === "refused") return this.#connection;
     if (this.#connection === "lost") return performance.now() - this.#lostAt > LOST_MS ? "lost" : "live";
     if (this.#isPaused) return "paused";
     return this.#connection === "live" && ageMs > OLD_MS ? "old" : this.#connection;

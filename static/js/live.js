@@ -1,7 +1,7 @@
 // The numbers of this page, kept right over one websocket.
 //
-// What comes over it is described in tasks_app/live/messages.py: states with sequence numbers.
-// A gap, a new connection or a tab that was out of sight is mended by asking for everything.
+// What comes over it is described in tasks_app/live/messages.py: states with sequence numbers, of what the page shows.
+// A gap, a new connection or a tab that was out of sight is mended by asking for all of that.
 
 import { Counts } from "./live-counts.js";
 import { Status } from "./live-status.js";
@@ -10,6 +10,8 @@ const SILENCE_MS = 2500; // The server says something every second.
 const SHORTEST_DELAY_MS = 200;
 const LONGEST_DELAY_MS = 2000;
 const NO_RIGHT = 4403;
+const TOO_MANY = 4429;
+const TOO_MANY_DELAY_MS = 30_000;
 const SIGN_OUT_MS = 1000; // From the press of the button until the browser has no session any more.
 
 const counts = new Counts();
@@ -17,24 +19,30 @@ const status = new Status({ pause, resume });
 let socket = null;
 let silence = 0;
 let sequence = 0;
-let parts = [];
+let watched = ""; // What was asked for last.
 let isPaused = false;
 
 function connect() {
   const address = new URL("/console/live", location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   let hasOpened = false;
-  parts = [];
+  sequence = 0;
   socket = new WebSocket(address);
   socket.onopen = () => {
     hasOpened = true;
+    askForAll();
   };
   socket.onmessage = (event) => {
     listen();
     take(JSON.parse(event.data));
   };
-  socket.onclose = async ({ code }) => {
+  socket.onclose = async ({ code, reason }) => {
     lose();
+    if (code === TOO_MANY) {
+      status.refused(reason);
+      setTimeout(connect, TOO_MANY_DELAY_MS);
+      return;
+    }
     // The socket's session may be older than that of the browser, which other pages have renewed.
     const isOver = (code === NO_RIGHT || !hasOpened) && (await isTurnedAway());
     isOver ? status.ended() : connectLater();
@@ -66,33 +74,38 @@ function connectLater() {
 function take(message) {
   status.heard(message);
   if (isPaused) return;
-  if ("full" in message) takePart(message);
+  if ("full" in message) takeAll(message);
   else if ("delta" in message && isNext(message)) takeChange(message);
   else if (message.seq !== sequence) askForAll();
   else counts.show(message.at); // Parts of the page may have been replaced.
+  askForNew();
 }
 
-// All counts are shown at once, also when they come in several messages.
-function takePart({ seq, at, full, left }) {
-  parts.push(...Object.entries(full));
-  if (left > 0) return;
-  counts.replace(parts, at);
-  parts = [];
+function takeAll({ seq, at, full }) {
+  counts.replace(full, at);
   sequence = seq;
 }
 
 function takeChange({ seq, at, delta }) {
-  counts.change(Object.entries(delta), at);
+  counts.change(delta, at);
   sequence = seq;
 }
 
-// A change may come in several messages, too.
+// A change that is in the counts already does no harm: it says what is, not how much more.
 function isNext({ seq }) {
   return seq === sequence || seq === sequence + 1;
 }
 
+// Parts of the page that were replaced may show other groups.
+function askForNew() {
+  if (JSON.stringify(counts.watched()) !== watched) askForAll();
+}
+
 function askForAll() {
-  if (socket.readyState === WebSocket.OPEN) socket.send('{"type": "full"}');
+  if (socket.readyState !== WebSocket.OPEN) return;
+  const now = counts.watched();
+  watched = JSON.stringify(now);
+  socket.send(JSON.stringify({ type: "full", ...now }));
 }
 
 function pause() {
@@ -104,7 +117,7 @@ function resume() {
   askForAll();
 }
 
-// The session that the socket was opened with is in the cookie alone: the server can't tell that it was thrown away.
+// The server closes the socket too, up to five seconds later when another server ended the session.
 async function endIfSignedOut() {
   if (!(await isTurnedAway())) return;
   lose();
@@ -121,10 +134,13 @@ async function isTurnedAway() {
   }
 }
 
+document.addEventListener("htmx:after:swap", askForNew);
 document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "visible") askForAll();
 });
 const tabs = new BroadcastChannel("taskstore.session");
 tabs.onmessage = () => setTimeout(endIfSignedOut, SIGN_OUT_MS);
-document.querySelector("[data-sign-out]").addEventListener("submit", () => tabs.postMessage("over"));
+for (const form of document.querySelectorAll("[data-sign-out]")) {
+  form.addEventListener("submit", () => tabs.postMessage("over"));
+}
 connect();

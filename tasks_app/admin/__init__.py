@@ -1,5 +1,5 @@
 """Django's admin: ad hoc edits, through the store. What each page may be used for, `policy.may` says."""
 
-from . import tasks, tokens, trail
+from . import audit, tasks, tokens
 
-__all__ = ["tasks", "tokens", "trail"]
+__all__ = ["audit", "tasks", "tokens"]

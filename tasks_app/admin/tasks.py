@@ -18,16 +18,19 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.html import format_html
 
-from .. import audit, history
+from taskstore.errors import CommitRefused, StoreBusy, StoreUnavailable, TaskStoreError
+from taskstore.types.tasks import Ending, NewTask, Refusal, State
+
+from ..access import audit
+from ..access.policy import Action, may, scope_of
 from ..bulk import Parameters, Verb
-from ..errors import CommitRefused, StoreBusy, StoreUnavailable, TaskStoreError
+from ..core.operations import Operator
+from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
 from ..models import Task
-from ..operations import Ending, NewTask, Operator, Refusal, State
-from ..policy import Action, may, scope_of
-from ..task_form import BASE64, NOBODY, TaskForm, is_editable, written
-from .keyed import read_id
-from .selected import ActsOnSelected, begin, forbidden_as_django, told, user_of
+from ..reading import history
+from .bulk_actions import ActsOnSelected, begin, forbidden_as_django, told, user_of
+from .keyset import read_id
 
 # What a person can do nothing about but try again, or look at the task as it is now.
 REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)

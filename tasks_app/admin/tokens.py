@@ -13,11 +13,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from .. import audit, tokens
-from ..errors import InvalidInput
+from taskstore.errors import InvalidInput
+
+from ..access import audit, tokens
+from ..access.policy import Action, may
 from ..models import Scope, Token
-from ..policy import Action, may
-from .keyed import KeyedAdmin
+from .keyset import KeyedAdmin
 
 
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -4,10 +4,10 @@ An operation runs in chunks, each one whole commit, so that no transaction is gi
 do not wait for it. It may be begun in one process and ended in another.
 """
 
-from .running import reasons, run
-from .selection import SAMPLES, SAY_WHICH, Preview, Selection, preview
+from .running import Runner, reasons, run
+from .selection import SAMPLES, SAY_WHICH, Preview, Selection, Target, preview
 from .starting import Asked, cancel, start, to_type, undo, why_not_undoable
-from .verbs import Parameters, Verb
+from .verbs import Parameters, Skip, Verb, requeued, target_of
 
 __all__ = [
     "SAMPLES",
@@ -15,13 +15,18 @@ __all__ = [
     "Asked",
     "Parameters",
     "Preview",
+    "Runner",
     "Selection",
+    "Skip",
+    "Target",
     "Verb",
     "cancel",
     "preview",
     "reasons",
+    "requeued",
     "run",
     "start",
+    "target_of",
     "to_type",
     "undo",
     "why_not_undoable",

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..listing import Place
+from taskstore.types.tasks import Change, NewTask
+
+from ..core.operations import GroupScope
+from ..core.rules import SCHEDULES, why_forbidden
 from ..models import BulkItem, BulkOperation, Task
-from ..operations import Change, NewTask
-from ..search.conditions import Condition
+from ..reading.listing import Cursor
+from ..reading.search.conditions import Condition
 from .selection import Selection
 from .verbs import Doing, Parameters, Skip, Verb
 
@@ -67,13 +70,34 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     skipped: list[BulkItem] = []
     for task, data_size in _with_sizes(ids):
         before = operation.done + operation.skipped + operation.failed + len(planned) + len(skipped)
-        why_held = selection.scope.why_held(task.group)
-        step = Skip(why_held) if why_held else doing.step(task, now_ms, before)
+        step = _allowed(task, doing.step(task, now_ms, before), selection.scope)
         if isinstance(step, Skip):
             skipped.append(skip(operation, task.origin, task.id, step))
         else:
             planned.append(Planned(origin=task.origin, task=task.id, step=step, size=data_size))
     return Chunk(planned=planned, skipped=skipped, place=place, is_last=is_last)
+
+
+def _allowed(task: Task, step: Change | int | Skip, scope: GroupScope) -> Change | int | Skip:
+    """The step, unless the tasks of this group, or of the one that it goes to, are not to be changed."""
+    if why := why_not(task, scope):
+        return Skip(why)
+    if isinstance(step, Change) and step.group is not None and (why := why_not_into(step.group, scope)):
+        return Skip(why)
+    return step
+
+
+def why_not(task: Task, scope: GroupScope) -> str:
+    """Why the task may not be changed; empty: it may. What a schedule feeds its data says, so all of it is read."""
+    if not scope.no_commands_because or task.group != SCHEDULES:
+        return scope.why_forbidden(task.group)
+    [whole] = Task.objects.find([task.id])
+    return why_forbidden(whole.group, bytes(whole.data), scope) if whole else ""
+
+
+def why_not_into(group: str, scope: GroupScope) -> str:
+    """Why nothing may be put into the group, as a sentence; empty: it may."""
+    return scope.why_forbidden(group) or ("" if scope.allows(group) else f'The group "{group}" may not be changed.')
 
 
 def skip(operation: BulkOperation, origin: int, task_id: int, why: Skip) -> BulkItem:
@@ -95,7 +119,7 @@ def _selected(operation: BulkOperation, selection: Selection, size: int) -> tupl
 
 
 def _found(operation: BulkOperation, selection: Selection, size: int) -> tuple[list[int], str, bool]:
-    place = Place.read(operation.place, "place") if operation.place else None
+    place = Cursor.read(operation.place, "place") if operation.place else None
     # What it did already is not met again: requeued tasks may lie ahead, and a process may have died.
     items = "SELECT 1 FROM tasks_app_bulkitem AS item WHERE item.operation = %s AND item.origin = found.origin"
     # With the offset PostgreSQL looks up each task in the index. It would join all items of the operation else, as

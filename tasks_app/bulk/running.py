@@ -1,4 +1,4 @@
-"""An operation at work, chunk by chunk, in whichever process holds it."""
+"""Run a bulk operation: chunk by chunk, at a pace that leaves room for workers."""
 
 from __future__ import annotations
 
@@ -7,28 +7,110 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
 
-from django.db import OperationalError, transaction
+from django.db import transaction
 from django.db.models import Count, F, Q
 
-from .. import audit
-from ..errors import CommitRefused, StoreBusy, StoreUnavailable
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, Ending, NewTask
+
+from ..access import audit
+from ..core.operations import Commit, Operator
+from ..database.outage import translated
 from ..models import BulkItem, BulkOperation, Task
-from ..operations import Change, Commit, Ending, NewTask, Operator
+from ..writer.background import BackgroundLoop, Failures
+from ..writer.writer import running
 from . import chunks, undoing
 from .chunks import Chunk, Planned
-from .pace import Pace
 from .selection import scope_in
 from .verbs import CHANGED_MEANWHILE, ENDINGS, Verb
+
+FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
+BESIDE_WORKERS_S, ALONE_S = 0.008, 0.1  # How long a chunk's commit should keep the writer.
+REST = 1.5  # Times as long as a chunk takes have workers the store for themselves after it.
+
+
+class Pace:
+    """Learns from each chunk. `is_considerate`: workers of this process, if there are any, come first."""
+
+    def __init__(self, *, is_considerate: bool) -> None:
+        self.size = min(FIRST, MOST)
+        self._is_considerate = is_considerate
+        self._began_s = monotonic()
+        self._committed_s = 0.0
+        self._seen = _done_by_writer()
+        self._own = 0
+
+    def begin(self) -> None:
+        """A chunk begins."""
+        self._began_s, self._committed_s, self._own = monotonic(), 0.0, 0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Around a commit of the chunk."""
+        began_s = monotonic()
+        yield
+        self._committed_s += monotonic() - began_s
+        self._own += 1
+
+    def rest_s(self) -> float:
+        """After a chunk: how long to leave the store to the workers. The size of the next one follows from this one."""
+        seen = _done_by_writer()
+        others_work = self._is_considerate and seen - self._seen > self._own
+        self._seen = seen
+        if self._committed_s:
+            aim_s = BESIDE_WORKERS_S if others_work else ALONE_S
+            # At most twice as many: one commit may have been quick by chance.
+            fitting = int(self.size * min(2.0, aim_s / self._committed_s))
+            self.size = min(MOST, max(LEAST, fitting))
+        return REST * (monotonic() - self._began_s) if others_work else 0.0
+
+
+def _done_by_writer() -> int:
+    """How much the writer of this process has had to do."""
+    writer = running(Task.objects.writing_alias)
+    return writer.begun if writer else 0
+
 
 log = logging.getLogger(__name__)
 
 HOLD_MS = 10_000  # A process that has not been heard of for so long has died.
-PATIENCE_S = 1.0  # Before another try, when the store can't be reached.
+LOOK_EVERY_S = 0.5  # For operations that no other process is at.
 IDS_IN_AUDIT = 500
 
 OUTCOMES = tuple(BulkItem.Outcome)
+
+
+class Runner(BackgroundLoop):
+    """Beside the writer of each server process: continues operations that no other process is at."""
+
+    def __init__(self) -> None:
+        super().__init__("bulk operations", self._look)
+
+    async def _look(self) -> float:
+        await self.aside(go_on, self.stopping)
+        return LOOK_EVERY_S
+
+
+def go_on(stop: threading.Event) -> None:
+    """Run all operations that have not ended and that nobody is at, the oldest first, until `stop` is set.
+
+    One that fails does not hold up the others. Raises the first error when all of them had their turn.
+    """
+    held_by_nobody = Q(state=BulkOperation.State.RUNNING, held_until_ms__lt=Task.objects.now_ms())
+    errors: list[Exception] = []
+    for operation_id in list(BulkOperation.objects.filter(held_by_nobody).order_by("pk").values_list("pk", flat=True)):
+        if stop.is_set():
+            break
+        try:
+            run(operation_id, stop=stop, is_considerate=True)
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def run(
@@ -48,13 +130,22 @@ def run(
     if not hold.take():
         return
     pace = Pace(is_considerate=is_considerate)
+    failures = Failures(f"operation {operation_id}", is_alone=running(Task.objects.writing_alias) is None)
     try:
         _count_anew(operation_id)
         while not stop.is_set():
-            has_ended = _try_chunk(operation_id, pace, stop)
+            pace.begin()
+            try:
+                has_ended = _do_chunk(BulkOperation.objects.get(pk=operation_id), pace)
+                rest_s = pace.rest_s()
+                failures.clear()
+            except Exception as error:
+                if translated(error) is None:
+                    raise
+                has_ended, rest_s = False, failures.note(error)
             if has_ended or (end is not None and time.monotonic() > end) or not hold.keep():
                 return
-            stop.wait(pace.rest_s())
+            stop.wait(rest_s)
     finally:
         hold.let_go()
 
@@ -89,17 +180,6 @@ def _count_anew(operation_id: int) -> None:
     counted = BulkItem.objects.filter(operation=operation_id).values_list("outcome").annotate(Count("pk"))
     numbers = dict.fromkeys(OUTCOMES, 0) | dict(counted.order_by())
     BulkOperation.objects.filter(pk=operation_id).update(**numbers)
-
-
-def _try_chunk(operation_id: int, pace: Pace, stop: threading.Event) -> bool:
-    """Do some more, if the store can be reached. Returns whether the operation has ended."""
-    pace.begin()
-    try:
-        return _do_chunk(BulkOperation.objects.get(pk=operation_id), pace)
-    except (StoreBusy, StoreUnavailable, OperationalError) as error:
-        log.warning("operation %s waits for the store: %s", operation_id, error)
-        stop.wait(PATIENCE_S)
-        return False
 
 
 def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
@@ -146,9 +226,10 @@ def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str
             if not gone:
                 return _halves(list(left.values()), operation, refused)
             left = {task_id: planned for task_id, planned in left.items() if task_id not in gone}
-        except (StoreBusy, StoreUnavailable, OperationalError):
-            raise
-        except Exception as error:  # Whatever it is: the other tasks have nothing to do with it.
+        except Exception as error:
+            if translated(error):
+                raise
+            # Whatever it is: the other tasks have nothing to do with it.
             return _halves(list(left.values()), operation, error)
     return Counter({BulkItem.Outcome.DONE: len(left)})
 

@@ -9,11 +9,15 @@ from typing import Any, Self
 
 from django.db import connections
 
-from ..errors import InvalidInput
-from ..listing import Place
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import FAILED_FROM, State
+
+from ..core.operations import EVERY_GROUP, GroupScope
+from ..database import Dialect, dialect_of
+from ..database.time_limits import TookTooLong, at_most
 from ..models import Task
-from ..operations import EVERY_GROUP, GroupScope, State
-from ..search.conditions import (
+from ..reading.listing import Cursor
+from ..reading.search.conditions import (
     EVERYTHING,
     IN_STATE,
     Condition,
@@ -23,9 +27,9 @@ from ..search.conditions import (
     one_of,
     within,
 )
-from ..search.finding import Walk
-from ..search.grammar import Key, Term, parse
-from ..time_limits import TookTooLong, at_most
+from ..reading.search.finding import Walk
+from ..reading.search.grammar import Key, Term, parse
+from .verbs import Verb, target_of
 
 SAMPLES = 3
 COUNTING_S = 10.0  # Somebody waits for the number.
@@ -55,7 +59,7 @@ class Selection:
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Self:
         """From what `as_json` gave."""
-        fields = {name: value for name, value in kept.items() if name != "held"}
+        fields = {name: value for name, value in kept.items() if name != "no_commands_because"}
         return cls(
             **{
                 **fields,
@@ -67,7 +71,8 @@ class Selection:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "scope": self.scope.patterns, "held": self.scope.held}
+        because = self.scope.no_commands_because
+        return {**asdict(self), "scope": self.scope.patterns, "no_commands_because": because}
 
     @property
     def in_words(self) -> str:
@@ -88,13 +93,13 @@ class Selection:
         others = [term for term in self.terms if term.key is not Key.GROUP or term.is_excluded]
         return self.ids is None and not others
 
-    def walk(self, place: Place | None, limit: int, also: Condition = EVERYTHING) -> Walk:
+    def walk(self, place: Cursor | None, limit: int, also: Condition = EVERYTHING) -> Walk:
         """Through the tasks that are meant, beyond the place; `also`: what they have to meet as well."""
         beside = every([also, *self._beside_the_terms()])
         return Walk(terms=self.terms, scope=self.scope, place=place, limit=limit, also=beside, now_ms=self.as_of_ms)
 
-    def condition(self, now_ms: int, vendor: str) -> Condition:
-        asked = [condition_of(term, self.as_of_ms or now_ms, vendor) for term in self.terms]
+    def condition(self, now_ms: int, dialect: Dialect) -> Condition:
+        asked = [condition_of(term, self.as_of_ms or now_ms, dialect) for term in self.terms]
         return every([*asked, within(self.scope), *self._beside_the_terms()])
 
     def _beside_the_terms(self) -> Iterator[Condition]:
@@ -119,7 +124,17 @@ class Selection:
 def scope_in(kept: Mapping[str, Any]) -> GroupScope:
     """Of what `Selection.as_json` gave: whose right the operation has."""
     patterns = kept.get("scope")
-    return GroupScope(None if patterns is None else tuple(patterns), held=kept.get("held", ""))
+    return GroupScope(None if patterns is None else tuple(patterns), kept.get("no_commands_because", ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A group that a requeue puts tasks into."""
+
+    group: str
+    count: int  # Tasks, without those that are claimed.
+    claimed: int = 0  # So many more, when claimed ones are taken too.
+    moved: int = 0  # Of all of these, those that are in another group now.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +144,12 @@ class Preview:
     selection: Selection
     count: int
     by_state: Mapping[State, int]  # Ready, claimed, expired, scheduled: they add up to count.
-    ready_already: int  # Ready and not failed: a requeue will skip them.
+    ready_already: int  # Ready, not failed, and where they belong: a requeue will skip them.
     groups: Sequence[str]  # Of those that the tasks are in the first and the last by name, or the only one.
     samples: Sequence[int] = field(default_factory=list)  # A few ids.
+    targets: Sequence[Target] = ()  # Requeue: where the tasks go, the most first.
+    dead_letters: int = 0  # Requeue: those that go back to where they failed.
+    ended: int = 0  # Requeue: commands that have ended, which it will skip; without those that are claimed.
 
     @property
     def claimed(self) -> int:
@@ -145,9 +163,10 @@ class Preview:
         return self.groups[0] if len(self.groups) == 1 else ""
 
 
-def preview(selection: Selection) -> Preview:
+def preview(selection: Selection, verb: Verb | None = None, *, here: bool = False) -> Preview:
     """Look at what the selection holds now, or at what is left of it when it is bound already.
 
+    With the verb requeue also where the tasks would go; `here`: dead letters are to stay where they are.
     Raises InvalidInput about `q` when it makes no sense, or when it takes too long to count what meets it.
     """
     using = Task.objects.db
@@ -156,18 +175,20 @@ def preview(selection: Selection) -> Preview:
     selection = replace(selection, bound=bound, as_of_ms=selection.as_of_ms or now_ms)
     try:
         with at_most(COUNTING_S, using=using):
-            return _preview(selection, now_ms, using)
+            return _preview(selection, now_ms, using, verb, here=here)
     except TookTooLong:
         raise InvalidInput(
             {"q": [f"counting what meets it takes longer than {COUNTING_S:.0f} s: narrow it by group: or state:"]}
         ) from None
 
 
-def _preview(selection: Selection, now_ms: int, using: str) -> Preview:
-    vendor = connections[using].vendor
-    found = one_of(_ids_of(selection)) if selection.looks_into_data else selection.condition(now_ms, vendor)
+def _preview(selection: Selection, now_ms: int, using: str, verb: Verb | None, *, here: bool) -> Preview:
+    dialect = dialect_of(using)
+    found = one_of(_ids_of(selection)) if selection.looks_into_data else selection.condition(now_ms, dialect)
     counted = [f"count(*) FILTER (WHERE {IN_STATE[state].format(now_ms=now_ms)})" for state in STATES]
-    ready_already = f"count(*) FILTER (WHERE {READY_ALREADY.format(now_ms=now_ms)})"
+    failed_from = dialect.label(FAILED_FROM)
+    is_ready_already = READY_ALREADY.format(now_ms=now_ms) + ("" if here else f" AND {failed_from} = ''")
+    ready_already = f"count(*) FILTER (WHERE {is_ready_already})"
     [[ready, first, last, *numbers]] = _rows(
         f'SELECT {ready_already}, min("group"), max("group"), {", ".join(counted)}'  # noqa: S608 - all words are ours
         f" FROM tasks_app_task AS found WHERE {found.sql}",
@@ -179,6 +200,23 @@ def _preview(selection: Selection, now_ms: int, using: str) -> Preview:
         found,
         using,
     )
+    found_targets = _Targets(here=here)
+    if verb is Verb.REQUEUE:
+        is_claimed = IN_STATE[State.CLAIMED].format(now_ms=now_ms)
+        for row in _rows(
+            f"""
+            SELECT "group", failed_from, count(*) FILTER (WHERE NOT is_claimed), count(*) FILTER (WHERE is_claimed)
+            FROM (
+                SELECT "group", {failed_from} AS failed_from, {is_claimed} AS is_claimed
+                FROM tasks_app_task AS found
+                WHERE {found.sql} AND NOT ({is_ready_already})
+            ) AS to_requeue
+            GROUP BY "group", failed_from
+            """,  # noqa: S608 - all words are ours
+            found,
+            using,
+        ):
+            found_targets.add(*row)
     return Preview(
         selection=selection,
         count=sum(numbers),
@@ -186,7 +224,40 @@ def _preview(selection: Selection, now_ms: int, using: str) -> Preview:
         ready_already=ready,
         groups=sorted({first, last} - {None}),
         samples=sorted(task_id for (task_id,) in samples),
+        targets=found_targets.sorted,
+        dead_letters=found_targets.dead_letters,
+        ended=found_targets.ended,
     )
+
+
+class _Targets:
+    """Where a requeue puts tasks, added up group by group."""
+
+    def __init__(self, *, here: bool) -> None:
+        self._here = here
+        self._found: dict[str, Target] = {}
+        self.dead_letters = self.ended = 0
+
+    def add(self, group: str, failed_from: str, count: int, claimed: int) -> None:
+        """So many tasks of the group that failed in this one; empty: that are no dead letters."""
+        to = target_of(group, failed_from, here=self._here)
+        if to is None:
+            self.ended += count
+            return
+        all_of_them = count + claimed
+        before = self._found.get(to, Target(group=to, count=0))
+        self._found[to] = Target(
+            group=to,
+            count=before.count + count,
+            claimed=before.claimed + claimed,
+            moved=before.moved + (all_of_them if to != group else 0),
+        )
+        self.dead_letters += all_of_them if to == failed_from != group else 0
+
+    @property
+    def sorted(self) -> list[Target]:
+        """Those with the most tasks first."""
+        return sorted(self._found.values(), key=lambda target: (-target.count, -target.claimed, target.group))
 
 
 def _ids_of(selection: Selection) -> list[int]:

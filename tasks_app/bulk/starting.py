@@ -1,4 +1,4 @@
-"""Beginning an operation that somebody has seen the preview of, ending it early, and taking it back."""
+"""Start an operation that somebody has seen the preview of, stop it early, and undo it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from django.db import IntegrityError, transaction
 
-from .. import audit
-from ..errors import KeyReused
+from taskstore.errors import Forbidden, KeyReused, refuse
+from taskstore.types.tasks import Problem
+
+from ..access import audit
+from ..conf.retention import UNDO_DAYS
+from ..core.operations import EVERY_GROUP, GroupScope, ResendKey
+from ..core.validation import refuse_forbidden_group, text
 from ..models import BulkOperation, KeptAnswer, Task
-from ..operations import EVERY_GROUP, GroupScope, ResendKey
-from ..retention import UNDO_DAYS
-from ..validation import Problem, refuse, refuse_held, text
 from . import verbs
+from .chunks import why_not, why_not_into
 from .running import run
 from .selection import Preview, Selection, preview
 from .verbs import Parameters, Verb
@@ -49,9 +52,16 @@ def start(asked: Asked) -> BulkOperation:
     if asked.key and (begun := _begun_with(asked.key)):
         return begun
     refuse([*text("reason", asked.reason, REASON_LENGTH), *_wrong_binding(asked.selection)])
-    seen = preview(asked.selection)
-    for group in (seen.group, asked.parameters.to):
-        refuse_held(asked.selection.scope, group)
+    seen = preview(asked.selection, asked.verb, here=asked.parameters.here)
+    scope = asked.selection.scope
+    refuse_forbidden_group(scope, seen.group)
+    if seen.count == 1 and (why := why_not(Task.objects.get(id=seen.samples[0]), scope)):
+        raise Forbidden(why)
+    # Of several targets it leaves alone what goes to those that may not be changed.
+    targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [asked.parameters.to]
+    for group in filter(None, targets):
+        if why := why_not_into(group, scope):
+            raise Forbidden(why)
     verbs.check(asked.verb, asked.parameters, seen.group)
     refuse([*_drift(asked, seen), *_not_typed(asked, seen)])
     return _begin(
@@ -92,7 +102,7 @@ def undo(operation: BulkOperation, *, by: str, reason: str = "", scope: GroupSco
     were in, or went to, may not be changed.
     """
     for group in (operation.group, operation.parameters.get("to", "")):
-        refuse_held(scope, group)
+        refuse_forbidden_group(scope, group)
     with transaction.atomic():
         # Two undos at the same moment would bring each task back twice.
         BulkOperation.objects.select_for_update().get(pk=operation.pk)
@@ -100,7 +110,8 @@ def undo(operation: BulkOperation, *, by: str, reason: str = "", scope: GroupSco
         undo = _kept(
             BulkOperation(
                 verb=Verb.UNDO,
-                selection={**operation.selection, "held": scope.held},  # With the groups that it is for.
+                # With the groups that it is for.
+                selection={**operation.selection, "no_commands_because": scope.no_commands_because},
                 in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
                 group=operation.group,
                 expected=operation.done,

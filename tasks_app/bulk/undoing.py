@@ -8,9 +8,10 @@ from itertools import accumulate
 from django.db.models import F, Q
 from django.db.models.functions import Length
 
+from taskstore.types.tasks import FAILED_FROM, Change, NewTask, Origin
+
 from ..models import BulkItem, BulkOperation, Task
-from ..operations import Change, NewTask, Origin
-from .chunks import MOST_BYTES, Chunk, Planned, skip
+from .chunks import MOST_BYTES, Chunk, Planned, skip, why_not
 from .selection import scope_in
 from .verbs import Skip, Verb
 
@@ -35,8 +36,8 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     skipped: list[BulkItem] = []
     for item in items:
         now = living.get(item.origin)
-        why_held = scope.why_held(item.group) or scope.why_held(now.group if now else "")
-        step = Skip(why_held) if why_held else back(item, now, now_ms)
+        why = scope.why_forbidden(item.group) or (why_not(now, scope) if now else "")
+        step = Skip(why) if why else back(item, now, now_ms)
         if isinstance(step, Skip):
             skipped.append(skip(operation, item.origin, now.id if now else 0, step))
         else:
@@ -86,6 +87,7 @@ def _brought_back(item: BulkItem, now: Task | None, now_ms: int) -> NewTask | Sk
         timespec_ms=_time_of(item, now_ms),
         error=item.error,
         labels=item.labels,
+        failed_from=item.labels.get(FAILED_FROM, ""),
         priority=item.priority,
         origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
     )
@@ -100,9 +102,9 @@ def _put_back(item: BulkItem, now: Task | None, now_ms: int) -> Change | Skip:
         id=now.id,
         group=item.group,
         timespec_ms=_time_of(item, now_ms),
-        keep_data=True,
         error=item.error,
         labels=item.labels,
+        failed_from=item.labels.get(FAILED_FROM, ""),
         priority=item.priority,
         release=True,
     )

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
-from ..job_record import group_to_wait_in
+from taskstore.errors import refuse
+from taskstore.types.job_record import group_to_wait_in
+from taskstore.types.tasks import ATTEMPTS, Change, Ending, Problem, State, holds_results
+
+from ..core.validation import LATEST_MS, MOST_PRIORITY, Limits, group_name, text
 from ..models import BulkOperation, Task
-from ..operations import Change, Ending, State
-from ..validation import LATEST_MS, MOST_PRIORITY, Limits, Problem, group_name, refuse, text
 
 Verb = BulkOperation.Verb
 
@@ -18,6 +20,7 @@ MINUTE_MS = 60_000
 
 CLAIMED_BY_A_WORKER = "claimed by a worker"
 READY_ALREADY = "ready already"
+RETRIED_ELSEWHERE = "a command that has ended: retry it in its project"
 THERE_ALREADY = "in that group already"
 CHANGED_MEANWHILE = "changed meanwhile"
 
@@ -38,6 +41,7 @@ class Parameters:
     priority: int | None = None  # Edit. None: it stays.
     at_ms: int = 0  # Requeue: from when on they are available. 0: now.
     spread_minutes: int = 0  # Requeue: over how long, evenly. 0: all at once.
+    here: bool = False  # Requeue: dead letters stay in their group, too.
     takes_claimed: bool = False  # Also tasks that workers hold, whose leases end by that.
 
     @classmethod
@@ -85,12 +89,34 @@ class Doing:
         return min((self.parameters.at_ms or self.began_at_ms) + spread_ms, LATEST_MS)
 
 
-def _requeued(doing: Doing, task: Task, state: State, before: int) -> Change | Skip:
-    if state is State.READY and not task.is_failed and not doing.is_for_later:
-        return Skip(READY_ALREADY)
+def target_of(group: str, failed_from: str = "", *, here: bool = False) -> str | None:
+    """The group that a requeued task of this one goes to: a dead letter to where it failed, unless it is to stay here.
+
+    None: it is a command that has ended, which the verbs of its project submit again.
+    """
     # A job that has failed lies where no worker looks.
-    group = group_to_wait_in(task.group)
-    return Change(id=task.id, group=group, timespec_ms=doing.turn_of(before), keep_data=True, release=True)
+    if queue := group_to_wait_in(group):
+        return queue
+    if holds_results(group):
+        return None
+    return failed_from if failed_from and not here else group
+
+
+def requeued(task: Task, *, here: bool = False, at_ms: int = 0) -> Change | Skip:
+    """A change that makes the task available as if nothing had gone wrong."""
+    group = target_of(task.group, task.failed_from, here=here)
+    if group is None:
+        return Skip(RETRIED_ELSEWHERE)
+    labels = {name: value for name, value in task.labels.items() if name != ATTEMPTS} if task.failed_from else None
+    return Change(id=task.id, group=group, timespec_ms=at_ms, error="", labels=labels, failed_from="", release=True)
+
+
+def _requeued(doing: Doing, task: Task, state: State, before: int) -> Change | Skip:
+    here = doing.parameters.here
+    is_as_it_should_be = state is State.READY and not task.is_failed and (here or not task.failed_from)
+    if is_as_it_should_be and not doing.is_for_later:
+        return Skip(READY_ALREADY)
+    return requeued(task, here=here, at_ms=doing.turn_of(before))
 
 
 def _moved(doing: Doing, task: Task, state: State, before: int) -> Change | Skip:
@@ -99,8 +125,7 @@ def _moved(doing: Doing, task: Task, state: State, before: int) -> Change | Skip
 
 
 def _edited(doing: Doing, task: Task, state: State, before: int) -> Change:
-    error, priority = doing.parameters.error, doing.parameters.priority
-    return _kept_but(task, state, priority=priority, error=error or "", keep_error=error is None)
+    return _kept_but(task, state, priority=doing.parameters.priority, error=doing.parameters.error)
 
 
 def _purged(doing: Doing, task: Task, state: State, before: int) -> int:
@@ -110,8 +135,7 @@ def _purged(doing: Doing, task: Task, state: State, before: int) -> int:
 def _kept_but(task: Task, state: State, **changed: Any) -> Change:
     """All stays but what is named, and a lease that runs: the task is available at once then."""
     at_ms = 0 if state is State.CLAIMED else max(task.available_at_ms, 1)
-    kept = {"id": task.id, "timespec_ms": at_ms, "keep_data": True, "keep_error": True, "release": True}
-    return Change(**(kept | changed))
+    return Change(id=task.id, timespec_ms=at_ms, release=True, **changed)
 
 
 STEPS: dict[Verb, Callable[[Doing, Task, State, int], Change | int | Skip]] = {

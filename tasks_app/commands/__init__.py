@@ -1,8 +1,27 @@
-"""Shell commands run by workers, a list at a time (contract.md section 7). No Django. For Linux.
+"""Shell commands in lists, on the verbs: submitted, bundled, settled, parked, run again, put away.
 
-`CommandWorker` claims lists; beside it a process of its own, the runner, runs their commands one after the other.
+A command and a list of them are tasks; see command_record.py. Workers claim lists as any other task.
 """
 
-from .worker import CommandWorker
+from .bundling import make_lists, process_closed
+from .changes import archive, reopen, retry, stash, unstash
+from .maker import ListMaker
+from .records import projects
+from .submitting import MOST_AT_ONCE, Submission, new_commands, submit, wrong_submissions
 
-__all__ = ["CommandWorker"]
+__all__ = [
+    "MOST_AT_ONCE",
+    "ListMaker",
+    "Submission",
+    "archive",
+    "make_lists",
+    "new_commands",
+    "process_closed",
+    "projects",
+    "reopen",
+    "retry",
+    "stash",
+    "submit",
+    "unstash",
+    "wrong_submissions",
+]

@@ -9,11 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.views.decorators.http import require_http_methods, require_safe
 
-from .. import accounts as verbs
-from ..accounts import Rights, rights_of
-from ..errors import InvalidInput
-from ..people import must_choose_password
-from ..policy import Action
+from taskstore.errors import InvalidInput
+
+from ..access import accounts as verbs
+from ..access.accounts import Rights, rights_of
+from ..access.people import must_choose_password
+from ..access.policy import Action
 from . import words
 from .pages import go_to, is_partial, page, user_of
 
@@ -24,7 +25,7 @@ ROLES = {
     "admin": "also manages people and tokens, and sees the data of tasks",
     "": "gets no further than the sign-in",
 }
-CLOSE, OPEN, RESET = "close", "open", "reset"
+CLOSE, OPEN, RESET, SIGN_OUT = "close", "open", "reset", "sign out"
 
 
 class RightsForm(forms.Form):
@@ -118,6 +119,18 @@ def reset_password(request: HttpRequest, user_id: int) -> HttpResponse:
     if request.method != "POST":
         return _question(request, user, RESET)
     return _show_password(request, user, verbs.reset_password(user, by=user_of(request)))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.ADMINISTER)
+def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Ask for confirmation, then end all sessions of the person."""
+    user = get_object_or_404(User, pk=user_id)
+    if request.method != "POST":
+        return _question(request, user, SIGN_OUT)
+    verbs.sign_out_everywhere(user, by=user_of(request))
+    messages.success(request, f"Signed out {user.username} everywhere.")
+    return go_to(request, resolve_url("console:people"))
 
 
 def _made(form: PersonForm, by: User) -> tuple[User, str] | None:

@@ -11,14 +11,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from .. import audit
-from ..errors import InvalidInput
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import NewTask
+
+from ..access import audit
+from ..access.policy import Action
+from ..core.operations import GroupScope
+from ..core.validation import GROUP_LENGTH, MOST_PRIORITY, group_name
 from ..models import Task
-from ..operations import GroupScope, NewTask
-from ..policy import Action
-from ..validation import GROUP_LENGTH, MOST_PRIORITY, group_name
-from .form_texts import labels_in, number_in
 from .pages import page, scope_for, user_of
+from .words import labels_in, number_in
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 NOBODY = 0  # Whose the task is: whoever claims it.

@@ -1,19 +1,36 @@
-"""What the charts show, for static/js/charts.js."""
+"""Charts and sparklines: their points, as JSON and as SVG."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
+from ..access.policy import Action
+from ..database.time_limits import TookTooLong, at_most
 from ..models import Task
-from ..policy import Action
-from ..rates import PERCENTILES, Percentiles, Series, series_of, series_of_all
-from ..time_limits import TookTooLong, at_most
-from . import reading
+from ..reading.rates import PERCENTILES, Percentiles, Series, series_of, series_of_all
+from . import parameters as reading
 from .pages import page
 from .replica import from_replica
+
+HEIGHT = 20
+
+
+def points_of(numbers: Sequence[int]) -> str:
+    """The points of a line one step for each number wide, the largest at its top; empty for too few numbers."""
+    if len(numbers) < 2:
+        return ""
+    most = max(*numbers, 1)
+    return " ".join(f"{place},{_tenths(HEIGHT - HEIGHT * value / most)}" for place, value in enumerate(numbers))
+
+
+def _tenths(height: float) -> str:
+    # Short, because there are six thousand of them on a page.
+    return f"{height:.1f}".removesuffix(".0")
+
 
 LIMIT_S = 5.0
 

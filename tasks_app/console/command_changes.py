@@ -1,29 +1,104 @@
-"""What a person does to commands: submit them, park them, run them again, put them away, open a list again."""
+"""Submit commands, and change what was submitted."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import wraps
 
+from django import forms
 from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from .. import audit, command_lists
-from ..command_lists import looking
-from ..command_record import DEFAULT_PROJECT, FINAL, OF_LISTS, CommandStatus
-from ..errors import Forbidden, InvalidInput
+from taskstore.errors import Forbidden, InvalidInput
+from taskstore.types.command_record import (
+    DEFAULT_PROJECT,
+    FINAL,
+    LONGEST_PROJECT,
+    OF_LISTS,
+    CommandStatus,
+    why_no_project,
+)
+
+from .. import commands as command_lists
+from ..access import audit
+from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
+from ..commands import Submission, looking
 from ..models import Task
-from ..policy import COMMANDS_ARE_OFF, Action, commands_are_on
-from . import links, reading
-from .command_form import SubmitForm
+from . import links
+from . import parameters as reading
 from .command_lists import project_in, rights_of, status_in
 from .command_words import status_word
 from .pages import P, View, go_to, is_partial, page, user_of
+from .words import number_in
+
+MOST_EXPECTED_S = 366 * 86_400
+MOST_FAILS = 1_000
+PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
+# Where the form has what a submission calls otherwise.
+FIELDS = {"commands": "lines", "cmd": "lines", "expected_duration": "expected"}
+
+
+class SubmitForm(forms.Form):
+    """Lines for a shell, the project that they belong to, and how they are run."""
+
+    project = forms.CharField(max_length=LONGEST_PROJECT, strip=False, initial=DEFAULT_PROJECT)
+    lines = forms.CharField(
+        strip=False, widget=forms.Textarea({"rows": 10, "spellcheck": "false", "autocapitalize": "off"})
+    )
+    expected = forms.CharField(required=False)
+    max_fails = forms.CharField(required=False)
+    until = forms.CharField(required=False, widget=forms.DateTimeInput({"type": "datetime-local"}))
+    stashed = forms.BooleanField(required=False)
+
+    def clean_project(self) -> str:
+        project: str = self.cleaned_data["project"]
+        if why := why_no_project(project):
+            raise forms.ValidationError(why)
+        return project
+
+    def clean_expected(self) -> int | None:
+        text = self.cleaned_data["expected"]
+        return number_in("expected", text, least=1, most=MOST_EXPECTED_S) if text else None
+
+    def clean_max_fails(self) -> int | None:
+        text = self.cleaned_data["max_fails"]
+        return number_in("max_fails", text, least=1, most=MOST_FAILS) if text else None
+
+    def clean_until(self) -> int | None:
+        text = self.cleaned_data["until"]
+        try:
+            return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) if text else None
+        except (ValueError, OverflowError):
+            raise forms.ValidationError("a time such as 2026-01-31T14:00, in UTC") from None
+
+    def submissions(self) -> list[Submission]:
+        given = self.cleaned_data
+        return [
+            Submission(cmd=cmd, expected_duration=given["expected"], until=given["until"], max_fails=given["max_fails"])
+            for cmd in self._numbered().values()
+        ]
+
+    def tell(self, refused: InvalidInput) -> None:
+        """Say beside each field what is wrong with it; of a command in which line it is."""
+        numbers = list(self._numbered())
+        for path, texts in refused.fields.items():
+            found = PLACE.fullmatch(path)
+            name = found[2] if found else path
+            field = FIELDS.get(name, name)
+            where = f"line {numbers[int(found[1])]}: " if found and field == "lines" else ""
+            self.add_error(field if field in self.fields else None, [f"{where}{text}" for text in texts])
+
+    def _numbered(self) -> Mapping[int, str]:
+        """The lines that are not blank, by their numbers. Browsers send CRLF for every line's end."""
+        lines = self.cleaned_data["lines"].replace("\r\n", "\n").split("\n")
+        return {number: line for number, line in enumerate(lines, 1) if line.strip()}
 
 
 class Verb(StrEnum):

@@ -1,8 +1,8 @@
-"""Commands: the projects, how far each is, a list of commands, and the page of one with what it has written."""
+"""The pages of command lists and their outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from .. import history
-from ..command_lists import looking
-from ..command_lists.looking import CommandSeen, CommandWhole, ListWhole, ProjectStatus
-from ..command_record import (
+from taskstore.errors import InvalidInput
+from taskstore.types.command_record import (
     FINAL,
     OF_LISTS,
     PREFIX,
@@ -24,18 +22,84 @@ from ..command_record import (
     place_of,
     why_no_project,
 )
-from ..errors import InvalidInput
-from ..history import chain_of
-from ..listing import Place
+
+from ..access.policy import Action, commands_are_on, may, may_command
+from ..commands import looking
+from ..commands.looking import CommandSeen, CommandWhole, ListWhole, ProjectStatus
+from ..core.operations import EVERY_GROUP, GroupScope
+from ..core.validation import LABEL_LENGTH, LATEST_MS
 from ..models import Task
-from ..operations import EVERY_GROUP, GroupScope
-from ..policy import Action, commands_are_on, may, may_command
-from ..validation import LABEL_LENGTH, LATEST_MS
-from . import command_outputs, payload, reading
+from ..reading import history
+from ..reading.history import chain_of
+from ..reading.listing import Cursor
+from . import parameters as reading
+from . import payload
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
-from .commands import COMMAND_TO_TAKE_COMMANDS, command_to_run_commands, command_to_submit
 from .pages import is_partial, page, user_of
+from .payload import HexLine
 from .replica import from_replica
+from .snippets import command_to_run_commands, command_to_submit, command_to_take_commands
+
+PART_BYTES = 64 * 1024  # Shown of the beginning, and of the end. Who wants all of it downloads it.
+HEX_BYTES = 4 * 1024
+CONTINUES = range(0x80, 0xC0)  # Bytes of UTF-8 with which no character begins.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputView:
+    """An output on a page: its beginning and, after what is left out, its end."""
+
+    size: int  # Bytes that the command wrote.
+    missing: int  # Bytes of these that the worker did not keep.
+    left_out: int  # Bytes between the beginning and the end here, the missing ones among them.
+    parts: Sequence[str] = ()  # The beginning, and the end if something is left out.
+    odd: bool = False  # Some bytes are no UTF-8.
+    hex: Sequence[HexLine] = ()  # The beginning of what is no text.
+
+
+def show(output: Output) -> OutputView | None:
+    """The output for a page; None when nothing was written."""
+    kept = output.kept
+    size = len(kept) + output.missing
+    head, tail = _ends_of(kept, output.cut_at if output.missing else None)
+    left_out = size - len(head) - len(tail)
+    if not size:
+        return None
+    if b"\0" in head or b"\0" in tail:
+        lines = list(payload.hex_lines(head[:HEX_BYTES]))
+        return OutputView(size=size, missing=output.missing, left_out=size - len(head[:HEX_BYTES]), hex=lines)
+    texts = [_text(head, is_cut=bool(left_out)), _text(_from_a_character(tail), is_cut=False)]
+    return OutputView(
+        size=size,
+        missing=output.missing,
+        left_out=left_out,
+        parts=[text for text, _ in texts][: 2 if left_out else 1],
+        odd=any(is_odd for _, is_odd in texts),
+    )
+
+
+def _ends_of(kept: bytes, cut_at: int | None) -> tuple[bytes, bytes]:
+    """The beginning and the end: around what is missing, or around what is too much for a page."""
+    if cut_at is None and len(kept) <= 2 * PART_BYTES:
+        return kept, b""
+    at = PART_BYTES if cut_at is None else cut_at
+    return kept[:at][:PART_BYTES], kept[at:][-PART_BYTES:]
+
+
+def _from_a_character(tail: bytes) -> bytes:
+    """Without the rest of a character that is cut at the beginning."""
+    begin = next((place for place, byte in enumerate(tail[:4]) if byte not in CONTINUES), 0)
+    return tail[begin:]
+
+
+def _text(data: bytes, *, is_cut: bool) -> tuple[str, bool]:
+    """The text with its control characters visible, and whether some bytes of it are none."""
+    text = payload.text_of(data, is_whole=not is_cut)
+    if text is not None:
+        return text, False
+    replaced = data.decode(errors="replace").encode()
+    return payload.text_of(replaced, is_whole=True) or "", True
+
 
 OF_COMMANDS = GroupScope((f"{PREFIX}*",))
 FEW = 10  # Of the lists that run, and of the results, on the page of a whole project.
@@ -53,12 +117,12 @@ VERBS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class CommandView:
     """A run of a command, in the words of a page."""
 
     seen: CommandSeen
-    out: command_outputs.Shown | None
-    err: command_outputs.Shown | None
+    out: OutputView | None
+    err: OutputView | None
 
     @property
     def look(self) -> str:
@@ -174,7 +238,7 @@ def rights_of(request: HttpRequest) -> dict[str, Any]:
     return {
         "is_on": commands_are_on(),
         "may_change": may_command(user_of(request)),
-        "command_to_switch_on": COMMAND_TO_TAKE_COMMANDS,
+        "command_to_switch_on": command_to_take_commands(),
     }
 
 
@@ -196,7 +260,7 @@ def status_in(asked: Mapping[str, str]) -> CommandStatus | None:
 def _listed(request: HttpRequest, name: str, status: CommandStatus | None) -> dict[str, Any]:
     """What the page has below the flow."""
     text = reading.text_of(request.GET, "text", reading.LONGEST_FILTER)
-    after = Place.read(request.GET["after"], "after") if request.GET.get("after") else None
+    after = Cursor.read(request.GET["after"], "after") if request.GET.get("after") else None
     if status in OF_LISTS:
         return {"lists": looking.lists(name, status=status, after=after)}
     if status or text or after:
@@ -292,12 +356,12 @@ def run_with(found: CommandWhole, command_id: str) -> CommandSeen:
     return replace(seen, command=Command.decode(bytes(task.data))) if task else seen
 
 
-def _shown(seen: CommandSeen) -> Shown:
+def _shown(seen: CommandSeen) -> CommandView:
     run = seen.command.run
-    return Shown(
+    return CommandView(
         seen=seen,
-        out=command_outputs.show(run.out) if run else None,
-        err=command_outputs.show(run.err) if run else None,
+        out=show(run.out) if run else None,
+        err=show(run.err) if run else None,
     )
 
 
@@ -320,8 +384,8 @@ def _ms(seconds: int) -> int:
 def _tail_of(live: LiveOutput) -> dict[str, Any]:
     return {
         "at_ms": _ms(live.at),
-        "out": command_outputs.show(live.out),
-        "err": command_outputs.show(live.err),
+        "out": show(live.out),
+        "err": show(live.err),
     }
 
 

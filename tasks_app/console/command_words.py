@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..command_record import OF_LISTS, CommandStatus
+from taskstore.types.command_record import OF_LISTS, CommandStatus
 
 # The state of a task whose glyph and colour a status has.
 LOOKS = {

@@ -15,12 +15,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from .. import audit
-from ..errors import CommitRefused
+from taskstore.errors import CommitRefused, InvalidInput
+from taskstore.types.tasks import ATTEMPTS, FAILED_FROM, Change, Ending, NewTask, State
+
+from .. import bulk
+from ..access import audit
+from ..access.policy import Action, may
+from ..core.operations import GroupScope, Operator
+from ..forms import NOBODY, TaskForm, written
 from ..models import Task
-from ..operations import Change, Ending, GroupScope, NewTask, Operator, State
-from ..policy import Action, may
-from ..task_form import NOBODY, TaskForm, written
 from . import words
 from .pages import page, scope_for, user_of
 
@@ -28,9 +31,15 @@ CONTEXT = 3  # Lines around what differs.
 
 
 class EditForm(TaskForm):
-    """How a task is to be; perhaps also to be done again."""
+    """How a task is to be; perhaps also to be done again, a dead letter where it failed."""
 
     requeue = forms.BooleanField(required=False)
+    here = forms.BooleanField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not (self.replaces and self.replaces.failed_from):
+            del self.fields["here"]
 
     @property
     def change(self) -> Change:
@@ -42,7 +51,16 @@ class EditForm(TaskForm):
         operation = super()._operation()
         if not self.cleaned_data["requeue"] or isinstance(operation, NewTask):
             return operation
-        return replace(operation, error="", keep_error=False, timespec_ms=0)
+        anew = replace(operation, error="", timespec_ms=0)
+        if not self.replaces or "group" in self.changed_data:
+            return anew
+        again = bulk.requeued(self.replaces, here=self.cleaned_data.get("here", False))
+        if isinstance(again, bulk.Skip):
+            raise InvalidInput({"requeue": [f"not this task: it is {again.why}"]})
+        labels = {name: value for name, value in (anew.labels or {}).items() if name != ATTEMPTS}
+        return replace(
+            anew, group=again.group, failed_from="", labels=labels if self.replaces.failed_from else anew.labels
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +118,9 @@ def _edited(task: Task, change: Change, given: dict[str, Any], *, by: str, scope
 
 def differences_of(task: Task, change: Change) -> Iterator[Difference]:
     """What the change makes different, field by field."""
-    data = task.data if change.keep_data else change.data
-    data_type = task.data_type if change.keep_data else change.data_type
-    error = task.error if change.keep_error else change.error
+    data = task.data if change.data is None else change.data
+    data_type = task.data_type if change.data_type is None else change.data_type
+    error = task.error if change.error is None else change.error
     pairs = {
         "group": (task.group, change.group or task.group),
         "data": (written(bytes(task.data))[1], written(bytes(data))[1]),
@@ -129,7 +147,8 @@ def lines_of_difference(before: str, after: str) -> list[str]:
 
 
 def _in_lines(labels: Any) -> str:
-    return json.dumps(dict(labels), ensure_ascii=False, indent=1, sort_keys=True)
+    own = {name: value for name, value in labels.items() if name != FAILED_FROM}  # The group says as much.
+    return json.dumps(own, ensure_ascii=False, indent=1, sort_keys=True)
 
 
 def _moment(at_ms: int) -> str:

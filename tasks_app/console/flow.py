@@ -8,18 +8,19 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
-from ..clients import seen
-from ..counts import group_stats
-from ..errors import InvalidInput
+from taskstore.errors import InvalidInput
+
+from ..access.policy import Action
 from ..models import Task
-from ..operations import GroupScope
-from ..policy import Action
-from . import reading, words
-from .group_rows import drained, oldest_at_ms, sparks_of
-from .group_table import Line, folder_line, group_line, matching
+from ..reading.clients import seen
+from ..reading.counts import stats_of
+from ..writer.totals import Part, names_of
+from . import parameters as reading
+from . import words
+from .group_table import Line, drained, folder_line, group_line, oldest_at_ms, sparks_of
+from .overview import MOST_IN_TREE, lines_of_tiles, workers_of
 from .pages import page
 from .replica import from_replica
-from .tiles import lines_of_tiles, workers_of
 
 MOST = 200  # Groups and folders that are asked for at once.
 
@@ -35,10 +36,10 @@ def flow(request: HttpRequest) -> HttpResponse:
     groups, prefixes = reading.names_of(request.GET, "group"), reading.prefixes_of(request.GET, "folder")
     if len(groups) + len(prefixes) > MOST:
         raise InvalidInput({"group": [f"at most {MOST} groups and folders, not {len(groups) + len(prefixes)}"]})
-    # A group whose name ends with * brings others with it; they are not looked at.
-    stats = group_stats(GroupScope((*groups, *(f"{prefix}*" for prefix in prefixes))))
-    found = matching(stats, reading.filter_of(request.GET))
-    folders = {prefix: [name for name in found if name.startswith(prefix)] for prefix in prefixes}
+    folders = _folders(prefixes, reading.filter_of(request.GET))
+    stats = stats_of([*groups, *{name for names in folders.values() for name in names}])
+    # Some may have been emptied since they were found.
+    folders = {prefix: [name for name in names if name in stats] for prefix, names in folders.items()}
     return JsonResponse(
         {
             "tiles": _tiles(),
@@ -46,6 +47,20 @@ def flow(request: HttpRequest) -> HttpResponse:
             "folders": _cells([folder_line(prefix, names, stats) for prefix, names in folders.items() if names]),
         }
     )
+
+
+def _folders(prefixes: Sequence[str], searched: str) -> dict[str, list[str]]:
+    """The names of the groups in each folder that contain what was searched for.
+
+    As many groups together as the table shows as a tree; folders that hold more are left out.
+    """
+    folders, found = dict[str, list[str]](), set[str]()
+    for prefix in prefixes:
+        names = names_of(Part(prefix=prefix, searched=searched), MOST_IN_TREE + 1)
+        if len(found.union(names)) <= MOST_IN_TREE:
+            folders[prefix] = names
+            found.update(names)
+    return folders
 
 
 def _tiles() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The table of groups: which lines it has, and in which order. Pure."""
+"""The table of groups: its rows, sorting and filters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,99 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..counts import Stats, sum_of
-from .name_tree import Folder, Node, prefix_above, tree_of
-from .reading import Arrangement, Order, View
+from taskstore.types.tasks import State
+
+from ..reading.counts import Counts, Stats, sum_of
+from ..reading.rates import backlogs
+from . import words
+from .charts import points_of
+from .name_tree import Folder, Node, below, prefix_above, tree_of
+from .parameters import Arrangement, Order, View
+
+WHOLE = 1_000  # The length of a bar.
+ORDER = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A piece of the bar, in thousandths of its length."""
+
+    state: State
+    start: int
+    length: int
+
+
+def part(number: int, total: int) -> int:
+    """The length of the bar that stands for `number` of `total`."""
+    return WHOLE * number // max(total, 1)
+
+
+def shares_of(counts: Counts) -> Sequence[Share]:
+    """The pieces, in the order of a task's life. Failed tasks are counted beside the others, so they are none."""
+    numbers = [getattr(counts, state) for state in ORDER]
+    ends = [part(sum(numbers[: place + 1]), sum(numbers)) for place in range(len(numbers))]
+    starts = [0, *ends]
+    return [
+        Share(state=state, start=start, length=end - start)
+        for state, start, end in zip(ORDER, starts, ends, strict=False)
+    ]
+
+
+SPARK_MINUTES = 30  # The boxes of the lines, in _group_row.html and flow.js, are one less wide.
+DEEPEST = 8  # What lies deeper is indented like this.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A group, or a folder of groups."""
+
+    name: str  # Or the folder's prefix.
+    label: str  # The name as it stands in its folder.
+    level: int
+    groups: int  # How many are in the folder; 0: this is a group.
+    is_open: bool
+    stats: Stats
+    paused: int  # How many groups are.
+    shares: Sequence[Share]
+    oldest_ready_at_ms: int | None
+    spark: str  # Points of a line; empty: nothing happened.
+
+
+def rows_of(lines: Sequence[Line], table: Table, now_ms: int) -> list[Row]:
+    sparks = sparks_of(lines)
+    return [_row(line, table, now_ms, spark) for line, spark in zip(lines, sparks, strict=True)]
+
+
+def sparks_of(lines: Sequence[Line]) -> list[str]:
+    """For each group or folder the points of how many tasks it held within the last half hour."""
+    numbers = backlogs([(line.names, line.stats.counts.total) for line in lines], SPARK_MINUTES)
+    return [points_of(each) for each in numbers]
+
+
+def oldest_at_ms(stats: Stats, now_ms: int) -> int | None:
+    """Since when the oldest ready task has been ready; None: there is none."""
+    return None if stats.oldest_ready_ms is None else now_ms - stats.oldest_ready_ms
+
+
+def drained(stats: Stats) -> str:
+    """When nothing will wait any more."""
+    return words.drain(stats.counts.ready + stats.counts.expired, stats.in_per_minute, stats.out_per_minute)
+
+
+def _row(line: Line, table: Table, now_ms: int, spark: str) -> Row:
+    return Row(
+        name=line.name,
+        label=below(line.name, line.above[-1].name if line.above else ""),
+        level=min(len(line.above), DEEPEST),
+        groups=len(line.names) if line.is_folder else 0,
+        is_open=table.is_open(line),
+        stats=line.stats,
+        paused=table.paused(line),
+        shares=shares_of(line.stats.counts),
+        oldest_ready_at_ms=oldest_at_ms(line.stats, now_ms),
+        spark=spark,
+    )
+
 
 ROWS = 25  # On one page: more than that nobody reads, and browsers get slow.
 

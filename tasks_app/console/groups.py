@@ -1,25 +1,31 @@
-"""The page of a group: its tasks by state."""
+"""The page of a group; pause and resume."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from ..clients import attending
-from ..counts import Counts, counts_of, flow_of
-from ..failures import failures
-from ..listing import facts_of, page_of
-from ..operations import State
-from ..pauses import pause_of
-from ..policy import Action, may
-from ..rates import Span
-from . import links, reading
-from .commands import command_to_add
-from .pages import page, user_of
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import State
+
+from ..access.policy import Action, may
+from ..core.validation import refuse_forbidden_group
+from ..operating import pauses
+from ..operating.pauses import pause_of
+from ..reading.clients import attending
+from ..reading.counts import Counts, counts_of, flow_of
+from ..reading.failures import failures
+from ..reading.listing import facts_of, page_of
+from ..reading.rates import Span
+from . import links
+from . import parameters as reading
+from .pages import go_to, is_partial, page, scope_for, user_of
 from .replica import from_replica
+from .snippets import command_to_add
 from .words import drain
 
 
@@ -41,7 +47,7 @@ def group(request: HttpRequest) -> HttpResponse:
             "name": name,
             "state": state,
             "counts": counts,
-            "matching": getattr(counts, state) if state else counts.total,
+            "matching": _matching(counts, state),
             "tabs": tabs_of(counts),
             **_facts(name, counts),
             "pause": pause_of(name),
@@ -76,7 +82,58 @@ def _facts(name: str, counts: Counts) -> dict[str, Any]:
     }
 
 
+def _matching(counts: Counts, state: State | None) -> int:
+    """How many tasks the list has."""
+    if state is None:
+        return counts.total
+    # What is finished is available, and so is listed as ready where somebody asks for that by hand.
+    return int(getattr(counts, state)) + (counts.finished if state is State.READY else 0)
+
+
 def tabs_of(counts: Counts) -> list[tuple[State | None, int]]:
-    """The tabs with the numbers on them; None stands for all states."""
-    states = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED, State.FAILED)
+    """The tabs with the numbers on them; None stands for all states. What is finished is not ready."""
+    states = [State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED, State.FAILED]
+    if counts.finished:
+        states.remove(State.READY)
     return [(None, counts.total), *((state, getattr(counts, state)) for state in states)]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.OPERATE)
+def pause(request: HttpRequest) -> HttpResponse:
+    """Ask why; pause the group."""
+    if request.method != "POST":
+        return _question(request, reading.group_of(request.GET))
+    name = reading.group_of(request.POST)
+    refuse_forbidden_group(scope_for(request), name)
+    try:
+        reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
+    except InvalidInput as refused:
+        return _question(request, name, refused)
+    pauses.pause(name, by=user_of(request).username, reason=reason)
+    messages.success(request, f"Paused {name}: claims find nothing in it.")
+    return go_to(request, links.group_page(name))
+
+
+@require_POST
+@page(Action.OPERATE)
+def resume(request: HttpRequest) -> HttpResponse:
+    name = reading.group_of(request.POST)
+    refuse_forbidden_group(scope_for(request), name)
+    pauses.resume(name, by=user_of(request).username)
+    messages.success(request, f"Resumed {name}: claims find its tasks again.")
+    return go_to(request, links.group_page(name))
+
+
+def _question(request: HttpRequest, name: str, refused: InvalidInput | None = None) -> HttpResponse:
+    return render(
+        request,
+        "console/_pause.html" if is_partial(request) else "console/pause.html",
+        {
+            "name": name,
+            "counts": counts_of(name),
+            "reason": request.POST.get("reason", ""),
+            "errors": refused.fields if refused else {},
+        },
+        status=422 if refused else 200,
+    )

@@ -12,11 +12,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.http import require_http_methods
 
-from .. import job_queues
-from ..job_queues import Job, why_no_json
-from ..job_record import NotAJob
-from ..policy import Action, may
-from . import reading
+from taskstore.types.job_record import NotAJob
+
+from ..access.policy import Action, may
+from ..jobs import queues as job_queues
+from ..jobs.queues import Job, why_no_json
+from . import parameters as reading
 from .editing import Difference, lines_of_difference
 from .pages import go_to, is_partial, page, user_of
 

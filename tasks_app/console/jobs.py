@@ -11,21 +11,24 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from .. import history, job_queues
-from ..counts import group_counts
-from ..errors import InvalidInput
-from ..history import chain_of
-from ..job_queues import Job, Page, Wanted
-from ..job_record import Attempt, How, JobStatus, NotAJob, queue_of, why_no_queue
-from ..listing import Place
+from taskstore.errors import InvalidInput
+from taskstore.types.job_record import Attempt, How, JobStatus, NotAJob, queue_of, why_no_queue
+
+from ..access.policy import Action, may
+from ..core.operations import EVERY_GROUP, GroupScope
+from ..jobs import queues as job_queues
+from ..jobs.queues import Job, Page, Wanted
 from ..models import Task
-from ..operations import EVERY_GROUP, GroupScope
-from ..policy import Action, may
-from . import json_tree, payload, reading
-from .commands import command_to_enqueue
+from ..reading import history
+from ..reading.counts import group_counts
+from ..reading.history import chain_of
+from ..reading.listing import Cursor
+from . import json_tree, payload
+from . import parameters as reading
 from .json_tree import Line, NoTree
 from .pages import is_partial, page, user_of
 from .replica import from_replica
+from .snippets import command_to_enqueue
 
 FIELDS = ("queue", "status", "function")
 OF_JOBS = GroupScope(("jobs/*",))
@@ -57,7 +60,7 @@ TIMES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class JobView:
     """A job, in the words of a page."""
 
     job: Job
@@ -147,7 +150,7 @@ def jobs(request: HttpRequest) -> HttpResponse:
     asked = {name: reading.text_of(request.GET, name, reading.LONGEST_FILTER) for name in FIELDS}
     try:
         after = request.GET.get("after")
-        found = job_queues.list_jobs(_wanted(asked), after=Place.read(after, "after") if after else None)
+        found = job_queues.list_jobs(_wanted(asked), after=Cursor.read(after, "after") if after else None)
     except InvalidInput as refused:
         return _list(request, asked, None, refused)
     return _list(request, asked, found)
@@ -169,7 +172,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
         request,
         "console/_job.html" if is_partial(request) else "console/job.html",
         {
-            "shown": Shown(job=found, now_ms=Task.objects.now_ms()),
+            "shown": JobView(job=found, now_ms=Task.objects.now_ms()),
             "now_ms": Task.objects.now_ms(),
             "content": _content_of(found) if may(user, Action.SEE_PAYLOADS, group) else None,
             "may_operate": may(user, Action.OPERATE, group),
@@ -190,7 +193,7 @@ def _list(
     request: HttpRequest, asked: Mapping[str, str], found: Page | None, refused: InvalidInput | None = None
 ) -> HttpResponse:
     now_ms = found.at_ms if found else Task.objects.now_ms()
-    shown = [Shown(job=each, now_ms=now_ms) for each in found.jobs] if found else []
+    shown = [JobView(job=each, now_ms=now_ms) for each in found.jobs] if found else []
     counts = _counts()
     context = {
         "asked": asked,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from django.shortcuts import resolve_url
 from django.utils.http import urlencode
 
+from taskstore.types.command_record import COMMAND_LABEL, OF_LISTS, place_of
+from taskstore.types.tasks import State
+
 from ..bulk import Verb
-from ..command_record import COMMAND_LABEL, OF_LISTS, place_of
 from ..models import Task
-from ..operations import State
-from ..search.grammar import Label, label_term, quoted
+from ..reading.search.grammar import Label, label_term, quoted
 
 PAGES_OF_VERBS = {Verb.REQUEUE: "requeue", Verb.MOVE: "move", Verb.EDIT: "edit_many", Verb.PURGE: "purge"}
 

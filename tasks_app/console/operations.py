@@ -9,9 +9,10 @@ from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_POST, require_safe
 
 from .. import bulk
+from ..access.policy import Action
 from ..models import BulkItem, BulkOperation, Task
-from ..policy import Action
-from . import reading, words
+from . import parameters as reading
+from . import words
 from .pages import go_to, is_partial, page, scope_for, user_of
 
 PAGE = 50
@@ -22,7 +23,7 @@ DOING = {"requeue": "Requeuing", "move": "Moving", "edit": "Editing", "purge": "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class OperationView:
     """An operation, in the words of a page."""
 
     operation: BulkOperation
@@ -158,7 +159,7 @@ def mine(request: HttpRequest) -> HttpResponse:
     return render(request, "console/_mine.html", {"mine": recent_of(user_of(request).username)})
 
 
-def recent_of(name: str) -> list[Shown]:
+def recent_of(name: str) -> list[OperationView]:
     """The operations of a person that run, or that have ended within half a minute; the newest first."""
     began = BulkOperation.objects.filter(by=name)
     running = began.filter(state=BulkOperation.State.RUNNING)
@@ -175,9 +176,9 @@ def _named(operation_id: int) -> BulkOperation:
         raise Http404 from None
 
 
-def _shown(found: list[BulkOperation]) -> list[Shown]:
+def _shown(found: list[BulkOperation]) -> list[OperationView]:
     now_ms = Task.objects.now_ms()
-    return [Shown(operation=each, now_ms=now_ms) for each in found]
+    return [OperationView(operation=each, now_ms=now_ms) for each in found]
 
 
 def _tasks(count: int) -> str:

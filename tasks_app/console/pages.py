@@ -10,23 +10,18 @@ from urllib.parse import unquote_to_bytes
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db import InternalError, OperationalError
+from django.db import Error as DatabaseFailure
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render, resolve_url
+from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
 
-from ..errors import (
-    CommitUnknown,
-    Forbidden,
-    InvalidInput,
-    JobUnfinished,
-    StoreBusy,
-    StoreUnavailable,
-    takes_no_changes,
-)
-from ..operations import GroupScope
-from ..people import must_choose_password
-from ..policy import Action, may, scope_of
+from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable
+
+from ..access.people import must_choose_password
+from ..access.policy import Action, may, scope_of
+from ..core.operations import GroupScope
+from ..database.outage import reason_of, translated
 from .replica import note_change
 
 P = ParamSpec("P")
@@ -46,23 +41,23 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
         @wraps(view)
         @never_cache
         def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-            user = request.user
-            if not isinstance(user, User):
-                return _to_login(request)
-            if must_choose_password(user):
-                return redirect("console:password")
             try:
+                user = request.user
+                if not isinstance(user, User):
+                    return _to_login(request)
+                if must_choose_password(user):
+                    return redirect("console:password")
                 if not may(user, action):
                     raise PermissionDenied
                 refuse_broken_text(request)
                 note_change(request)
                 return view(request, *args, **kwargs)
             except (
-                PermissionDenied, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, OperationalError,
+                PermissionDenied, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable,
             ) as error:  # fmt: skip
                 return problem(request, error)
-            except InternalError as error:
-                if not takes_no_changes(error):
+            except DatabaseFailure as error:
+                if translated(error) is None:
                     raise
                 return problem(request, error)
 
@@ -110,6 +105,8 @@ def go_to(request: HttpRequest, url: str) -> HttpResponse:
 
 def problem(request: HttpRequest, error: Exception) -> HttpResponse:
     """The page, or the content of a dialog, that says what went wrong and what to do."""
+    if isinstance(translated(error), StoreUnavailable):
+        return away(request, error)
     status, title, text = _told(error)
     fields: Mapping[str, Any] = error.fields if isinstance(error, InvalidInput) else {}
     template = "console/_problem.html" if is_partial(request) else "console/problem.html"
@@ -117,6 +114,35 @@ def problem(request: HttpRequest, error: Exception) -> HttpResponse:
     if status == 503:
         response["Retry-After"] = RETRY_AFTER_S
     return response
+
+
+def away(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The page, or the content of a dialog, for an outage of the database. Needs no database itself.
+
+    What was to be read is asked for again by itself. A change is not: only the person knows whether it is wanted twice.
+    """
+    retries = request.method in ("GET", "HEAD")
+    title, text = _told_of_outage(error, is_change=not retries)
+    told = {"title": title, "text": text, "retries": retries, "retry_after_s": RETRY_AFTER_S}
+    template = "console/_away.html" if is_partial(request) else "console/away.html"
+    response = render(request, template, told, status=503)
+    response["Retry-After"] = RETRY_AFTER_S
+    if retries and not is_partial(request):
+        response["Refresh"] = RETRY_AFTER_S
+    patch_cache_control(response, no_store=True)
+    return response
+
+
+def _told_of_outage(error: Exception, *, is_change: bool) -> tuple[str, str]:
+    if isinstance(error, CommitUnknown):
+        return "It is not known whether this happened", "Look at the tasks before you try it again."
+    reason = reason_of(error)
+    why = "" if reason == "the database can't be reached" else f"{reason[0].upper()}{reason[1:]}. "
+    if not is_change:
+        return "The database does not answer", f"{why}The page you asked for appears as soon as it is back."
+    if isinstance(error, StoreUnavailable):
+        return "The database does not answer", f"{why}Nothing was changed; try again in a moment."
+    return "The database does not answer", f"{why}Your change may have happened or not: look before you try it again."
 
 
 def _told(error: Exception) -> tuple[int, str, str]:
@@ -129,12 +155,8 @@ def _told(error: Exception) -> tuple[int, str, str]:
             return 400, "This makes no sense to the store", "Nothing was changed."
         case JobUnfinished():
             return 409, "The job is not finished", f"{error} Nothing was changed."
-        case CommitUnknown():
-            return 503, "It is not known whether this happened", "Look at the tasks before you try it again."
-        case StoreBusy():
-            return 503, "The store is busy", "Others hold these tasks. Nothing was changed; try again in a moment."
         case _:
-            return 503, "The database does not answer", "Nothing was changed; try again in a moment."
+            return 503, "The store is busy", "Others hold these tasks. Nothing was changed; try again in a moment."
 
 
 def _to_login(request: HttpRequest) -> HttpResponse:

@@ -41,7 +41,7 @@ class HexLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PayloadView:
     """Data in one form, and the forms in which it can be had."""
 
     form: Form
@@ -55,19 +55,19 @@ class Shown:
     hex: Sequence[HexLine] = ()
 
 
-def show(data: bytes, wanted: Form | None = None, *, size: int | None = None, data_type: str = "") -> Shown:
+def show(data: bytes, wanted: Form | None = None, *, size: int | None = None, data_type: str = "") -> PayloadView:
     """The data in the wanted form, or in the best one when it can't be had in that.
 
     Of data of more than `READ_BYTES` the beginning will do; `size` is that of the whole then.
     `data_type` is the type URL of data that is a protobuf message.
     """
     size = len(data) if size is None else size
-    message = protobuf.decode(data, size, data_type) if data_type else protobuf.Decoded()
+    message = protobuf.decode(data, size, data_type) if data_type.strip("/") else protobuf.Decoded()
     tree = json_tree.lines_of(data) if size == len(data) else []
     text = text_of(data[:TEXT_BYTES], is_whole=size <= TEXT_BYTES)
     forms = _forms(is_message=bool(message.lines), is_tree=bool(tree), is_text=text is not None)
     form = wanted if wanted in forms else forms[0]
-    return Shown(
+    return PayloadView(
         form=form,
         forms=forms,
         kind=KINDS[forms[0]] if size or message.lines else "empty",

@@ -12,7 +12,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Error, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from .. import descriptors
+from ..reading import descriptors
 from . import json_tree
 from .json_tree import Line, NoTree
 

@@ -10,14 +10,15 @@ import msgspec
 from django import forms
 from msgspec import UNSET
 
-from ..errors import InvalidInput
-from ..job_record import DEFAULT_QUEUE
+from taskstore.errors import InvalidInput, refuse
+from taskstore.types.job_record import DEFAULT_QUEUE
+
+from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY
 from ..schedules import CatchUp, DueJob, DueTask, ScheduledJobOptions, SchedulePlan
 from ..schedules.record import NAME_LENGTH
 from ..schedules.timetable import LONGEST
-from ..validation import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY, refuse
-from .form_texts import labels_in, number_in
-from .reading import LONGEST_REASON
+from .parameters import LONGEST_REASON
+from .words import labels_in, number_in
 
 CATCH_UPS = {
     CatchUp.SKIP: "none of them: it goes on with the next due time",

@@ -14,17 +14,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from taskstore.errors import InvalidInput, refuse
+
 from .. import schedules as verbs
-from ..errors import InvalidInput
+from ..access.policy import Action, may
 from ..models import Task
-from ..policy import Action, may
 from ..schedules import Schedule, Timetable, problems_of
 from ..schedules.timetable import zone_of
-from ..validation import refuse
-from . import reading
-from .commands import command_to_schedule
+from . import parameters as reading
 from .pages import go_to, is_partial, page, scope_for, user_of
 from .schedule_form import ADDS, CATCH_UPS, ScheduleForm
+from .snippets import command_to_schedule
 
 NEXT = 5  # Due times that are shown while somebody types.
 

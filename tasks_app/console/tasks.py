@@ -1,22 +1,27 @@
-"""The page of a task, found by any id it ever had."""
+"""The page of a task; end its lease."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.shortcuts import render, resolve_url
+from django.views.decorators.http import require_http_methods, require_safe
 
-from .. import retention
-from ..history import Chain, chain_of
-from ..job_record import queue_of
+from taskstore.errors import InvalidInput
+from taskstore.types.job_record import queue_of
+from taskstore.types.tasks import State
+
+from ..access.policy import Action, may
+from ..conf import retention
 from ..models import Task
-from ..operations import State
-from ..policy import Action, may
-from . import links, payload, reading
-from .pages import page, user_of
-from .payload import Shown
+from ..operating import leases
+from ..reading.history import Chain, chain_of
+from . import links, payload
+from . import parameters as reading
+from .pages import go_to, is_partial, page, scope_for, user_of
+from .payload import PayloadView
 from .replica import from_replica
 from .timeline import story_of
 
@@ -45,7 +50,9 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
             "history": retention.in_words(),
             "shown": _shown(request, chain) if may(user, Action.SEE_PAYLOADS, chain.group) else None,
             "may_operate": may(user, Action.OPERATE, chain.group),
-            "is_ready_already": state is State.READY and chain.living is not None and not chain.living.is_failed,
+            "is_ready_already": state is State.READY
+            and chain.living is not None
+            and not (chain.living.is_failed or chain.living.failed_from),
         },
     )
 
@@ -79,9 +86,44 @@ def _unknown(request: HttpRequest, task_id: int) -> HttpResponse:
     )
 
 
-def _shown(request: HttpRequest, chain: Chain) -> Shown | None:
+def _shown(request: HttpRequest, chain: Chain) -> PayloadView | None:
     living: Any = chain.living  # With what the query added.
     if living is None:
         return None
     start = bytes(living.data_start or b"")  # SQLite's beginning of nothing is NULL.
     return payload.show(start, reading.form_of(request.GET), size=living.data_size, data_type=living.data_type)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.OPERATE)
+def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
+    """Ask why; end the lease."""
+    if request.method != "POST":
+        return _question(request, task_id)
+    try:
+        reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
+        task = leases.give_back(task_id, by=user_of(request).username, reason=reason, scope=scope_for(request))
+    except InvalidInput as refused:
+        return _question(request, task_id, refused)
+    messages.success(request, f"Gave back task {task_id}: it is ready as {task.id}.")
+    return go_to(request, resolve_url("console:task", task.id))
+
+
+def _question(request: HttpRequest, task_id: int, refused: InvalidInput | None = None) -> HttpResponse:
+    [task] = Task.objects.find([task_id])
+    if task is None and refused is None:
+        raise Http404
+    now_ms = Task.objects.now_ms()
+    return render(
+        request,
+        "console/_give_back.html" if is_partial(request) else "console/give_back.html",
+        {
+            "task": task,
+            "task_id": task_id,
+            "now_ms": now_ms,
+            "is_held": task is not None and task.state(now_ms) is State.CLAIMED,
+            "reason": request.POST.get("reason", ""),
+            "errors": refused.fields if refused else {},
+        },
+        status=422 if refused else 200,
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..history import Chain
+from taskstore.types.tasks import Ending
+
 from ..models import EndedTask, Task
-from ..operations import Ending
+from ..reading.history import Chain
 
 LONGEST = 200  # Steps that are told; a task may have been renewed for days.
 
@@ -112,10 +113,12 @@ def _ended(link: EndedTask, successor: Link | None) -> Step:
     """What made an end of this id, and its successor if there is one that is known."""
     what, look = WORDS[Ending(link.ending)]
     error = successor.error if successor is not None and successor.error != link.error else ""
-    if error and not link.operator:
-        what, look = "Failed, reported by", "failed"
     by = link.operator or _client(link.ended_by)
-    is_move = link.ending == Ending.MOVED and successor is not None
+    is_move = successor is not None and successor.group != link.group
+    if error and not link.operator:
+        what, look = "Failed, moved to" if is_move else "Failed, reported by", "failed"
+    if is_move and link.ending == Ending.REQUEUED:
+        what = "Sent back to"
     if link.ending == Ending.MOVED and successor is None:
         what = "Moved by"  # Where to is not known.
     is_held = link.leased and link.available_at_ms > link.ended_at_ms

@@ -14,13 +14,16 @@ from django.shortcuts import get_object_or_404, render, resolve_url
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from .. import audit
-from .. import tokens as verbs
-from ..errors import InvalidInput
+from taskstore.errors import InvalidInput
+
+from ..access import audit
+from ..access import tokens as verbs
+from ..access.policy import Action
 from ..models import Scope, Token
-from ..policy import Action
-from . import reading, words
+from . import parameters as reading
+from . import words
 from .pages import go_to, is_partial, page, user_of
+from .snippets import command_to_make_token
 
 SHOWN = 500
 MOST_DAYS = 36_500
@@ -81,6 +84,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
             "tokens": [(token, verbs.state_of(token)) for token in found[:SHOWN]],
             "is_cut_short": found.count() > SHOWN,
             "now_ms": words.now_ms(),
+            "command_to_make_token": command_to_make_token(),
         },
     )
 

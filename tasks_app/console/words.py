@@ -1,11 +1,34 @@
-"""Numbers and times as people read them on a page. static/js/time.js says relative times alike."""
+"""States, times and numbers in words; texts of forms."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from ..quantities import UNITS_S, duration
+from django.forms import ValidationError
+
+from taskstore.errors import InvalidInput
+from taskstore.units import UNITS_S, duration
+
+from . import parameters as reading
+
+
+def labels_in(text: str) -> Mapping[str, str]:
+    """A label a line. Raises ValidationError."""
+    pairs = [line.partition("=") for line in text.splitlines() if line.strip()]
+    if any(not name.strip() or not equals for name, equals, _ in pairs):
+        raise ValidationError("One label a line, as name=value.")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def number_in(field: str, text: str, **limits: int) -> int:
+    """A whole number, `least` and `most` as in reading.whole_number. Raises ValidationError."""
+    try:
+        return reading.whole_number(field, text.strip(), **limits)
+    except InvalidInput as wrong:
+        raise ValidationError(wrong.fields[field]) from None
+
 
 THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
 

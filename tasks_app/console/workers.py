@@ -9,14 +9,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from ..clients import Seen, done_per_minute, seen
-from ..heartbeats import LATE_MS, LOST_MS
-from ..holdings import NOTHING, Holding, holdings
+from ..access.policy import Action
+from ..core.heartbeats import LATE_MS, LOST_MS
 from ..models import Task
-from ..policy import Action
-from .commands import command_to_be_heard
+from ..reading.clients import NOTHING, Holding, Seen, done_per_minute, holdings, seen
 from .pages import page
 from .replica import from_replica
+from .snippets import command_to_be_heard
 
 SHOWN = 500
 

@@ -1,32 +1,34 @@
 """One transaction of the store, and all that differs between PostgreSQL and SQLite.
 
-The transaction is written once (deciding.py), as steps that say which statements to send and are told
-what came back. Whoever drives them owns the connection: in running.py it is Django's, within the
+The transaction is written once (transaction.py), as steps that say which statements to send and are told
+what came back. Whoever drives them owns the connection: in django_transaction.py it is Django's, within the
 caller's transaction or one of our own; in the writer it is the writer's.
 
 SQL instead of the ORM, because row locks of two strengths in one order, ids that
 are never used twice, and inserts of ten thousand rows at once can't be said in it.
 """
 
-from .batch import Decided, Outcome, Plan, Undecided
-from .deciding import granted, look_and_decide
+from .batch import Decided, Decision, Plan, Undecided
 from .dialect import ID_JUMP, PATIENCE_S, UNCONFIRMED, Dialect, is_opportunistic
-from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
-from .rows import COLUMNS, MINUTE_MS, Row, Statement, Steps, T
-from .running import (
+from .django_transaction import (
     DIALECTS,
     bookkeeping,
+    collation_of,
     dialect_of,
     group_names,
     hurry,
     newest_id,
     now_ms,
+    probe,
     read,
     reading,
     rows_at_once,
     run,
 )
-from .sqlite import SQLite, flush_sqlite, jump_ids_of_sqlite
+from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
+from .rows import COLUMNS, MINUTE_MS, Row, Statement, Steps, T
+from .sqlite import SQLite
+from .transaction import granted, look_and_decide
 
 __all__ = [
     "COLUMNS",
@@ -38,8 +40,8 @@ __all__ = [
     "SILENCE_S",
     "UNCONFIRMED",
     "Decided",
+    "Decision",
     "Dialect",
-    "Outcome",
     "Plan",
     "PostgreSQL",
     "Row",
@@ -49,16 +51,16 @@ __all__ = [
     "T",
     "Undecided",
     "bookkeeping",
+    "collation_of",
     "dialect_of",
-    "flush_sqlite",
     "granted",
     "group_names",
     "hurry",
     "is_opportunistic",
-    "jump_ids_of_sqlite",
     "look_and_decide",
     "newest_id",
     "now_ms",
+    "probe",
     "read",
     "reading",
     "rows_at_once",

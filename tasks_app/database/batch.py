@@ -9,10 +9,13 @@ from dataclasses import astuple, dataclass, field
 from enum import Enum
 from itertools import islice
 
-from .. import kept_answers, retention
-from ..errors import KeyReused
-from ..operations import Claim, Commit, Effect, Operation, Refusal, Supply, TaskRecord
-from ..tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
+from taskstore.errors import KeyReused, TooManyGroups
+from taskstore.types.tasks import Refusal
+
+from ..conf import retention
+from ..core import idempotency
+from ..core.operations import Claim, Commit, Effect, Operation, Supply, TaskRecord
+from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
 from .rows import MINUTE_MS, Row, kept_of, numbered, with_id
 
 
@@ -23,8 +26,8 @@ class Undecided(Enum):
     CONTENDED = "there is something to claim, but all of it is locked or just being added"
 
 
-Decided = list[TaskRecord] | Refusal | KeyReused
-Outcome = Decided | Undecided
+Decided = list[TaskRecord] | Refusal | KeyReused | TooManyGroups
+Decision = Decided | Undecided
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class Written:
 class Plan:
     """What a transaction has decided and is about to write."""
 
-    outcomes: Sequence[Effect | Outcome]
+    outcomes: Sequence[Effect | Decision]
     written: Written
     now_ms: int
 
@@ -78,7 +81,7 @@ class Plan:
                 next_in_ms[draft.group] = min(in_ms, next_in_ms.get(draft.group, in_ms))
         return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.written.removed))
 
-    def outcomes_with(self, ids: Sequence[int]) -> list[Outcome]:
+    def outcomes_with(self, ids: Sequence[int]) -> list[Decision]:
         """What to answer, now that the drafts have ids."""
         drafts = self.written.drafts
         tasks = (with_id(draft, task_id) for draft, task_id in zip(drafts, ids, strict=True))
@@ -88,7 +91,7 @@ class Plan:
         ]
 
 
-def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Outcome], seen: Seen) -> Written:
+def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
     written = Written(deltas=_delta_rows(deltas, seen.now_ms))
     commits = 0
@@ -101,7 +104,7 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Outc
             if outcome.operator and outcome.operator.bulk:
                 written.items += _items(outcome, outcome.operator.bulk, commit)
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
-            text = kept_answers.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
+            text = idempotency.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
             written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
     written.work = work_in(deltas.values(), commits)
     return written
@@ -113,7 +116,7 @@ def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:
     ]
 
 
-def _is_worth_keeping(operation: Operation, outcome: Effect | Outcome) -> bool:
+def _is_worth_keeping(operation: Operation, outcome: Effect | Decision) -> bool:
     if isinstance(operation, Claim) and isinstance(outcome, Effect):
         return bool(outcome.drafts)  # Who found nothing asks again because it hopes for something.
     return isinstance(outcome, Effect | Refusal)

@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .. import kept_answers
-from ..operations import Claim, Commit, Operation, Order, Query, TaskRecord
+from taskstore.types.tasks import Order
+
+from ..core import idempotency
+from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
 from .batch import Decided
 from .rows import Row, record_of
 
@@ -19,7 +21,7 @@ def keys_of(operations: Iterable[Operation]) -> list[str]:
 
 def kept_by_key(rows: Iterable[Row]) -> Mapping[str, tuple[str, Decided]]:
     return {
-        key: (digest, kept_answers.answer_in(answer, [int(task_id) for task_id in ids.split(",") if task_id]))
+        key: (digest, idempotency.answer_in(answer, [int(task_id) for task_id in ids.split(",") if task_id]))
         for key, digest, answer, ids in rows
     }
 

@@ -1,4 +1,4 @@
-"""What the transaction needs from a database, and what both have in common."""
+"""What differs between the databases, and what they have in common."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, ClassVar
+from uuid import uuid4
 
 from django.conf import settings
 from django.db import connections
 
-from ..candidate_pools import CANDIDATES, NO_MARK_MS
-from ..operations import NOBODY, Operation, Query, Supply
-from ..payloads import whole_data
+from taskstore.types.tasks import NOBODY
+
+from ..core.operations import Operation, Query, Supply
 from .batch import Seen, Written
+from .claim_pools import CANDIDATES, NO_MARK_MS
 from .demand import Queried, queried_by
-from .rows import COLUMNS, Row, Statement, Steps, T, quoted
+from .labels import BEARS_SOME
+from .rows import COLUMNS, Row, Statement, Steps, T, quoted, whole_data
 
 PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
 UNCONFIRMED = "the database did not confirm the COMMIT, so that nobody can tell now whether it happened"
@@ -38,8 +42,15 @@ def is_opportunistic() -> bool:
 
 
 class Dialect(ABC):
-    """What the transaction needs from a database. `waits`: for rows that others have locked."""
+    """Describes a database: what the transaction, searches, the server and backups need from it.
 
+    `waits`: for rows that others have locked.
+    """
+
+    name: ClassVar[str]  # For files and messages. Nobody decides by it.
+    serves_many: ClassVar[bool]  # Whether several server processes may use the same database.
+    collation: ClassVar[str | None] = None  # Orders text by code point; None: the database does so anyway.
+    like: ClassVar[str]  # LIKE that takes capitals for small letters.
     patience_s: ClassVar[float] = PATIENCE_S
     # In the order of COLUMNS, each task with its data.
     selected: ClassVar[str] = ", ".join(
@@ -53,13 +64,24 @@ class Dialect(ABC):
     is_key_named: ClassVar[str]
     later_of: ClassVar[str]  # A function: the greater of two numbers.
     names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
+    contains: ClassVar[str]  # A condition: the group's name contains the one parameter, small ASCII letters.
+    is_not_ascii: ClassVar[str]  # A condition: the group's name has other characters, too.
     is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
-    has_history_days: ClassVar[bool] = False  # Whether the trail has a table for each day (history_days.py).
+    has_history_days: ClassVar[bool] = False  # Whether the trail has a table for each day (history_partitions.py).
 
     def __init__(self, using: str, *, waits: bool) -> None:
         self.using = using
         self.waits = waits
         self.began_s = time.monotonic()
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is the database; None where a server keeps it."""
+        return None
+
+    def own_connection(self, timeout_s: int) -> Any:
+        """A connection without the pool, not opened yet, which gives up after this time."""
+        return connections[self.using].copy()
 
     @property
     def left_s(self) -> float:
@@ -89,17 +111,62 @@ class Dialect(ABC):
     def rows_at_once(self, columns: Sequence[str], sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
         return self.rows(sql, parameters)
 
+    def adding_up(self) -> AbstractContextManager[Any]:
+        """For a statement that reads the numbers of many groups."""
+        return nullcontext()
+
     def now_ms(self) -> int:
         [(now_ms,)] = self.rows(f"SELECT {self.clock}")
         return int(now_ms)
 
-    def tasks_of(self, ids: Iterable[int], ending: str = "") -> Statement:
-        sql = f"SELECT {self.selected} FROM tasks_app_task WHERE {self.is_listed} {ending}"
+    def tasks_of(self, ids: Iterable[int], clause: str = "") -> Statement:
+        sql = f"SELECT {self.selected} FROM tasks_app_task WHERE {self.is_listed} {clause}"
         return Statement(sql, [self.list_of(ids)])
 
     def kept_answers(self, keys: Iterable[str]) -> Statement:
         sql = f"SELECT key, digest, answer, ids FROM tasks_app_keptanswer WHERE {self.is_key_named}"
         return Statement(sql, [self.list_of_names(keys)])
+
+    def probe(self) -> Steps[None]:
+        """Write a row that is gone at the end of the transaction: to find out whether anything can be written."""
+        key = f"probe/{uuid4()}"  # No holder of a key has this name.
+        sql = "INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids) VALUES (%s, '', 0, '', '')"
+        yield [Statement(sql, [key]), Statement("DELETE FROM tasks_app_keptanswer WHERE key = %s", [key])]
+
+    def by_code_point(self, text: str) -> str:
+        """An expression: the text, compared by code point."""
+        return f'({text}) COLLATE "{self.collation}"' if self.collation else f"({text})"
+
+    def bears(self, name: str, value: str | None) -> tuple[str, tuple[str, ...]]:
+        """A condition, and its parameters: the task has this label; `value` None: whatever its value."""
+        sql, parameters = self._has_label(name, value)
+        return f"{BEARS_SOME} AND {sql}", parameters
+
+    def label(self, name: str) -> str:
+        """An expression: the value of this label, which is one of the store's own; empty text without it."""
+        return f"CASE WHEN {BEARS_SOME} THEN coalesce({self._label(name)}, '') ELSE '' END"
+
+    @abstractmethod
+    def _has_label(self, name: str, value: str | None) -> tuple[str, tuple[str, ...]]: ...
+
+    @abstractmethod
+    def _label(self, name: str) -> str: ...
+
+    @abstractmethod
+    def holds(self, data: str) -> str:
+        """A condition: the data, an expression, holds the bytes that are the one parameter."""
+
+    @abstractmethod
+    def lock(self, number: int) -> Sequence[Statement]:
+        """Wait until no other transaction has locked this number, and lock it until this one ends."""
+
+    @abstractmethod
+    def jump_ids(self) -> None:
+        """After an unclean end in opportunistic mode: the disk may have lost ids that a client has seen."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Bring to the disk what was committed in opportunistic mode. Outside of any transaction."""
 
     @abstractmethod
     def go_on_after(self, name: str, number: int) -> Statement:
@@ -162,7 +229,7 @@ class Dialect(ABC):
         ]
         return {name for (name,) in rows}
 
-    def earliest(self, group: str, asked: Queried, from_ms: int = NO_MARK_MS, ending: str = "") -> Statement:
+    def earliest(self, group: str, asked: Queried, from_ms: int = NO_MARK_MS, clause: str = "") -> Statement:
         """The longest available tasks of the group, as many as queries take: up to the latest of their moments."""
         # Time and id are compared together, because only `task_listing` has them in this order.
         return Statement(
@@ -174,7 +241,7 @@ class Dialect(ABC):
                 AND (available_at_ms <= (SELECT {self.clock}) OR {IS_NOT_HELD}) AND {IS_RUNNING}
             ORDER BY available_at_ms, id
             LIMIT %s
-            {ending}
+            {clause}
             """,
             [group, from_ms, asked.latest_ms, group, asked.tasks],
         )
@@ -269,8 +336,8 @@ class Dialect(ABC):
         )
 
     @abstractmethod
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
-        """Insert the rows, no two of which are in conflict. The ending says what to do about those that are there."""
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], clause: str = "") -> Sequence[Statement]:
+        """Insert the rows, no two of which are in conflict. The clause says what to do about those that are there."""
 
     @abstractmethod
     def joined(self, column: str) -> str:
@@ -281,7 +348,7 @@ class Dialect(ABC):
         """Whether the transaction lost a race that it may win when it is tried again."""
 
     @abstractmethod
-    def is_disconnected(self, error: BaseException) -> bool:
+    def leaves_outcome_unknown(self, error: BaseException) -> bool:
         """Whether it is unknown what the database did last."""
 
 

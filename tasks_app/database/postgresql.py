@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
@@ -9,13 +10,14 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from ..errors import CommitUnknown
-from ..operations import Operation
-from ..standby import Doubts
+from taskstore.errors import CommitUnknown
+
+from ..core.operations import Operation
 from .batch import Seen, Written
 from .demand import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, queried_by
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
-from .postgresql_candidates import Candidates
+from .postgresql_claims import Candidates
+from .postgresql_pipeline import Doubts
 from .postgresql_writing import IS_LISTED, insertion_of, statement_of
 from .rows import Row, Statement, Steps, record_of
 
@@ -28,6 +30,10 @@ ELECTED_SILENCE_S = 4
 
 
 class PostgreSQL(Candidates):
+    name = "postgresql"
+    serves_many = True
+    collation = "C"
+    like = "ILIKE"
     hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
     selected = Dialect.selected.replace('"labels"', "labels::text")
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -39,6 +45,35 @@ class PostgreSQL(Candidates):
     later_of = "greatest"
     has_history_days = True
     names = "unnest(%s::text[]) AS names(name)"
+    contains = """strpos(lower("group"), %s) > 0"""
+    is_not_ascii = """octet_length("group") > char_length("group")"""
+
+    def own_connection(self, timeout_s: int) -> Any:
+        connection = super().own_connection(timeout_s)
+        connection.settings_dict["OPTIONS"].pop("pool", None)
+        connection.settings_dict["OPTIONS"].setdefault("connect_timeout", timeout_s)
+        return connection
+
+    def _has_label(self, name: str, value: str | None) -> tuple[str, tuple[str, ...]]:
+        if value is None:
+            return "labels ? %s", (name,)
+        return "labels @> CAST(%s AS jsonb)", (json.dumps({name: value}),)
+
+    def _label(self, name: str) -> str:
+        return f"labels ->> '{name}'"
+
+    def holds(self, data: str) -> str:
+        return f"position(CAST(%s AS bytea) IN {data}) > 0"
+
+    def lock(self, number: int) -> Sequence[Statement]:
+        # Of a transaction, not of a session: a pooler in between may hand sessions round.
+        return [Statement("SELECT pg_advisory_xact_lock(%s)", [number])]
+
+    def jump_ids(self) -> None:
+        pass  # The next look finds out by itself: see _jump_after_lost_log.
+
+    def flush(self) -> None:
+        pass  # The database's own server brings it to the disk within a second.
 
     def go_on_after(self, name: str, number: int) -> Statement:
         sequence = f"tasks_app_{name}"
@@ -59,6 +94,13 @@ class PostgreSQL(Candidates):
         # A cursor outside of a transaction makes the server copy the whole result, and fails behind pgbouncer.
         # When it is closed over a connection that broke, Django lets the driver's own error pass.
         with transaction.atomic(using=self.using), connections[self.using].wrap_database_errors:
+            yield
+
+    @contextmanager
+    def adding_up(self) -> Iterator[None]:
+        # To compile such a statement takes seconds, ten times as long as to do it.
+        with transaction.atomic(using=self.using):
+            self.rows("SET LOCAL jit = off")
             yield
 
     def preparation(self, operations: Sequence[Operation]) -> Iterator[Statement]:
@@ -196,8 +238,8 @@ class PostgreSQL(Candidates):
         ]
         return rows
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
-        return [insertion_of(table, columns, rows, ending, self.array)] if rows else []
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], clause: str = "") -> Sequence[Statement]:
+        return [insertion_of(table, columns, rows, clause, self.array)] if rows else []
 
     def joined(self, column: str) -> str:
         return f"string_agg({column}, ' ')"
@@ -213,7 +255,7 @@ class PostgreSQL(Candidates):
             "23505",  # Another process has just kept an answer under the same key: it is found now.
         )  # fmt: skip
 
-    def is_disconnected(self, error: BaseException) -> bool:
+    def leaves_outcome_unknown(self, error: BaseException) -> bool:
         state = _sqlstate(error)
         # 25P03: it was silent for too long.
         return state is None or state.startswith(("08", "57")) or state == "25P03"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..payloads import OWN_ID
-from ..tally import COUNTERS
+from ..core.tally import COUNTERS
 from .batch import Written
 from .rows import (
     ANSWERED_COLUMNS,
@@ -14,6 +13,7 @@ from .rows import (
     DELTA_COLUMNS,
     ENDED_COLUMNS,
     ITEM_COLUMNS,
+    OWN_ID,
     Row,
     Statement,
     quoted,
@@ -145,11 +145,11 @@ def _parts(written: Written, array: Array) -> Iterator[tuple[str, Sequence[Any]]
         yield LET_GO, [array("bigint", written.payloads_gone)]
 
 
-def insertion_of(table: str, columns: Sequence[str], rows: Sequence[Row], ending: str, array: Array) -> Statement:
+def insertion_of(table: str, columns: Sequence[str], rows: Sequence[Row], clause: str, array: Array) -> Statement:
     sql = f"""
         INSERT INTO {table} ({", ".join(quoted(columns))})
         SELECT * FROM unnest({arrays(columns)})
-        {ending}
+        {clause}
     """
     return Statement(sql, _values(columns, rows, array))
 

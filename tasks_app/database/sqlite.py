@@ -8,14 +8,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, ClassVar
 
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 
-from ..candidate_pools import CANDIDATES
-from ..operations import Operation, TaskRecord
-from ..payloads import OWN_ID
+from ..core.operations import Operation, TaskRecord
 from .batch import Seen, Written
+from .claim_pools import CANDIDATES
 from .demand import Demand, best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, queried_by
 from .dialect import ID_JUMP, IS_RUNNING, Again, Dialect
 from .rows import (
@@ -24,6 +24,7 @@ from .rows import (
     ENDED_COLUMNS,
     ITEM_COLUMNS,
     KEPT_ANSWER_COLUMNS,
+    OWN_ID,
     Row,
     Statement,
     Steps,
@@ -37,6 +38,9 @@ from .rows import (
 class SQLite(Dialect):
     """One writer at a time: no row locks, because BEGIN IMMEDIATE has locked the whole database."""
 
+    name = "sqlite"
+    serves_many = False
+    like = "LIKE"
     hurry = ("PRAGMA busy_timeout = 1000",)
     clock = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
     time_of = "datetime(%s, 'unixepoch')"
@@ -46,8 +50,45 @@ class SQLite(Dialect):
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
     later_of = "max"
     names = "(SELECT value AS name FROM json_each(%s)) AS names"
+    contains = """instr(lower("group"), %s) > 0"""
+    is_not_ascii = """"group" GLOB '*[^' || char(1) || '-' || char(127) || ']*'"""
 
     _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
+
+    @property
+    def file(self) -> Path:
+        return Path(connections[self.using].settings_dict["NAME"])
+
+    def _has_label(self, name: str, value: str | None) -> tuple[str, tuple[str, ...]]:
+        # First the cheap question: whether the labels, as the store writes them, hold the text of this one.
+        if value is None:
+            is_there = "EXISTS (SELECT 1 FROM json_each(labels) WHERE key = %s)"
+            return f"instr(labels, %s) > 0 AND {is_there}", (f"{json.dumps(name)}:", name)
+        is_there = "EXISTS (SELECT 1 FROM json_each(labels) WHERE key = %s AND value = %s)"
+        return f"instr(labels, %s) > 0 AND {is_there}", (f"{json.dumps(name)}: {json.dumps(value)}", name, value)
+
+    def _label(self, name: str) -> str:
+        return f"json_extract(labels, '$.{name}')"
+
+    def holds(self, data: str) -> str:
+        return f"instr({data}, %s) > 0"
+
+    def lock(self, number: int) -> Sequence[Statement]:
+        return ()  # One transaction writes at a time: who began to write has the lock, or is told to begin again.
+
+    def jump_ids(self) -> None:
+        self._advance_for_certain(ID_JUMP)
+
+    def flush(self) -> None:
+        # One commit that waits for the disk takes all before it along. It has to change something, or writes nothing.
+        self._advance_for_certain(1)
+
+    def _advance_for_certain(self, by: int) -> None:
+        with connections[self.using].cursor() as cursor:
+            cursor.execute("PRAGMA synchronous = FULL")
+            cursor.execute("UPDATE tasks_app_counters SET value = value + %s", [by])
+        # The next connection has again what the settings say.
+        connections[self.using].close()
 
     def go_on_after(self, name: str, number: int) -> Statement:
         sql = "UPDATE tasks_app_counters SET value = max(value, %s) WHERE name = %s"
@@ -180,8 +221,8 @@ class SQLite(Dialect):
             yield [Statement(f"DELETE FROM {table}")]
         return rows
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Sequence[Statement]:
-        return list(_insertions(table, columns, rows, ending))
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], clause: str = "") -> Sequence[Statement]:
+        return list(_insertions(table, columns, rows, clause))
 
     def joined(self, column: str) -> str:
         return f"group_concat({column}, ' ')"
@@ -189,11 +230,11 @@ class SQLite(Dialect):
     def is_contention(self, error: Exception) -> bool:
         return "locked" in str(error)
 
-    def is_disconnected(self, error: BaseException) -> bool:
+    def leaves_outcome_unknown(self, error: BaseException) -> bool:
         return False  # It is in this process: a COMMIT that fails has not happened.
 
 
-def _insertions(table: str, columns: Sequence[str], rows: Sequence[Row], ending: str = "") -> Iterator[Statement]:
+def _insertions(table: str, columns: Sequence[str], rows: Sequence[Row], clause: str = "") -> Iterator[Statement]:
     places = ", ".join(["%s"] * len(columns))
     sql = f"INSERT INTO {table} ({', '.join(quoted(columns))}) VALUES "
     # SQLite takes 32 766 parameters a statement.
@@ -201,24 +242,5 @@ def _insertions(table: str, columns: Sequence[str], rows: Sequence[Row], ending:
     for start in range(0, len(rows), most):
         chunk = rows[start : start + most]
         yield Statement(
-            f"{sql}{', '.join([f'({places})'] * len(chunk))} {ending}", [value for row in chunk for value in row]
+            f"{sql}{', '.join([f'({places})'] * len(chunk))} {clause}", [value for row in chunk for value in row]
         )
-
-
-def jump_ids_of_sqlite(using: str = DEFAULT_DB_ALIAS) -> None:
-    """After an unclean end in opportunistic mode: the disk may have lost ids that a client has seen."""
-    _advance_for_certain(ID_JUMP, using)
-
-
-def flush_sqlite(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Bring to the disk what was committed in opportunistic mode. Outside of any transaction."""
-    # One commit that waits for the disk takes all before it along. It has to change something, else it writes nothing.
-    _advance_for_certain(1, using)
-
-
-def _advance_for_certain(by: int, using: str) -> None:
-    with connections[using].cursor() as cursor:
-        cursor.execute("PRAGMA synchronous = FULL")
-        cursor.execute("UPDATE tasks_app_counters SET value = value + %s", [by])
-    # The next connection has again what the settings say.
-    connections[using].close()

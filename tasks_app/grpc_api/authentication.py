@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextvars import ContextVar
-from ipaddress import ip_address
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -14,18 +13,22 @@ from google.protobuf.message import DecodeError
 from grpc import HandlerCallDetails, RpcMethodHandler, StatusCode
 from grpc.aio import AbortError, ServerInterceptor, ServicerContext
 
-from .. import tokens
-from ..errors import InvalidInput
-from ..masstasker.masstasker_pb2 import UpdateRequest
+from taskstore.errors import InvalidInput
+from taskstore.masstasker.masstasker_pb2 import UpdateRequest
+
+from ..access import tokens
+from ..access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
+from ..access.policy import Action, may
+from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, beyond_proxies, network
+from ..managers import limits
 from ..models import Token
-from ..policy import Action, may
-from ..request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, beyond_proxies, network
-from . import older, statuses
+from ..offload.threads import beside_the_loop as beside
+from . import requests, statuses
+from .message_size import LIGHT_BYTES, pieces_of
 from .statuses import CallRefused
 from .threads import beside_the_loop
 
 OPEN = "/grpc.health.v1.Health/"  # Whoever starts and watches servers has no token.
-REFLECTION = "/grpc.reflection."  # Tells what the documentation tells: open on this machine.
 
 Context = ServicerContext[Any, Any]
 Handler: TypeAlias = "RpcMethodHandler[Any, Any]"  # Not subscriptable at run time.
@@ -71,14 +74,23 @@ def _guarded(handler: Handler, method: str) -> Handler:
     behaviour: Any = handler.unary_unary  # Typed as that of a server with threads.
 
     async def answer(body: bytes, context: Context) -> Any:
+        charge = Charge(_sender(context) if len(body) > LEAST_BYTES else "")
         try:
             _caller.set(await caller_of(context))
-            request = _decoded(handler.request_deserializer, body)
+            if len(body) > LIGHT_BYTES:
+                if not charge.raise_to(len(body)):
+                    raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, REASON, retry_after_s=RETRY_AFTER_S)
+                request = await beside(_decoded_bit_by_bit, handler.request_deserializer, body)
+                del body
+            else:
+                request = _decoded(handler.request_deserializer, body)
             return await behaviour(request, context)
         except AbortError:
             raise
         except Exception as error:
             await statuses.end(context, method, error)
+        finally:
+            charge.end()
 
     # Without a deserializer: gRPC's own answer to bytes that are no message would be UNKNOWN.
     return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
@@ -88,11 +100,11 @@ def _guarded_stream(handler: Handler, method: str) -> Handler:
     behaviour: Any = handler.stream_stream
 
     async def answer(requests: Any, context: Context) -> AsyncIterator[Any]:
-        if not (method.startswith(REFLECTION) and _is_loopback(_address(context.peer()))):
-            try:
-                await caller_of(context)
-            except Exception as error:
-                await statuses.end(context, method, error)
+        # Reflection too, from the loopback as well: a proxy on this machine calls from there, and need not say so.
+        try:
+            await caller_of(context)
+        except Exception as error:
+            await statuses.end(context, method, error)
         async for response in behaviour(requests, context):
             yield response
 
@@ -110,7 +122,24 @@ def _decoded(read: Any, body: bytes) -> Any:
     except DecodeError:
         raise InvalidInput({"request": ["a message as masstasker.proto defines it"]}) from None
     if isinstance(request, UpdateRequest):
-        older.refuse_plain_ids(body)
+        requests.refuse_plain_ids([body])
+    return request
+
+
+def _decoded_bit_by_bit(read: Any, body: bytes) -> Any:
+    """The request, of a body that would keep everybody waiting if it were read at once.
+
+    Raises InvalidInput when the bytes are none, LimitExceeded when it holds more than it may.
+    """
+    try:
+        request = read(b"")
+        # All of them first: nothing is made of what is refused.
+        for piece in (pieces := list(pieces_of(type(request), body, limits()))):
+            request.MergeFromString(piece)
+    except DecodeError:
+        raise InvalidInput({"request": ["a message as masstasker.proto defines it"]}) from None
+    if isinstance(request, UpdateRequest):
+        requests.refuse_plain_ids(pieces)
     return request
 
 
@@ -155,6 +184,12 @@ def _said(context: Context, name: str) -> str:
     return str(values[-1]) if values else ""
 
 
+def _sender(context: Context) -> str:
+    """Who counts for the bytes of the call."""
+    authorization, forwarded = _said(context, "authorization"), _said(context, "x-forwarded-for")
+    return sender_of(authorization, _address(context.peer()), forwarded)
+
+
 def _slow_down(wait_s: int) -> None:
     if wait_s:
         text = f"too many requests: try again in {wait_s} s"
@@ -169,10 +204,3 @@ def _network(context: Context) -> str:
 def _address(peer: str) -> str:
     """Of `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000` what is between."""
     return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False

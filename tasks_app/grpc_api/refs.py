@@ -9,14 +9,16 @@ from typing import Self
 
 from grpc import StatusCode
 
+from taskstore.errors import refuse
+from taskstore.masstasker import masstasker_pb2 as pb
+from taskstore.types.tasks import FAILED_FROM, Problem
+
+from ..core.operations import GroupScope
+from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, text
+from ..database.time_limits import TookTooLong, at_most
 from ..managers import TaskQuerySet
-from ..masstasker import masstasker_pb2 as pb
 from ..models import Task
-from ..operations import GroupScope
-from ..time_limits import TookTooLong, at_most
-from ..validation import GROUP_LENGTH, LABEL_LENGTH, Problem, refuse, text
-from .older import RIGHT
-from .reading import id_in
+from .requests import RIGHT, id_in
 from .statuses import CallRefused
 
 LOOK_S = 10.0
@@ -37,7 +39,8 @@ class Refs:
         return cls(
             ids=tuple(id_in(ref.id) for ref in refs if ref.HasField("id")),
             groups=frozenset(ref.group for ref in refs if ref.HasField("group")),
-            selectors=tuple(dict(ref.selector.labels) for ref in refs if ref.HasField("selector")),
+            # What gRPC does not show is not found by it either.
+            selectors=tuple(labels_in(ref.selector.labels) for ref in refs if ref.HasField("selector")),
         )
 
     @property
@@ -60,6 +63,11 @@ class Refs:
         for labels in self.selectors:
             described |= tasks.bearing_any(labels)
         return described
+
+
+def labels_in(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those of a message, without the one that only the store writes."""
+    return {name: value for name, value in labels.items() if name != FAILED_FROM}
 
 
 @contextmanager

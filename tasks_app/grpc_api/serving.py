@@ -1,22 +1,103 @@
-"""gRPC on the loop of the server, where the writer is: websockets and waiting claims see its commits at once."""
+"""The gRPC server: its port, options, reflection and health."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 from typing import Any
 
 import grpc
 from django.conf import settings
-from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
-from ..masstasker import masstasker_pb2_grpc
-from ..readiness import readiness
+from taskstore.masstasker import masstasker_pb2, masstasker_pb2_grpc
+
+from ..writer.readiness import readiness
 from .authentication import Authentication
-from .options import OPTIONS
 from .port import GrpcPort
 from .servicer import Servicer
-from .services import Health, Reflection
+
+MOST_AT_ONCE = 100_000
+
+# gRPC's core refuses some of what arrives in one burst, as when all workers come back after a restart: from a thousand
+# calls on that Python has not begun yet, and all from three thousand on.
+OPTIONS = (
+    ("grpc.server.max_pending_requests", MOST_AT_ONCE),
+    ("grpc.server.max_pending_requests_hard_limit", MOST_AT_ONCE),
+)
+
+
+MASSTASKER = masstasker_pb2.DESCRIPTOR.services_by_name["MassTasker"].full_name
+WHOLE_SERVER = ""
+WITH_HEALTH = (WHOLE_SERVER, MASSTASKER)
+
+
+class Health(health_pb2_grpc.HealthServicer):
+    """Serving, from the start until the server is told to end."""
+
+    def __init__(self, withdrawn: asyncio.Event) -> None:
+        self._withdrawn = withdrawn
+
+    async def Check(self, request: HealthCheckRequest, context: Any) -> HealthCheckResponse:  # noqa: N802 - its name.
+        if request.service not in WITH_HEALTH:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {request.service}")
+        return self._answer(request)
+
+    async def Watch(  # noqa: N802
+        self, request: HealthCheckRequest, context: Any
+    ) -> AsyncIterator[HealthCheckResponse]:
+        yield self._answer(request)
+        await self._withdrawn.wait()
+        yield self._answer(request)
+
+    def _answer(self, request: HealthCheckRequest) -> HealthCheckResponse:
+        if request.service not in WITH_HEALTH:
+            return HealthCheckResponse(status=HealthCheckResponse.SERVICE_UNKNOWN)
+        status = HealthCheckResponse.NOT_SERVING if self._withdrawn.is_set() else HealthCheckResponse.SERVING
+        return HealthCheckResponse(status=status)
+
+
+class Reflection(reflection.aio.ReflectionServicer):
+    """gRPC's own, for as long as the server does not end."""
+
+    def __init__(self, stopping: asyncio.Event) -> None:
+        super().__init__([MASSTASKER, health.SERVICE_NAME, reflection.SERVICE_NAME])
+        self._stopping = stopping
+
+    async def ServerReflectionInfo(  # type: ignore[override]  # noqa: N802
+        self, requests: AsyncIterable[ServerReflectionRequest], context: Any
+    ) -> AsyncIterator[ServerReflectionResponse]:
+        # Its types call it a coroutine.
+        answers: Any = super().ServerReflectionInfo(_until(self._stopping, requests), context)
+        async for answer in answers:
+            yield answer
+
+
+async def _until(
+    stopping: asyncio.Event, requests: AsyncIterable[ServerReflectionRequest]
+) -> AsyncIterator[ServerReflectionRequest]:
+    """Those that come before the event."""
+    incoming = aiter(requests)
+    end = asyncio.ensure_future(stopping.wait())
+    try:
+        while request := await _before(end, anext(incoming, None)):
+            yield request
+    finally:
+        end.cancel()
+
+
+async def _before(end: asyncio.Future[Any], request: Awaitable[Any]) -> ServerReflectionRequest | None:
+    """The request; None when the end comes first, or there is no other."""
+    coming = asyncio.ensure_future(request)
+    try:
+        await asyncio.wait((coming, end), return_when=asyncio.FIRST_COMPLETED)
+        return coming.result() if coming.done() else None
+    finally:
+        coming.cancel()
+
 
 # On one port. Each takes in one call at a time: with one alone the writer would have no batches, only single calls.
 LISTENERS = 4
@@ -30,9 +111,9 @@ class GrpcServer:
     """Serves from its making until it is told to end, on the loop that runs now."""
 
     def __init__(self, port: GrpcPort) -> None:
-        self._withdrawn, self._ending = asyncio.Event(), asyncio.Event()
+        self._withdrawn, self._stopping = asyncio.Event(), asyncio.Event()
         readiness.when_withdrawn(self._withdrawn.set)
-        self._servers = [_server(self._withdrawn, self._ending, port.address) for _ in range(LISTENERS)]
+        self._servers = [_server(self._withdrawn, self._stopping, port.address) for _ in range(LISTENERS)]
         # Calls that come before they have started wait for it.
         self._started = asyncio.gather(*(server.start() for server in self._servers))
         self._ended: asyncio.Task[None] | None = None
@@ -44,7 +125,7 @@ class GrpcServer:
     def end(self) -> None:
         """Take no more calls; those that are being answered go on."""
         self._withdrawn.set()
-        self._ending.set()
+        self._stopping.set()
         if self._ended is None:
             self._ended = asyncio.ensure_future(self._end())
 
@@ -57,11 +138,11 @@ class GrpcServer:
         await asyncio.gather(*(server.stop(GRACE_S) for server in self._servers))
 
 
-def _server(withdrawn: asyncio.Event, ending: asyncio.Event, address: str) -> grpc.aio.Server:
+def _server(withdrawn: asyncio.Event, stopping: asyncio.Event, address: str) -> grpc.aio.Server:
     server = grpc.aio.server(interceptors=[Authentication()], options=_options())
     masstasker_pb2_grpc.add_MassTaskerServicer_to_server(Servicer(), server)
     health_pb2_grpc.add_HealthServicer_to_server(Health(withdrawn), server)
-    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(Reflection(ending), server)
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(Reflection(stopping), server)
     _listen(server, address)
     return server
 

@@ -1,4 +1,4 @@
-"""What a call ends with when something went wrong: the one place that translates the tree of `errors`."""
+"""Answers and errors as gRPC messages and status codes."""
 
 from __future__ import annotations
 
@@ -7,32 +7,48 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from django.db import InterfaceError, InternalError, OperationalError
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc.aio import ServicerContext
 from grpc_status import rpc_status
 
-from ..errors import (
-    CommitRefused,
-    CommitUnknown,
-    Forbidden,
-    InvalidInput,
-    LimitExceeded,
-    StoreBusy,
-    StoreUnavailable,
-    takes_no_changes,
-)
-from ..meters import meters
-from ..operations import Refusal
-from .reading import IDS, path_on_the_wire
+from taskstore.errors import CommitRefused, CommitUnknown, Forbidden, InvalidInput, LimitExceeded, TooManyGroups
+from taskstore.masstasker import masstasker_pb2 as pb
+from taskstore.types.tasks import FAILED_FROM, Refusal
+
+from ..core.meters import meters
+from ..core.operations import TaskRecord
+from ..database.outage import RETRY_AFTER_S, translated
+from ..models import Task
+from .requests import IDS, NANOS_IN_MS, path_on_the_wire, type_url_of
+
+
+def message_of(task: Task | TaskRecord) -> pb.Task:
+    """The task. Data without a type is an Any without a type URL; neither data nor a type is no Any."""
+    message = pb.Task(
+        id=task.id,
+        group=task.group,
+        labels={name: value for name, value in task.labels.items() if name != FAILED_FROM},
+        not_before=time_of(task.available_at_ms),
+        error=task.error,
+    )
+    if task.data or task.data_type:
+        message.data.SetInParent()  # It may be empty.
+        message.data.type_url, message.data.value = type_url_of(task.data_type), bytes(task.data)
+    return message
+
+
+def time_of(ms: int) -> Timestamp:
+    seconds, rest_ms = divmod(ms, 1_000)
+    return Timestamp(seconds=seconds, nanos=rest_ms * NANOS_IN_MS)
+
 
 DOMAIN = "taskstore"
-RETRY_AFTER_S = 1
 # A status travels in a header, of which clients take 8 kB.
 MOST_NAMED = 10
 LONGEST_TEXT = 200
@@ -89,20 +105,15 @@ def status_of(error: Exception) -> Status | None:
             return _status(StatusCode.PERMISSION_DENIED, _shortened(str(error), LONGEST_REASON), _info(error.code))
         case CommitRefused():
             return _refused(error.refusal)
+        case TooManyGroups():
+            return _status(StatusCode.RESOURCE_EXHAUSTED, _shortened(str(error), LONGEST_REASON), _info(error.code))
         case InvalidInput():
             return _invalid(error)
         case CommitUnknown():  # No advice to try again: look first.
             return _status(StatusCode.UNAVAILABLE, str(error), _info(error.code))
-        case StoreBusy() | StoreUnavailable():
-            return _status(StatusCode.UNAVAILABLE, str(error), _info(error.code), *_retry(RETRY_AFTER_S))
-        case OperationalError() | InterfaceError() | InternalError() if _is_away(error):
-            text = "the database can't be reached, or takes no changes now: try again later"
-            return _status(StatusCode.UNAVAILABLE, text, _info(StoreUnavailable.code), *_retry(RETRY_AFTER_S))
+    if told := translated(error):
+        return _status(StatusCode.UNAVAILABLE, str(told), _info(told.code), *_retry(RETRY_AFTER_S))
     return None
-
-
-def _is_away(error: Exception) -> bool:
-    return takes_no_changes(error) or not isinstance(error, InternalError)
 
 
 def _refused(refusal: Refusal) -> Status:

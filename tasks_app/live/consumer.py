@@ -1,10 +1,13 @@
-"""The socket of a console page: counts go out; what comes in are words."""
+"""The socket of a console page: counts go out; what comes in says which."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import time
+from collections import Counter
+from contextlib import suppress
 from enum import StrEnum
 from importlib import import_module
 from typing import Any
@@ -17,38 +20,54 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import Error as DatabaseFailure
 
-from ..meters import meters
-from ..policy import Action, may
-from .broadcaster import VIEWERS, broadcaster
+from ..access import sessions
+from ..access.policy import Action, may
+from ..core.meters import meters
+from ..core.validation import is_utf8
+from .broadcaster import Viewer, broadcaster
+from .messages import Watch
 
 log = logging.getLogger(__name__)
 
-RIGHTS_AGAIN_S = 4.0  # As with tokens: what was taken away is gone within five seconds, whichever server took it.
-LONGEST_MESSAGE = 100  # Characters; what a page has to say is shorter.
+# What was taken away is gone within five seconds, whichever server took it (see sessions.TRUSTED_S), and at once if it
+# was this process.
+RIGHTS_AGAIN_S = 3.0
+LONGEST_MESSAGE = 48_000  # Bytes. An answer is little longer, and has to fit what a socket carries at once.
+MOST_WATCHED = 200  # Groups and folders of a page.
+LONGEST_FILTER = 255
+# A page says a word when it opens, when it changes and when it comes into sight.
+MOST_WORDS, WORDS_S = 100, 10.0
+
+# How many sockets one person may have open in a process, and all people together.
+OF_A_PERSON, OF_ALL = 100, 2_000
 
 # Codes for closing, of the range that is free for applications.
 NOT_UNDERSTOOD = 4400
 NO_RIGHT = 4403
+TOO_MANY = 4429
 
 
 class Word(StrEnum):
     """What a page may say. Whoever may not `SEE` has no socket to say it on."""
 
-    FULL = "full"  # Asks for all counts.
+    FULL = "full"  # Says what the page shows, and asks for all counts of that.
     PING = "ping"
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """One viewer: somebody who is logged in and may see the groups, on a page of ours (asgi.py checks that)."""
 
-    _rights_watch: asyncio.Task[None] | None = None  # Set while it is a viewer.
+    _viewer: Viewer | None = None  # Set while it is one.
+    _sending: asyncio.Task[None] | None = None
+    _words = 0  # Since `_words_since_s`.
+    _words_since_s = 0.0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             # Not in disconnect(): a server that stops cancels instead of saying goodbye.
-            await self._leave()
+            self._leave()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
         # Not channels' own, which first tidies connections up in the one thread that all sockets share:
@@ -59,78 +78,187 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         raise StopConsumer
 
     async def connect(self) -> None:
-        if await _may_see(self.scope["user"]):
-            await self.accept()
-            await self._join()
-        else:
+        if not await _may_see(self.scope["user"]):
             await self.close()  # Before it is accepted: the answer is 403.
+            return
+        await self.accept()
+        # A browser tells its page why only of a socket that was accepted.
+        if reason := sockets.reason_against(self.person):
+            await self.close(TOO_MANY, reason)
+            return
+        self._join()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._viewer is None:
+            return  # It was closed; what was on its way still comes.
+        if self._says_too_much():
+            await self._end(
+                TOO_MANY, f"This page asked for numbers too often: more than {MOST_WORDS} times in {WORDS_S:g} s."
+            )
+            return
         match word_of(text_data):
-            case Word.FULL:
-                await self._send_full()
+            case Watch() as watch:
+                broadcaster.show(self._viewer, watch)
             case Word.PING:
                 pass  # Some proxies cut a line on which they see nothing.
             case _:
                 await self._end(NOT_UNDERSTOOD)
 
-    async def live_counts(self, event: dict[str, list[str]]) -> None:
-        """What the broadcaster sends."""
-        for text in event["texts"]:
-            await self.send(text)
+    @property
+    def person(self) -> Any:
+        return self.scope["user"].pk
 
-    async def _join(self) -> None:
-        self._rights_watch = asyncio.create_task(self._watch_rights())
+    @property
+    def cookie(self) -> str:
+        return str(self.scope["cookies"].get(settings.SESSION_COOKIE_NAME, ""))
+
+    def _says_too_much(self) -> bool:
+        now_s = time.monotonic()
+        if now_s - self._words_since_s > WORDS_S:
+            self._words, self._words_since_s = 0, now_s
+        self._words += 1
+        return self._words > MOST_WORDS
+
+    def _join(self) -> None:
+        self._viewer = Viewer()
+        sockets.add(self)
         meters.add("websockets")
-        # First this, then the counts: what changes in between comes as a delta.
-        await self.channel_layer.group_add(VIEWERS, self.channel_name)
-        broadcaster.join(self.channel_name)
-        await self._send_full()
+        broadcaster.join(self._viewer)
+        self._sending = asyncio.create_task(self._send_all(self._viewer))
 
-    async def _send_full(self) -> None:
-        for text in broadcaster.full():
-            await self.send(text)
-
-    async def _watch_rights(self) -> None:
-        """End when the session is over, or the role was taken away meanwhile."""
+    async def _send_all(self, viewer: Viewer) -> None:
+        """Send what there is. A page that reads slowly is waited for here, and nobody else waits."""
         while True:
-            await asyncio.sleep(RIGHTS_AGAIN_S)
-            try:
-                is_viewer = await _may_see(await _user_of_cookie(self.scope["cookies"]))
-            except DatabaseFailure:
-                continue  # It can't be told now; no new counts come either.
-            except Exception:
-                log.exception("the rights of a viewer can't be told")
-                is_viewer = False
-            if not is_viewer:
-                await self._end(NO_RIGHT)
-                return
+            await self.send(await viewer.next())
 
-    async def _end(self, code: int) -> None:
-        await self._leave()
-        await self.close(code)
+    async def end_without_right(self) -> None:
+        await self._end(NO_RIGHT)
 
-    async def _leave(self) -> None:
-        watch, self._rights_watch = self._rights_watch, None
-        if watch is None:
+    async def _end(self, code: int, reason: str | None = None) -> None:
+        self._leave()
+        await self.close(code, reason)
+
+    def _leave(self) -> None:
+        viewer, self._viewer = self._viewer, None
+        if viewer is None:
             return
         meters.add("websockets", -1)
-        broadcaster.leave(self.channel_name)
-        await self.channel_layer.group_discard(VIEWERS, self.channel_name)
-        if watch is not asyncio.current_task():
-            watch.cancel()
+        sockets.remove(self)
+        broadcaster.leave(viewer)
+        if self._sending:
+            self._sending.cancel()
 
 
-def word_of(text: str | None) -> Word | None:
-    """The `type` of a message from the page; None when it is nothing that a page of ours would send."""
-    if not text or len(text) > LONGEST_MESSAGE:
+class Sockets:
+    """The open sockets of this process: how many there may be, and whether their people may still see what they do.
+
+    Rights are looked up once for each session, however many pages it has open.
+    """
+
+    def __init__(self) -> None:
+        self._by_cookie: dict[str, set[LiveConsumer]] = {}
+        self._by_person: Counter[Any] = Counter()
+        self._watch: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def reason_against(self, person: Any) -> str:
+        """Why there may not be another one of this person, as a sentence; empty: there may."""
+        of_a_person = getattr(settings, "TASKSTORE_SOCKETS_PER_PERSON", OF_A_PERSON)
+        if self._by_person[person] >= of_a_person:
+            return f"You have {of_a_person} pages with live numbers open. Close some of them."
+        if self._by_person.total() >= getattr(settings, "TASKSTORE_SOCKETS", OF_ALL):
+            return "Too many pages with live numbers are open on this server. Try again later."
+        return ""
+
+    def add(self, socket: LiveConsumer) -> None:
+        self._by_cookie.setdefault(socket.cookie, set()).add(socket)
+        self._by_person[socket.person] += 1
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._watch_rights())
+
+    def remove(self, socket: LiveConsumer) -> None:
+        sockets = self._by_cookie[socket.cookie]
+        sockets.discard(socket)
+        if not sockets:
+            del self._by_cookie[socket.cookie]
+        self._by_person[socket.person] -= 1
+        if not self._by_person[socket.person]:
+            del self._by_person[socket.person]
+        if not self._by_cookie and self._watch:
+            if self._watch is not asyncio.current_task():
+                self._watch.cancel()
+            self._watch = None
+
+    async def _watch_rights(self) -> None:
+        """End the sockets whose session is over, or whose role was taken away meanwhile."""
+        loop, look_now = asyncio.get_running_loop(), asyncio.Event()
+
+        def look_soon() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(look_now.set)
+
+        unwatch = sessions.watch(look_soon)
+        try:
+            while self._watch is asyncio.current_task():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(look_now.wait(), RIGHTS_AGAIN_S)
+                look_now.clear()
+                for cookie in list(self._by_cookie):
+                    if not await _still_sees(cookie):
+                        self._end_all(cookie)
+        finally:
+            unwatch()
+
+    def _end_all(self, cookie: str) -> None:
+        for socket in list(self._by_cookie.get(cookie, ())):
+            # Not one after the other: to close one that reads nothing may take a while.
+            closing = asyncio.create_task(socket.end_without_right())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+
+sockets = Sockets()
+
+
+def word_of(text: str | None) -> Watch | Word | None:
+    """What a page says; None when it is nothing that a page of ours would send."""
+    if not text or len(text.encode(errors="replace")) > LONGEST_MESSAGE:
         return None
     try:
         message = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     word = message.get("type") if isinstance(message, dict) else None
-    return Word(word) if isinstance(word, str) and word in set(Word) else None
+    if word == Word.PING:
+        return Word.PING
+    return _watch_of(message) if word == Word.FULL else None
+
+
+def _watch_of(message: dict[str, Any]) -> Watch | None:
+    groups, folders = message.get("groups", []), message.get("folders", [])
+    searched, totals = message.get("filter", ""), message.get("totals", False)
+    if not (isinstance(groups, list) and isinstance(folders, list) and len(groups) + len(folders) <= MOST_WATCHED):
+        return None
+    if not all(map(_is_text, [*groups, *folders, searched])) or len(searched) > LONGEST_FILTER or "" in folders:
+        return None
+    if not isinstance(totals, bool):
+        return None
+    return Watch(groups=frozenset(groups), folders=frozenset(folders), searched=searched, totals=totals)
+
+
+def _is_text(value: object) -> bool:
+    # No group's name has NUL or a lone surrogate, and databases refuse them.
+    return isinstance(value, str) and "\0" not in value and is_utf8(value)
+
+
+async def _still_sees(cookie: str) -> bool:
+    try:
+        return await _may_see(await _user_of_cookie({settings.SESSION_COOKIE_NAME: cookie}))
+    except DatabaseFailure:
+        return True  # It can't be told now; no new counts come either.
+    except Exception:
+        log.exception("the rights of a viewer can't be told")
+        return False
 
 
 async def _may_see(user: Any) -> bool:

@@ -8,17 +8,16 @@ from django.http import StreamingHttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ..audit_files import file_of
-from ..audited import FIELDS, LONGEST, PAGE, Place, Wanted, page_of
-from ..errors import InvalidInput
-from ..files import MEDIA_TYPES, Format
-from ..policy import Action
-from ..streaming import streamed
-from ..validation import GROUP_LENGTH
-from .answers import AuditAnswer, AuditEntryAnswer
+from taskstore.errors import InvalidInput
+
+from ..access.policy import Action
+from ..core.validation import GROUP_LENGTH
+from ..reading.audit import FIELDS, LONGEST, PAGE, AuditCursor, Wanted, file_of, page_of
+from ..reading.files import MEDIA_TYPES, Format, streamed
 from .base import View
-from .description import endpoint, query
-from .queries import integer, query_of
+from .responses import AuditAnswer, AuditEntryAnswer
+from .schema import endpoint, query
+from .search import integer, query_of
 
 MOST = 1_000
 
@@ -55,7 +54,7 @@ class Audit(View):
         return self.file(wanted, asked["format"]) if "format" in asked else self.page(wanted, asked)
 
     def page(self, wanted: Wanted, asked: Mapping[str, str]) -> Response:
-        after = Place.read(asked["after"]) if "after" in asked else None
+        after = AuditCursor.read(asked["after"]) if "after" in asked else None
         limit = _limit_in(asked.get("limit", str(PAGE)))
         page = page_of(wanted, after=after, scope=self.scope(), limit=limit)
         entries = tuple(map(AuditEntryAnswer.of, page.entries))

@@ -1,4 +1,4 @@
-"""Who asks: a program with a token, or, without tokens, whoever is on this machine and is no web page."""
+"""Who asks: tokens, and how many requests each may make."""
 
 from __future__ import annotations
 
@@ -8,19 +8,53 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.db import InterfaceError, OperationalError, connections
+from django.core.exceptions import DisallowedHost
+from django.db import Error, connections
 from django.http.request import split_domain_port
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied, Throttled
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from .. import tokens
+from taskstore.errors import InvalidInput
+
+from ..access import tokens
+from ..access.policy import may
+from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, network_of
+from ..database.outage import is_away
 from ..models import Scope, Token
-from ..policy import may
-from .throttling import count_guess, refuse_guesses
+
+
+class TooManyRequests(Throttled):
+    default_detail = "Too many requests."
+    extra_detail_singular = extra_detail_plural = "Try again in {wait} s."
+
+
+def slow_down(request: Request) -> None:
+    """Count the request. Raises TooManyRequests when there have been too many by its token, or from its address."""
+    if BY_ADDRESS.rate:
+        refuse_for(BY_ADDRESS.take(network_of(request._request)))
+    if BY_TOKEN.rate and isinstance(request.auth, Token):
+        refuse_for(BY_TOKEN.take(request.auth.pk))
+
+
+def refuse_guesses(request: Request) -> None:
+    """Raises TooManyRequests when too many wrong tokens came from there: none is looked up any more."""
+    refuse_for(WRONG_TOKENS.wait_s(network_of(request._request)))
+
+
+def count_guess(request: Request) -> None:
+    WRONG_TOKENS.take(network_of(request._request))
+
+
+def refuse_for(wait_s: int) -> None:
+    if wait_s:
+        raise TooManyRequests(wait_s)
+
 
 NO_TOKEN = "There is no such token, or it has expired or been revoked."  # noqa: S105 - no secret.
+
+FOREIGN_HOST = "must name this machine, such as localhost, as the server was started with --no-auth"
 
 # Who asks without a token for what MachineOrToken gives.
 THIS_MACHINE = Token(name="this machine", scope=Scope.READ)
@@ -92,10 +126,13 @@ def _looked_up_afresh(request: Request, secret: str) -> Token | None:
     On the shortest way no request ends as Django knows it, which is when it puts such a
     connection away: all look-ups of this process would fail for ever.
     """
+    had_one = any(each.connection is not None for each in connections.all(initialized_only=True))
     try:
         return _looked_up(request, secret)
-    except (OperationalError, InterfaceError):
+    except Error as error:
         connections.close_all()
+        if not (had_one and is_away(error)):  # Else it would be waited for twice.
+            raise
         return _looked_up(request, secret)
 
 
@@ -115,8 +152,12 @@ def refuse_web_pages(request: Request) -> None:
     A page of another site names itself in `Origin`; one that made its own name point to this
     machine is known by `Host`.
     """
-    if not is_for_loopback(request):
-        raise PermissionDenied("Without tokens the server is reached by a name of the loopback only.")
+    try:
+        is_local = is_for_loopback(request)
+    except DisallowedHost:
+        is_local = False
+    if not is_local:
+        raise InvalidInput({"Host": [FOREIGN_HOST]})
     if is_of_another_site(request):
         raise PermissionDenied("Without tokens no page of another site gets in.")
 

@@ -14,15 +14,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from .. import audit
+from ..access import audit
+from ..access.policy import Action, may, scope_of
+from ..core.operations import GroupScope
+from ..core.validation import refuse_forbidden_group
 from ..models import Token
-from ..operations import GroupScope
-from ..policy import Action, may, scope_of
-from ..validation import refuse_held
-from .authentication import MayDo, TokenAuthentication
-from .error_answers import answer_to
-from .rendering import JSONRenderer
-from .throttling import slow_down
+from .authentication import MayDo, TokenAuthentication, slow_down
+from .errors import JSONRenderer, answer_to
 
 
 class OnlyJSON(BaseContentNegotiation):
@@ -79,7 +77,7 @@ class View(APIView):
     def must_change(self, group: str) -> None:
         """As `must_reach`. Raises Forbidden when the token may see the group, but not change it."""
         self.must_reach(group)
-        refuse_held(self.scope(), group)
+        refuse_forbidden_group(self.scope(), group)
 
     def must_reach(self, group: str) -> None:
         """Raise PermissionDenied when the token may not touch a group that the request names."""

@@ -9,9 +9,13 @@ from django.conf import settings
 from django.http import UnreadablePostError
 from rest_framework.request import Request
 
-from ..errors import InvalidInput, LimitExceeded
+from taskstore.errors import InvalidInput, LimitExceeded
+
+from ..offload.helper_process import helper
+from ..offload.threads import by_the_helper
 from ..wire import strict_json
-from ..wire.reading import AskedT, value_of
+from ..wire.decoding import AskedT, decoded, value_of
+from ..wire.size import is_light
 
 
 def read(request: Request, asked: type[AskedT]) -> AskedT:
@@ -19,7 +23,22 @@ def read(request: Request, asked: type[AskedT]) -> AskedT:
 
     Raises InvalidInput that names every wrong field, LimitExceeded when the body is too long.
     """
-    return value_of(strict_json.read(body_of(request)), asked)
+    body = body_of(request)
+    if is_light(body):
+        return value_of(strict_json.read(body), asked)
+    value: AskedT
+    [value] = helper.run(decoded, body, asked)
+    return value
+
+
+async def read_on_the_loop(request: Request, asked: type[AskedT]) -> AskedT:
+    """As `read`, for views that run on the event loop."""
+    body = body_of(request)
+    if is_light(body):
+        return value_of(strict_json.read(body), asked)
+    value: AskedT
+    [value] = await by_the_helper(decoded, body, asked)
+    return value
 
 
 def body_of(request: Request) -> bytes:

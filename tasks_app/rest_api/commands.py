@@ -1,33 +1,50 @@
-"""Shell commands: how far they are, lists and results; submitting, parking, running again (contract.md section 7).
-
-Times of commands are seconds since the Epoch, and their durations seconds, as in TDF2.
-"""
+"""Shell commands over REST: submit, look, change, import and export."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.http import HttpResponse
-from msgspec import UNSET
-from rest_framework.exceptions import NotFound
+from django.http import HttpResponse, StreamingHttpResponse
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.json import Decoder
+from msgspec.structs import asdict
+from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from .. import command_lists
-from ..command_lists import looking, new_commands
-from ..command_lists.glances import known_project
-from ..command_lists.looking import CommandSeen, ListWhole
-from ..command_record import LONGEST_PROJECT, OF_LISTS, Command, CommandStatus, group_of, new_command_task
-from ..listing import PAGE, Place
+from taskstore.types.command_record import (
+    FINAL,
+    LONGEST_PROJECT,
+    OF_LISTS,
+    Command,
+    CommandStatus,
+    group_of,
+    new_command_task,
+)
+from taskstore.types.tasks import Problem
+
+from .. import commands as command_lists
+from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
+from ..commands import MOST_AT_ONCE, Submission, looking, new_commands, wrong_submissions
+from ..commands.import_export import Imported, export_project, groups_of, import_project
+from ..commands.lines import entries_in
+from ..commands.looking import CommandSeen, ListWhole
+from ..commands.summaries import known_project
+from ..core.operations import Commit, TaskRecord
+from ..core.validation import INT64_MAX, INT64_MIN, text
 from ..models import Task
-from ..operations import Commit, TaskRecord
-from ..policy import Action
+from ..operating.pauses import REASON_LENGTH
+from ..reading.files import MEDIA_TYPES, Format, streamed
+from ..reading.listing import PAGE, Cursor
+from ..wire.scalars import Ids, Int64, Key, Reason
+from ..wire.tasks import Asked
 from . import bodies
+from .async_views import LoopView
 from .base import View
-from .commands_answers import (
+from .command_responses import (
     ChangedAnswer,
     CommandAnswer,
     ListsAnswer,
@@ -39,12 +56,96 @@ from .commands_answers import (
     StatusAnswer,
     SubmittedAnswer,
 )
-from .commands_asked import IdsRequest, ReopenRequest, RetryRequest, SubmitRequest
-from .description import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
-from .on_the_loop import LoopView
+from .errors import ENCODER, JSONRenderer
 from .operations import choice
-from .queries import integer, page_size_in, query_of, refuse_broken_path
-from .rendering import ENCODER, JSONRenderer
+from .requests import AskedOperation
+from .schema import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
+from .search import integer, page_size_in, query_of, refuse_broken_path
+
+MOST_IDS = 10_000
+# Out of their range, they are told so with the names of the fields beside them.
+Whole = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
+
+
+class CommandRequest(Asked, frozen=True, kw_only=True):
+    """A line for a shell."""
+
+    cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
+    until: (
+        Annotated[Whole, Meta(description="It is not started later; seconds since the Epoch. Absent: in 7 days.")]
+        | UnsetType
+    ) = UNSET
+    expected_duration: Annotated[Whole, Meta(description="Seconds. Absent: 60.")] | UnsetType = UNSET
+    max_fails: Annotated[Whole, Meta(description="It is given up after so many. Absent: 3.")] | UnsetType = UNSET
+
+    @property
+    def submission(self) -> Submission:
+        return Submission(**{name: value for name, value in asdict(self).items() if value is not UNSET})
+
+
+class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
+    """Command lines for the workers of a project, in the order in which they are to be started."""
+
+    commands: Annotated[tuple[CommandRequest, ...], Meta(description=f"At most {MOST_AT_ONCE}.")]
+    stashed: Annotated[bool, Meta(description="Parked: no list is made of them yet.")] = False
+    clientid: Int64 = 0
+    key: Key = ""
+
+    @property
+    def submissions(self) -> Sequence[Submission]:
+        return [each.submission for each in self.commands]
+
+    @property
+    def status(self) -> CommandStatus:
+        return CommandStatus.NEW_STASHED if self.stashed else CommandStatus.NEW
+
+    def problems(self) -> Iterator[Problem]:
+        yield from wrong_submissions(self.submissions)
+
+    def every_problem(self) -> Iterator[Problem]:
+        # There is no operation to look at before the project, the time and the ids are known.
+        yield from self.problems()
+
+
+class ReopenRequest(Asked, frozen=True, kw_only=True):
+    """Why a list is taken from its worker."""
+
+    reason: Reason = ""
+
+    def problems(self) -> Iterator[Problem]:
+        yield from text("reason", self.reason, REASON_LENGTH)
+
+
+class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
+    """Which commands or lists are meant."""
+
+    ids: Annotated[Ids, Meta(description="Of tasks; absent: all that it can be done to.")] | UnsetType = UNSET
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        if self.ids is not UNSET and not 1 <= len(self.ids) <= MOST_IDS:
+            yield "ids", f"from 1 to {MOST_IDS} ids, not {len(self.ids)}"
+
+    @property
+    def named(self) -> Sequence[int] | None:
+        return None if self.ids is UNSET else self.ids
+
+
+class RetryRequest(IdsRequest, frozen=True, kw_only=True):
+    """Which finished commands are to be run once more. Without ids and status: those that failed for good."""
+
+    status: Annotated[CommandStatus, Meta(description="Only those in this status.")] | UnsetType = UNSET
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        if self.status is not UNSET and self.status not in FINAL:
+            yield "status", f"one of {', '.join(sorted(FINAL))}"
+
+
+# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
+for _asked in (SubmitRequest, ReopenRequest, IdsRequest, RetryRequest):
+    Decoder(_asked)
+
 
 Found = TypeVar("Found")
 
@@ -69,6 +170,15 @@ class CommandsView(View):
             self.needs = Action.COMMANDS
         refuse_broken_path(request)
         super().initial(request, *args, **kwargs)
+
+    def check_permissions(self, request: Request) -> None:
+        try:
+            super().check_permissions(request)
+        except PermissionDenied:
+            # Another token would not do, either: so that nobody makes one in vain.
+            if self.needs is Action.COMMANDS and not commands_are_on():
+                raise PermissionDenied(f"No command can be submitted or changed: {COMMANDS_ARE_OFF}.") from None
+            raise
 
     def must_change_project(self, project: str, statuses: Sequence[CommandStatus] = tuple(CommandStatus)) -> None:
         """Raise when the token may not change the commands of a project that are in these statuses."""
@@ -129,7 +239,7 @@ def _submitted(project: str, status: CommandStatus, record: TaskRecord) -> Comma
             status=status,
             command=Command.decode(bytes(record.data)),
             at_ms=record.made_at_ms,
-            place=Place(available_at_ms=record.available_at_ms, id=record.id),
+            place=Cursor(available_at_ms=record.available_at_ms, id=record.id),
         )
     )
 
@@ -281,7 +391,7 @@ def status_in(asked: Mapping[str, str], statuses: Sequence[CommandStatus]) -> Co
 
 def page_in(asked: Mapping[str, str]) -> dict[str, Any]:
     """Which page, as the verbs are asked for it."""
-    after = Place.read(asked["after"], "after") if "after" in asked else None
+    after = Cursor.read(asked["after"], "after") if "after" in asked else None
     return {"after": after, "limit": page_size_in(asked, looking.MOST)}
 
 
@@ -289,3 +399,53 @@ def there(found: Found | None, kind: str, name: str) -> Found:
     if found is None:
         raise NotFound(f"There is no {kind} {name}, or no longer.")
     return found
+
+
+LINES = MEDIA_TYPES[Format.NDJSON]
+TEXT = {"type": "string", "format": "binary"}
+
+
+class CommandLine(Asked, frozen=True, kw_only=True):
+    """A command, or a list of them, in a line of its own."""
+
+    status: Annotated[str, Meta(extra_json_schema={"enum": [*CommandStatus]})]
+    command: Annotated[dict[str, Any] | None, Meta(description="Of a command: its record.")] = None
+    list: Annotated[dict[str, Any] | None, Meta(description="Of a list: its name and its commands.")] = None
+
+
+class ImportedCommandsAnswer(Struct, frozen=True, kw_only=True):
+    """What an import has added."""
+
+    commands: Annotated[int, Meta(description="How many, with those in lists.")]
+    lists: int
+    there_already: Annotated[int, Meta(description="Commands that an import before had added: they stay as they are.")]
+
+    @classmethod
+    def of(cls, imported: Imported) -> ImportedCommandsAnswer:
+        return cls(commands=imported.commands, lists=imported.lists, there_already=imported.there_already)
+
+
+class ExportProject(CommandsView):
+    """A project as it is at one moment: for each command and each list a line of JSON, as the import takes it."""
+
+    @endpoint("export_commands", answer=TEXT, kinds=[LINES], parameters=[PROJECT])
+    def get(self, request: Request, project: str) -> StreamingHttpResponse:
+        query_of(request)
+        for group in groups_of(known_project(project)):
+            self.must_reach(group)
+        return streamed(request._request, export_project(project), LINES)
+
+
+class ImportProject(CommandsView):
+    """Add commands and lists as an export has them: all of them in one commit, or none.
+
+    What an import before has added stays as it is by now, so that the same lines can be sent again. Another command
+    of the same id is refused. Lists that were running are open.
+    """
+
+    @endpoint("import_commands", answer=ImportedCommandsAnswer, body=CommandLine, body_kind=LINES, parameters=[PROJECT])
+    def post(self, request: Request, project: str) -> Response:
+        entries = entries_in(bodies.body_of(request))
+        self.must_change_project(project)
+        imported = import_project(project, entries, self.scope(), by=self.by())
+        return Response(ImportedCommandsAnswer.of(imported))

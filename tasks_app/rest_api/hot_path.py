@@ -19,17 +19,25 @@ from django.http import HttpResponse, JsonResponse
 from rest_framework.response import Response
 
 from . import views
-from .on_the_loop import LoopView
-from .rendering import JSONRenderer
+from .async_views import LoopView
+from .errors import JSONRenderer
+from .health import Healthz
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+PAUSE_AFTER_BYTES = 2**20  # Of a body.
+
 log = logging.getLogger(__name__)
 
-VIEWS: Mapping[str, type[LoopView]] = {"/claim": views.ClaimTasks, "/update": views.Update}
+VIEWS: Mapping[tuple[str, str], type[LoopView]] = {
+    ("POST", "/claim"): views.ClaimTasks,
+    ("POST", "/update"): views.Update,
+    # Whatever pages and lists keep the threads busy with, the process lives.
+    ("GET", "/healthz"): Healthz,
+}
 
 # What every answer says.
 HEADERS = [
@@ -40,18 +48,20 @@ HEADERS = [
 
 
 class HotPath:
-    """An ASGI application: answers `POST /claim` and `/update` itself, and leaves the rest to the other one."""
+    """An ASGI application: answers what is in `VIEWS` itself, and leaves the rest to the other one."""
 
     def __init__(self, others: Application) -> None:
         self._others = others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        view = VIEWS.get(scope.get("path", ""))
-        if view is None or scope.get("method") != "POST":  # A websocket has none.
+        view = VIEWS.get((scope.get("method", ""), scope.get("path", "")))  # A websocket has no method.
+        if view is None:
             await self._others(scope, receive, send)
         elif (body := await _body(receive)) is not None:
             request = ASGIRequest(scope, BytesIO(body))
-            answer = await _while_connected(_answer(view, request), receive, may_wait=b'"wait"' in body)
+            may_wait = view is views.ClaimTasks and (len(body) > PAUSE_AFTER_BYTES or b'"wait"' in body)
+            del body  # What is left of it while the request is answered is up to the view.
+            answer = await _while_connected(_answer(view, request), receive, may_wait=may_wait)
             if isinstance(answer, bytes):
                 await _send(200, HEADERS, answer, send)
             elif answer is not None:
@@ -61,8 +71,11 @@ class HotPath:
 async def _body(receive: Receive) -> bytes | None:
     """The whole body, or as much of it as shows that it is too large; None when the client has gone."""
     chunks: list[bytes] = []
-    size = 0
+    size = last_pause = 0
     while True:
+        if size - last_pause > PAUSE_AFTER_BYTES:
+            last_pause = size
+            await asyncio.sleep(0)  # All of it may be there already, and others wait.
         message = await receive()
         if message["type"] == "http.disconnect":
             return None

@@ -1,35 +1,223 @@
-"""Functions that are run: enqueue, find, list, delete, requeue (contract.md section 7)."""
+"""Jobs over REST: what is asked, the answers, and the views."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from drf_spectacular.utils import OpenApiResponse
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.json import Decoder
+from msgspec.structs import asdict, replace
 from rest_framework.exceptions import NotFound
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from .. import history, job_queues
-from ..errors import InvalidInput
-from ..job_queues import Job, Wanted
-from ..job_record import JobStatus, NotAJob, queue_group, why_no_queue
-from ..listing import PAGE, Place
+from taskstore.errors import InvalidInput
+from taskstore.types.job_record import (
+    DEFAULT_QUEUE,
+    Attempt,
+    JobError,
+    JobOptions,
+    JobRecord,
+    JobStatus,
+    NotAJob,
+    OnLost,
+    new_task,
+    queue_group,
+    why_no_queue,
+)
+from taskstore.types.records import MOST
+from taskstore.types.tasks import Problem
+
+from ..access.policy import Action, may
+from ..core.operations import Commit, GroupScope, Operation, ResendKey, TaskRecord
+from ..jobs import queues as job_queues
+from ..jobs.queues import Job, Page, Wanted, problems_of, why_no_json
 from ..models import Task
-from ..policy import Action, may
-from . import jobs_asked
-from .answers import Failure
+from ..offload.helper_process import helper
+from ..offload.threads import beside_the_loop, by_the_helper
+from ..reading import history
+from ..reading.listing import PAGE, Cursor
+from ..wire import strict_json
+from ..wire.decoding import decoded, value_of
+from ..wire.parameters import written
+from ..wire.scalars import Int64, Priority, Reason, Timespec
+from ..wire.size import is_light
+from ..wire.tasks import Asked
+from . import bodies
+from .async_views import LoopView
 from .base import View
-from .description import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
-from .jobs_answers import JobAnswer, JobsAnswer
-from .jobs_asked import JobRequest, RequeueRequest
-from .on_the_loop import LoopView
+from .errors import ENCODER
 from .operations import choice
-from .queries import integer, page_size_in, query_of
-from .rendering import ENCODER
+from .requests import AskedOperation
+from .responses import Failure
+from .schema import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
+from .search import integer, page_size_in, query_of
+
+JobAsked = TypeVar("JobAsked", bound=Asked)
+
+Args = Annotated[tuple[Any, ...], Meta(description="Any JSON.")]
+Kwargs = Annotated[dict[str, Any], Meta(description="Parameters by name.")]
+Times = Annotated[int, Meta(ge=1, le=1_000_000)]
+Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
+Limit = Annotated[int, Meta(ge=1, le=MOST)]
+
+
+def read(request: Request, asked: type[JobAsked]) -> JobAsked:
+    """As `bodies.read`, but with parameters as they were written: null and large integers are theirs to have."""
+    body = bodies.body_of(request)
+    if is_light(body):
+        return with_parameters(body, value_of(strict_json.read(body), asked))
+    value: JobAsked
+    [value] = helper.run(decoded_with_parameters, body, asked)
+    return value
+
+
+def decoded_with_parameters(body: bytes, asked: type[JobAsked]) -> Iterator[JobAsked]:
+    """The same of a large body, to be done where nobody waits."""
+    [value] = decoded(body, asked)
+    yield with_parameters(body, value)
+
+
+def with_parameters(body: bytes, value: JobAsked) -> JobAsked:
+    as_written = written(body)
+    parameters = {"args": tuple, "kwargs": dict}
+    exact = {name: kind(as_written[name]) for name, kind in parameters.items() if as_written.get(name) is not None}
+    return replace(value, **exact)
+
+
+class OptionsRequest(Asked, frozen=True, kw_only=True):
+    """How a job is run."""
+
+    max_attempts: Annotated[Times, Meta(description="How often at most the function is tried.")] = 1
+    backoff_ms: Annotated[
+        Milliseconds, Meta(description="Before the second try; twice as long before each further one, at most an hour.")
+    ] = 1_000
+    timeout_ms: Annotated[Limit, Meta(description="For one attempt; absent: as long as it takes.")] | UnsetType = UNSET
+    memory_bytes: Annotated[Limit, Meta(description="For its process; absent: what there is.")] | UnsetType = UNSET
+    on_lost: Annotated[OnLost, Meta(description="What becomes of it when its worker dies.")] = OnLost.RETRY
+    max_lost: Annotated[Milliseconds, Meta(description="How often its worker may die until it is reported failed.")] = 3
+
+    def options(self) -> JobOptions:
+        return JobOptions(**{name: value for name, value in asdict(self).items() if value is not UNSET})
+
+
+class JobRequest(AskedOperation, frozen=True, kw_only=True):
+    """A function to run, once a worker has time or later."""
+
+    function: Annotated[str, Meta(description="The dotted path under which workers know it.")]
+    args: Args = ()
+    kwargs: Kwargs = field(default_factory=dict)
+    queue: Annotated[str, Meta(description="A name without /.")] = DEFAULT_QUEUE
+    timespec: Timespec = 0
+    priority: Priority = 0
+    options: OptionsRequest = field(default_factory=OptionsRequest)
+    clientid: Int64 = 0
+
+    def problems(self) -> Iterator[Problem]:
+        yield from problems_of(self.queue, self.record())
+
+    def every_problem(self) -> Iterator[Problem]:
+        # What is no JSON would make no task to look at.
+        yield from list(self.problems()) or super().every_problem()
+
+    def record(self) -> JobRecord:
+        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=self.options.options())
+
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
+        task = new_task(self.record(), queue=self.queue, at_ms=self.timespec, priority=self.priority)
+        return Commit(key=key, owner=self.clientid, adds=(task,), scope=scope)
+
+
+class RequeueRequest(Asked, frozen=True, kw_only=True):
+    """A finished job to run once more."""
+
+    args: Annotated[Args, Meta(description="In place of the old ones; absent: they stay.")] | UnsetType = UNSET
+    kwargs: Annotated[Kwargs, Meta(description="In place of the old ones; absent: they stay.")] | UnsetType = UNSET
+    reason: Reason = ""
+
+    def problems(self) -> Iterator[Problem]:
+        for name in ("args", "kwargs"):
+            value = getattr(self, name)
+            if value is not UNSET and (why := why_no_json(value)):
+                yield name, why
+
+
+# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
+for _asked in (JobRequest, RequeueRequest):
+    Decoder(_asked)
+
+
+class JobAnswer(Struct, frozen=True, kw_only=True):
+    """A job."""
+
+    id: Annotated[Int64, Meta(description="The first id of its task, for good.")]
+    task: Annotated[Int64, Meta(description="The id that its task has now.")]
+    queue: str
+    status: JobStatus
+    function: str
+    args: Annotated[list[Any], Meta(description="Any JSON.")]
+    kwargs: dict[str, Any]
+    options: JobOptions
+    attempts: Annotated[list[Attempt], Meta(description="The oldest first; the last may be under way.")]
+    result: Annotated[Any, Meta(description="What the function returned; null until then.")]
+    error: Annotated[JobError | None, Meta(description="Of the last attempt, when it went wrong.")]
+    log: Annotated[str, Meta(description="The end of what the last attempt wrote to its outputs.")]
+    worker: Annotated[str, Meta(description="Who runs it, or ran it last; empty: not known, or nobody yet.")]
+    host: str
+    pid: Annotated[int, Meta(description="Of the process; 0: not known.")]
+    started: Annotated[int, Meta(description="When the last attempt began; 0: not known, or none yet.")]
+    priority: int
+    created: Annotated[int, Meta(description="When it was enqueued; milliseconds since the Epoch.")]
+    updated: Annotated[int, Meta(description="When anything about it changed.")]
+    timespec: Annotated[int, Meta(description="When it is due; while it is started: when the lease ends.")]
+    whole: Annotated[
+        bool, Meta(description="false: its record is larger than a list takes; ask for the job by itself.")
+    ]
+    place: Annotated[str, Meta(description="Where it stands in the list: what follows comes `after`.")]
+
+    @classmethod
+    def of(cls, job: Job) -> JobAnswer:
+        record, attempt = job.record, job.attempt or Attempt()
+        return cls(
+            id=job.id,
+            task=job.task,
+            queue=job.queue,
+            status=job.status,
+            function=record.function,
+            args=list(record.args),
+            kwargs=dict(record.kwargs),
+            options=record.options,
+            attempts=list(record.attempts),
+            result=record.result,
+            error=record.error,
+            log=record.log,
+            worker=attempt.worker,
+            host=attempt.host,
+            pid=attempt.pid,
+            started=attempt.started,
+            priority=job.priority,
+            created=job.created_ms,
+            updated=job.updated_ms,
+            timespec=job.available_at_ms,
+            whole=job.is_whole,
+            place=str(job.place),
+        )
+
+
+class JobsAnswer(Struct, frozen=True, kw_only=True):
+    """Some jobs, the latest first."""
+
+    jobs: tuple[JobAnswer, ...]
+    after: Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+
+    @classmethod
+    def of(cls, page: Page) -> JobsAnswer:
+        return cls(jobs=tuple(map(JobAnswer.of, page.jobs)), after=str(page.after) if page.after else None)
+
 
 MOST = 200
 
@@ -64,16 +252,24 @@ class Jobs(JobsView, LoopView):
         return ENCODER.encode(JobsAnswer.of(await sync_to_async(self._page)(asked)))
 
     def _page(self, asked: Mapping[str, str]) -> job_queues.Page:
-        after = Place.read(asked["after"], "after") if "after" in asked else None
+        after = Cursor.read(asked["after"], "after") if "after" in asked else None
         scope, limit = self.scope(), page_size_in(asked, MOST)
         return job_queues.list_jobs(wanted_in(asked), after=after, limit=limit, scope=scope)
 
     @endpoint("enqueue", answer=JobAnswer, body=JobRequest, failures=FAILURES | KEY_REUSED)
     async def post(self, request: Request) -> bytes:
-        asked = jobs_asked.read(request, JobRequest)
+        body = bodies.body_of(request)
+        if is_light(body):
+            asked = with_parameters(body, value_of(strict_json.read(body), JobRequest))
+            [record] = await Task.objects.adecide(self._operation(asked))
+            return _answer(asked, record)
+        [asked] = await by_the_helper(decoded_with_parameters, body, JobRequest)
+        [record] = await Task.objects.adecide(await beside_the_loop(self._operation, asked))
+        return await beside_the_loop(_answer, asked, record)
+
+    def _operation(self, asked: JobRequest) -> Operation:
         self.must_reach(queue_group(asked.queue))
-        [record] = await Task.objects.adecide(asked.operation(self.scope(), self.key_of(asked)))
-        return ENCODER.encode(JobAnswer.of(job_queues.job_from(Task.of(record), asked.record(), record.made_at_ms)))
+        return asked.operation(self.scope(), self.key_of(asked))
 
 
 class JobView(JobsView):
@@ -117,7 +313,7 @@ class Requeue(JobView):
         failures=FAILURES | NOT_THERE | UNFINISHED,
     )
     def post(self, request: Request, id: str) -> Response:
-        job, asked = self.job(id), jobs_asked.read(request, RequeueRequest)
+        job, asked = self.job(id), read(request, RequeueRequest)
         self.must_reach(queue_group(job.queue))
         again = job_queues.requeue(
             job,
@@ -127,6 +323,10 @@ class Requeue(JobView):
             reason=asked.reason,
         )
         return Response(JobAnswer.of(again))
+
+
+def _answer(asked: JobRequest, record: TaskRecord) -> bytes:
+    return ENCODER.encode(JobAnswer.of(job_queues.job_from(Task.of(record), asked.record(), record.made_at_ms)))
 
 
 def wanted_in(asked: Mapping[str, str]) -> Wanted:

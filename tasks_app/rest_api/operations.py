@@ -1,4 +1,4 @@
-"""What is being done to many tasks, and what was (contract.md section 4)."""
+"""Bulk operations over REST: start one, preview it, follow it, cancel it, undo it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,60 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore.errors import InvalidInput
+
 from .. import bulk
-from ..errors import InvalidInput
-from ..listing import PAGE
+from ..access.policy import Action
 from ..models import BulkItem, BulkOperation
-from ..policy import Action
+from ..reading.listing import PAGE
 from . import bodies
-from .asked import ReasonRequest
+from .async_views import key_in
 from .base import View
-from .bulk import BEGUN, begun
-from .bulk_answers import ItemAnswer, ItemsAnswer, OperationAnswer, OperationsAnswer
-from .description import FAILURES, ID, NOT_THERE, endpoint, path, query
-from .queries import integer, page_size_in, query_of
+from .bulk_requests import BulkPreviewRequest, BulkRequest
+from .bulk_responses import ItemAnswer, ItemsAnswer, Links, OperationAnswer, OperationsAnswer, PreviewAnswer
+from .requests import ReasonRequest
+from .schema import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
+from .search import integer, page_size_in, query_of
+
+BEGUN = 202
+
+
+class Preview(View):
+    """How many tasks would be meant, and which. Nothing is changed."""
+
+    needs = Action.OPERATE
+
+    @endpoint("bulk_preview", answer=PreviewAnswer, body=BulkPreviewRequest)
+    def post(self, request: Request) -> Response:
+        asked = bodies.read(request, BulkPreviewRequest)
+        for group in asked.groups:
+            self.must_reach(group)
+        verb = bulk.Verb(asked.verb)
+        seen = bulk.preview(asked.selection(self.scope()), verb, here=asked.here or False)
+        return Response(PreviewAnswer.of(verb, seen))
+
+
+class Bulk(View):
+    """Do it to the tasks of a preview, in the background.
+
+    Refused when their number has changed by more than 10 and 1 %. A small operation may have ended when this answers:
+    look at its `state`.
+    """
+
+    needs = Action.OPERATE
+
+    @endpoint("bulk", answer=OperationAnswer, body=BulkRequest, failures=FAILURES | KEY_REUSED, status=BEGUN)
+    def post(self, request: Request) -> Response:
+        asked = bodies.read(request, BulkRequest)
+        for group in asked.groups:
+            self.must_reach(group)
+        key = key_in(request, asked, f"bulk of token {self.token().pk}")
+        return begun(bulk.start(asked.asked(self.scope(), self.by(), key)))
+
+
+def begun(operation: BulkOperation) -> Response:
+    return Response(OperationAnswer.of(operation), status=BEGUN, headers={"Location": Links.of(operation).operation})
+
 
 MOST = 200
 

@@ -1,24 +1,116 @@
-"""Cron-like schedules: list, make, stop, let go on, run at once, delete."""
+"""Schedules over REST: the bodies and the views."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any, TypeVar
 
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.json import Decoder
 from rest_framework.exceptions import NotFound
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from .. import schedules
-from ..policy import Action
-from ..schedules import Schedule
+from ..access.policy import Action
+from ..offload.helper_process import helper
+from ..schedules import DueJob, DueTask, LastRun, Schedule, SchedulePause, SchedulePlan, ScheduleState
+from ..wire import strict_json
+from ..wire.decoding import decoded, value_of
+from ..wire.parameters import written
+from ..wire.scalars import Int64, Reason
+from ..wire.size import is_light
 from ..wire.tasks import TaskAnswer
 from . import bodies
-from .asked import ReasonRequest
 from .base import View
-from .description import FAILURES, NOT_THERE, REFERENCE, endpoint, path
-from .queries import query_of, refuse_broken_path
-from .schedule_bodies import ScheduleAnswer, ScheduleRequest
+from .requests import ReasonRequest
+from .schema import FAILURES, NOT_THERE, REFERENCE, endpoint, path
+from .search import query_of, refuse_broken_path
+
+
+class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
+    """What is to be added, and when."""
+
+    reason: Reason = ""
+
+    @property
+    def plan(self) -> SchedulePlan:
+        return SchedulePlan(**{name: getattr(self, name) for name in SchedulePlan.__struct_fields__})
+
+    @classmethod
+    def read(cls, request: Request) -> ScheduleRequest:
+        """Raises InvalidInput that names every wrong field."""
+        body = bodies.body_of(request)
+        if is_light(body):
+            return with_arguments(body, value_of(strict_json.read(body), cls))
+        [asked] = helper.run(decoded_with_arguments, body)
+        return asked
+
+
+def decoded_with_arguments(body: bytes) -> Iterator[ScheduleRequest]:
+    """What a large body holds, to be done where nobody waits."""
+    [asked] = decoded(body, ScheduleRequest)
+    yield with_arguments(body, asked)
+
+
+def with_arguments(body: bytes, asked: ScheduleRequest) -> ScheduleRequest:
+    """In a body null counts as absent, but not among the arguments of a function."""
+    if asked.job is UNSET:
+        return asked
+    job = written(body)["job"]
+    arguments = {"args": tuple(job.get("args") or ()), "kwargs": job.get("kwargs") or {}}
+    return msgspec.structs.replace(asked, job=msgspec.structs.replace(asked.job, **arguments))
+
+
+class ScheduleAnswer(Struct, frozen=True, kw_only=True):
+    """A schedule. Of one whose data makes no sense there is no more than its name and why."""
+
+    name: str
+    state: ScheduleState
+    error: Annotated[str, Meta(description="Why it is broken.")]
+    id: Annotated[Int64, Meta(description="Of the task that it is now.")]
+    origin: Int64
+    cron: str | UnsetType = UNSET
+    in_words: Annotated[str | UnsetType, Meta(description="The expression in plain English, if that is short.")] = UNSET
+    zone: str | UnsetType = UNSET
+    catch_up: str | UnsetType = UNSET
+    task: DueTask | UnsetType = UNSET
+    job: DueJob | UnsetType = UNSET
+    next: Annotated[int | None, Meta(description="When it is due; null: not before somebody sees to it.")]
+    last: Annotated[LastRun | None, Meta(description="null: it was never due.")] = None
+    paused: Annotated[SchedulePause | None, Meta(description="null: it is not paused.")] = None
+
+    @classmethod
+    def of(cls, found: Schedule) -> ScheduleAnswer:
+        record = found.record
+        known: dict[str, Any] = {
+            "id": found.task.id,
+            "origin": found.task.origin,
+            "next": found.next_ms,
+            "error": found.error,
+        }
+        if record is None:
+            return cls(name=found.name, state=found.state, **known)
+        return cls(
+            name=found.name,
+            state=found.state,
+            cron=record.cron,
+            in_words=record.timetable.in_words,
+            zone=record.zone,
+            catch_up=record.catch_up,
+            task=record.task,
+            job=record.job,
+            last=None if record.last is UNSET else record.last,
+            paused=None if record.paused is UNSET else record.paused,
+            **known,
+        )
+
+
+# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
+Decoder(ScheduleRequest)
+
 
 Found = TypeVar("Found")
 

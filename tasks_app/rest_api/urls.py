@@ -2,24 +2,7 @@
 
 from django.urls import path, register_converter
 
-from . import (
-    audit,
-    bulk,
-    clients,
-    commands,
-    commands_transfer,
-    exporting,
-    health,
-    importing,
-    jobs,
-    measuring,
-    operations,
-    pausing,
-    schedules,
-    schema,
-    searching,
-    views,
-)
+from . import audit, commands, files, groups, health, jobs, operations, schedules, schema, search, views
 
 
 class GroupName:
@@ -44,21 +27,21 @@ urlpatterns = [
     path("group", views.GroupByQuery.as_view(), name="group_by_query"),
     path("group/<group_name:name>", views.Group.as_view(), name="group"),
     path("stats", views.Stats.as_view(), name="stats"),
-    path("groups/<group_name:name>/pause", pausing.Pause.as_view(), name="pause"),
-    path("groups/<group_name:name>/resume", pausing.Resume.as_view(), name="resume"),
+    path("groups/<group_name:name>/pause", groups.Pause.as_view(), name="pause"),
+    path("groups/<group_name:name>/resume", groups.Resume.as_view(), name="resume"),
     # /task: by id
     path("task/<str:id>", views.OneTask.as_view(), name="task"),
     path("tasks", views.TasksByBody.as_view(), name="tasks_by_body"),
     path("tasks/<str:ids>", views.TasksByPath.as_view(), name="tasks_by_path"),
     path("history/<str:id>", views.History.as_view(), name="history"),
-    path("search", searching.Search.as_view(), name="search"),
-    path("export", exporting.ExportTasks.as_view(), name="export"),
+    path("search", search.Search.as_view(), name="search"),
+    path("export", files.ExportTasks.as_view(), name="export"),
     # What workers do
     path("update", views.Update.as_view(), name="update"),
-    path("import", importing.ImportTasks.as_view(), name="import"),
+    path("import", files.ImportTasks.as_view(), name="import"),
     path("claim", views.ClaimTasks.as_view(), name="claim"),
-    path("clients", clients.Clients.as_view(), name="clients"),
-    path("clients/<str:clientid>", clients.Heartbeat.as_view(), name="heartbeat"),
+    path("clients", groups.Clients.as_view(), name="clients"),
+    path("clients/<str:clientid>", groups.Heartbeat.as_view(), name="heartbeat"),
     # Functions that are run
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
     path("jobs/<str:id>", jobs.OneJob.as_view(), name="job"),
@@ -75,8 +58,8 @@ urlpatterns = [
     path("commands/<str:project>/stash", commands.Stash.as_view(), name="stash_commands"),
     path("commands/<str:project>/unstash", commands.Unstash.as_view(), name="unstash_commands"),
     path("commands/<str:project>/archive", commands.Archive.as_view(), name="archive_commands"),
-    path("commands/<str:project>/export", commands_transfer.ExportProject.as_view(), name="export_commands"),
-    path("commands/<str:project>/import", commands_transfer.ImportProject.as_view(), name="import_commands"),
+    path("commands/<str:project>/export", commands.ExportProject.as_view(), name="export_commands"),
+    path("commands/<str:project>/import", commands.ImportProject.as_view(), name="import_commands"),
     # What comes due
     path("schedules", schedules.Schedules.as_view(), name="schedules"),
     path("schedules/<str:name>", schedules.OneSchedule.as_view(), name="schedule"),
@@ -86,8 +69,8 @@ urlpatterns = [
     # What people did
     path("audit", audit.Audit.as_view(), name="audit"),
     # Many tasks at once
-    path("bulk/preview", bulk.Preview.as_view(), name="bulk_preview"),
-    path("bulk", bulk.Bulk.as_view(), name="bulk"),
+    path("bulk/preview", operations.Preview.as_view(), name="bulk_preview"),
+    path("bulk", operations.Bulk.as_view(), name="bulk"),
     path("operations", operations.Operations.as_view(), name="operations"),
     path("operations/<str:id>", operations.OneOperation.as_view(), name="operation"),
     path("operations/<str:id>/items", operations.Items.as_view(), name="operation_items"),
@@ -96,7 +79,7 @@ urlpatterns = [
     # For those who watch over the server
     path("healthz", health.Healthz.as_view(), name="healthz"),
     path("readyz", health.Readyz.as_view(), name="readyz"),
-    path("metrics", measuring.Metrics.as_view(), name="metrics"),
+    path("metrics", health.Metrics.as_view(), name="metrics"),
     # What the API has
     path("schema", schema.Schema.as_view(), name="schema"),
     path("schema/ui", schema.SchemaPage.as_view(), name="schema_page"),

@@ -1,30 +1,46 @@
-"""The endpoints: read the request, call one verb, shape the reply (contract.md sections 3 to 5)."""
+"""The views of tasks, groups, claims and commits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import chain
+from tempfile import SpooledTemporaryFile
+from threading import BoundedSemaphore
+from typing import IO
 
+from django.db import connections
 from django.http import StreamingHttpResponse
 from rest_framework.exceptions import AuthenticationFailed, NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from .. import history
-from ..counts import group_stats
-from ..errors import LimitExceeded
-from ..managers import limits
+from taskstore.errors import LimitExceeded
+
+from ..access.policy import Action
+from ..access.tokens import waiting_tokens
+from ..core.operations import GroupScope, Operation, TaskRecord
+from ..managers import TaskQuerySet, limits
 from ..models import Task
-from ..operations import GroupScope, Operation
-from ..policy import Action
-from ..streaming import streamed
-from ..waiting_tokens import waiting_tokens
+from ..offload.threads import beside_the_loop, by_the_helper
+from ..reading import history
+from ..reading.counts import stats_in_pages
+from ..reading.files import streamed
+from ..wire import strict_json
+from ..wire.decoding import value_of
+from ..wire.size import is_light
 from ..wire.tasks import TaskAnswer
-from . import bodies
-from .answers import HistoryAnswer, Outcome, StatsAnswer
-from .asked import ClaimRequest, TasksRequest, UpdateRequest
+from ..writer.totals import PAGE_GROUPS
+from . import bodies, large_bodies
+from .async_views import LoopView
 from .authentication import NO_TOKEN
 from .base import View
-from .description import (
+from .errors import ENCODER, JSONRenderer
+from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
+from .large_bodies import BYTES_AT_ONCE, LargeUpdate
+from .requests import ClaimRequest, TasksRequest, UpdateRequest
+from .responses import GroupStats, HistoryAnswer, Outcome, StatsAnswer
+from .schema import (
     FAILURES,
     FLAG,
     ID,
@@ -40,10 +56,96 @@ from .description import (
     path,
     query,
 )
-from .on_the_loop import LoopView
-from .queries import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
-from .rendering import ENCODER, JSONRenderer
-from .stream import listing
+from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
+
+SNAPSHOT_TASKS = 100_000
+IN_MEMORY_BYTES = 2**18
+PIECE_BYTES = 2**16
+SHORT = 1_000  # Tasks. A list of so few is read at once, whoever else reads.
+PAGES_AT_ONCE = 2
+
+# Who asks for many long lists at once, and may read none of them, gets them one after the other: read all at once they
+# would take the memory, and the connections that others need.
+turns = BoundedSemaphore(PAGES_AT_ONCE)
+
+
+def listing(tasks: TaskQuerySet, limit: int | None = None) -> Iterator[bytes]:
+    """The tasks as a JSON list, in pieces. The longest available first; at most `limit`.
+
+    The first snapshot is read before this returns, so that a database which can't be
+    reached is an error answer and not a list that breaks off.
+    """
+    pieces = _pieces(tasks, limit)
+    return chain([next(pieces)], pieces)
+
+
+def _pieces(tasks: TaskQuerySet, limit: int | None) -> Iterator[bytes]:
+    written, last = 0, None
+    while True:
+        most = SNAPSHOT_TASKS if limit is None else min(SNAPSHOT_TASKS, limit - written)
+        with SpooledTemporaryFile(IN_MEMORY_BYTES) as page:
+            with _turn(most, tasks.db):
+                found, last = _write(tasks.after(last) if last else tasks, most, page, is_first=not written)
+            written += found
+            is_end = found < most or written == limit
+            if is_end:
+                page.write(b"]")
+            page.seek(0)
+            while piece := page.read(PIECE_BYTES):
+                yield piece
+        if is_end:
+            return
+
+
+@contextmanager
+def _turn(most: int, using: str) -> Iterator[None]:
+    """No connection is held before it, nor when the page is there, unless it is the caller's own."""
+    _let_go(using)
+    with turns if most > SHORT else nullcontext():
+        yield
+    _let_go(using)
+
+
+def _let_go(using: str) -> None:
+    if not connections[using].in_atomic_block:
+        connections[using].close()
+
+
+def _write(tasks: TaskQuerySet, most: int, page: IO[bytes], *, is_first: bool) -> tuple[int, Task | None]:
+    """Write up to `most` tasks; return how many there were, and the last one."""
+    separator = b"[" if is_first else b","
+    found, task = 0, None
+    for task in tasks[:most].of_one_moment():
+        page.write(separator)
+        page.write(ENCODER.encode(TaskAnswer.of(task)))
+        separator = b","
+        found += 1
+    if is_first and not found:
+        page.write(b"[")
+    return found, task
+
+
+def in_numbers(scope: GroupScope) -> Iterator[bytes]:
+    """A StatsAnswer in pieces, each of some thousand groups. The first is made before this returns, as of `listing`."""
+    pieces = _pieces_of_stats(scope)
+    return chain([next(pieces)], pieces)
+
+
+def _pieces_of_stats(scope: GroupScope) -> Iterator[bytes]:
+    pages, before = stats_in_pages(scope), b'{"at":%d,"groups":[' % Task.objects.now_ms()
+    most = 0  # The first page waits for nobody: most stores have one only.
+    while True:
+        with _turn(most, Task.objects.db):
+            page = next(pages, None)
+        most = PAGE_GROUPS
+        if page is None:
+            yield b"]}" if before == b"," else before + b"]}"
+            return
+        if page:
+            groups = [GroupStats.of(group, numbers) for group, numbers in page.items()]
+            yield before + ENCODER.encode(groups)[1:-1]
+            before = b","
+
 
 IN_PATH = path("name", NAME, "All that follows is the name; `/` as it is or as %2F.")
 LISTED = [
@@ -71,9 +173,9 @@ class Stats(View):
     needs = Action.SEE
 
     @endpoint("stats", answer=StatsAnswer)
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> StreamingHttpResponse:
         query_of(request)
-        return Response(StatsAnswer.of(group_stats(self.scope()), Task.objects.now_ms()))
+        return streamed(request._request, in_numbers(self.scope()), JSONRenderer.media_type)
 
 
 class Listing(View):
@@ -151,10 +253,16 @@ class Update(LoopView):
 
     @endpoint("update", answer=Outcome, body=UpdateRequest)
     async def post(self, request: Request) -> bytes:
-        asked = bodies.read(request, UpdateRequest)
-        for group in {add.group for add in asked.adds if add.group}:
+        body = bodies.body_of(request)
+        asked: UpdateRequest | LargeUpdate
+        if is_large := not is_light(body):
+            has_key = "HTTP_IDEMPOTENCY_KEY" in request._request.META
+            asked = LargeUpdate.of(await by_the_helper(large_bodies.update, body, has_key))
+        else:
+            asked = value_of(strict_json.read(body), UpdateRequest)
+        for group in asked.groups:
             self.must_reach(group)
-        return await outcome_of(asked.operation(self.scope(), self.key_of(asked)))
+        return await outcome_of(asked.operation(self.scope(), self.key_of(asked)), is_checked=is_large)
 
 
 class ClaimTasks(LoopView):
@@ -164,7 +272,7 @@ class ClaimTasks(LoopView):
 
     @endpoint("claim", answer=Outcome, body=ClaimRequest)
     async def post(self, request: Request) -> bytes:
-        asked = bodies.read(request, ClaimRequest)
+        asked = await bodies.read_on_the_loop(request, ClaimRequest)
         for group in asked.wanted:
             self.must_reach(group)
         operation = asked.operation(self.scope(), self.key_of(asked))
@@ -195,7 +303,14 @@ def found(ids: Sequence[int], scope: GroupScope) -> Response:
     return Response([task and TaskAnswer.of(task) for task in Task.objects.find(ids, scope)])
 
 
-async def outcome_of(operation: Operation) -> bytes:
+async def outcome_of(operation: Operation, *, is_checked: bool = False) -> bytes:
     # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
-    tasks = await Task.objects.adecide(operation)
+    tasks = await Task.objects.adecide(operation, is_checked=is_checked)
+    if len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE:
+        return await beside_the_loop(_encoded_one_by_one, tasks)
     return ENCODER.encode(Outcome(tasks=tuple(map(TaskAnswer.of, tasks))))
+
+
+def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
+    """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
+    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(TaskAnswer.of(task)) for task in tasks])

@@ -16,12 +16,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.json import Decoder
 
-from .. import job_queues
-from ..errors import InvalidInput
-from ..job_record import DEFAULT_QUEUE, JobOptions, JobRecord, OnLost, new_task, queue_group
-from ..operations import Commit, NewTask
-from ..validation import LATEST_MS, Problem, is_utf8
-from ..wire.reading import value_of
+from taskstore.errors import InvalidInput
+from taskstore.types.job_record import DEFAULT_QUEUE, JobOptions, JobRecord, OnLost, new_task, queue_group
+from taskstore.types.tasks import NewTask, Problem
+
+from ..core.operations import Commit
+from ..core.validation import LATEST_MS, is_utf8
+from ..jobs import queues as job_queues
+from ..wire.decoding import value_of
 from ..wire.scalars import Labels, Priority
 from ..wire.tasks import Asked, problems_of
 from . import timetable
@@ -161,9 +163,14 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
     def decode(cls, data: bytes) -> ScheduleRecord:
         """Raises NotASchedule that names what is wrong."""
         try:
-            return value_of(json.loads(data), cls)
+            record = value_of(json.loads(data), cls)
+            if b"\\u" in data:
+                record.encode()
+            return record
         except InvalidInput as wrong:
             raise NotASchedule(f"this is no schedule: {wrong}") from None
+        except UnicodeEncodeError:
+            raise NotASchedule("this is no schedule: it holds half of a surrogate pair") from None
         except (ValueError, RecursionError) as wrong:  # JSON and UTF-8.
             raise NotASchedule(f"this is no schedule: {wrong}") from None
 

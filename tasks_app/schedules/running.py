@@ -6,56 +6,40 @@ lost the lease meanwhile finds the claimed task gone, and adds nothing.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import secrets
 import threading
+from collections.abc import Sequence
 
 import msgspec
-from asgiref.sync import sync_to_async
-from django.db import Error, connections, transaction
+from django.db import connections, transaction
 
-from ..errors import CommitRefused, InvalidInput, TaskStoreError
+from taskstore.errors import CommitRefused, InvalidInput
+from taskstore.types.tasks import Change, Order
+
+from ..access.policy import COMMANDS_ARE_OFF, commands_are_on
+from ..core.operations import Claim, GroupScope
+from ..core.validation import LATEST_MS, MOST_WAIT_MS
 from ..models import Task
-from ..operations import Change, Claim, GroupScope, Order
-from ..policy import COMMANDS_ARE_OFF, commands_are_on
-from ..validation import LATEST_MS, MOST_WAIT_MS
+from ..writer.background import BackgroundLoop, Failures
+from ..writer.writer import running
 from .record import GROUP, LastRun, NotASchedule, ScheduleRecord, turn_of
 from .verbs import Schedule, available_at_ms, named
 
-log = logging.getLogger(__name__)
-
 LEASE_MS = 4_000  # After which another server takes over from one that died.
 AT_ONCE = 20  # Schedules of a claim: done long before the lease ends.
-PAUSE_S = 1.0  # Before another try at a store that can't be reached, and between two looks where nothing tells.
+LOOK_EVERY_S = 1.0  # Where no writer waits for what comes due.
 
 
-class Scheduler:
-    """Beside the writer of each server process: at work from its making on, on the loop that runs now."""
-
-    is_busy = False  # Nobody waits: what it leaves another process goes on with.
+class Scheduler(BackgroundLoop):
+    """Beside the writer of each server process, which at its end lets go of the claim that waits."""
 
     def __init__(self) -> None:
         self._claim = due_claim(wait_ms=MOST_WAIT_MS)
-        self._is_ending = False
-        self._work = asyncio.ensure_future(self._go_on())
+        super().__init__("schedules", self._add_what_is_due)
 
-    def end(self) -> None:
-        """The writer lets go of the claim that waits."""
-        self._is_ending = True
-
-    async def ended(self) -> None:
-        await self._work
-
-    async def _go_on(self) -> None:
-        while not self._is_ending:
-            try:
-                for task in await Task.objects.aperform(self._claim):
-                    await sync_to_async(_settle_aside, thread_sensitive=False)(task)
-            except Exception as error:  # Whatever it is, what is due tomorrow must still come.
-                if not self._is_ending:
-                    _tell_of(error)
-                    await asyncio.sleep(PAUSE_S)
+    async def _add_what_is_due(self) -> float:
+        await self.aside(settle_all, await Task.objects.aperform(self._claim))
+        return 0.0
 
 
 def work(stop: threading.Event) -> None:
@@ -64,10 +48,18 @@ def work(stop: threading.Event) -> None:
     Blocks; call it in a thread of its own. Any number of processes may do it, also beside servers.
     """
     claim = due_claim()
+    failures = Failures("schedules", is_alone=running(Task.objects.writing_alias) is None)
     try:
         while not stop.is_set():
-            if not _look(claim):
-                stop.wait(PAUSE_S)
+            try:
+                due = Task.objects.perform(claim)
+                settle_all(due)
+                failures.clear()
+                rest_s = 0.0 if due else LOOK_EVERY_S
+            except Exception as error:  # Whatever it is, what is due tomorrow must still come.
+                rest_s = failures.note(error)
+                connections.close_all()  # The next time opens new ones.
+            stop.wait(rest_s)
     finally:
         # No request ends in this thread, which is when Django would let go of the connection.
         connections.close_all()
@@ -77,6 +69,18 @@ def due_claim(wait_ms: int = 0) -> Claim:
     """A claim of what is due, by a client that nobody else is."""
     owner = secrets.randbits(62) + 1
     return Claim(groups=(GROUP,), owner=owner, duration_ms=LEASE_MS, limit=AT_ONCE, order=Order.OLDEST, wait_ms=wait_ms)
+
+
+def settle_all(tasks: Sequence[Task]) -> None:
+    """As `settle`, each of them. One that fails does not hold up the others: the first error is raised at the end."""
+    errors: list[Exception] = []
+    for task in tasks:
+        try:
+            settle(task)
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def settle(task: Task) -> None:
@@ -103,13 +107,13 @@ def _add_and_put_back(task: Task) -> None:
         added = Task.objects.commit(owner=0, adds=[record.due_task(name, due_ms) for due_ms in turn.due])
         last = LastRun(due=turn.due[-1], at=now_ms, origin=added[-1].origin)
     record = msgspec.structs.replace(record, due=turn.next, last=last)
-    change = Change(id=task.id, data=record.encode(), timespec_ms=available_at_ms(record), release=True)
+    change = Change(id=task.id, data=record.encode(), error="", timespec_ms=available_at_ms(record), release=True)
     Task.objects.commit(owner=task.owner, updates=[change])
 
 
 def _refuse_commands(record: ScheduleRecord) -> None:
     """Raise NotASchedule when it adds shell commands on a server that is to take none."""
-    if why := GroupScope(held="" if commands_are_on() else COMMANDS_ARE_OFF).why_held(record.group):
+    if why := GroupScope(no_commands_because="" if commands_are_on() else COMMANDS_ARE_OFF).why_forbidden(record.group):
         raise NotASchedule(why)
 
 
@@ -126,36 +130,8 @@ def _understood(task: Task) -> tuple[str, ScheduleRecord]:
 
 
 def _set_aside(task: Task, why: str) -> None:
-    change = Change(id=task.id, keep_data=True, error=why[:1_000], timespec_ms=LATEST_MS, release=True)
+    change = Change(id=task.id, error=why[:1_000], timespec_ms=LATEST_MS, release=True)
     try:
         Task.objects.commit(owner=task.owner, updates=[change])
     except CommitRefused:
         return  # Somebody has seen to it already.
-
-
-def _settle_aside(task: Task) -> None:
-    """In a thread that may never be used again."""
-    try:
-        settle(task)
-    finally:
-        connections.close_all()
-
-
-def _look(claim: Claim) -> bool:
-    """Whether something was due."""
-    try:
-        due = Task.objects.perform(claim)
-        for task in due:
-            settle(task)
-    except Exception as error:  # As above.
-        _tell_of(error)
-        connections.close_all()  # The next time opens new ones.
-        return False
-    return bool(due)
-
-
-def _tell_of(error: Exception) -> None:
-    if isinstance(error, TaskStoreError | Error):
-        log.warning("schedules wait for the database: %s", error)
-    else:
-        log.error("schedules wait: %s", error, exc_info=error)

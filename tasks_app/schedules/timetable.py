@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from ..validation import Problem
+from taskstore.types.tasks import Problem
 
 SECOND_MS = 1_000
 LONGEST = 200  # Characters of an expression.

@@ -8,24 +8,18 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-from django.db import connections, transaction
+from django.db import transaction
 from msgspec import UNSET
 
-from .. import audit
-from ..errors import InvalidInput
+from taskstore.errors import InvalidInput, refuse
+from taskstore.types.tasks import Change, Ending, NewTask
+
+from ..access import audit
+from ..core.operations import EVERY_GROUP, GroupScope, Operator
+from ..core.validation import LATEST_MS, refuse_forbidden_group, text
+from ..database import dialect_of
 from ..models import Task
-from ..operations import EVERY_GROUP, Change, Ending, GroupScope, NewTask, Operator
-from ..validation import LATEST_MS, refuse, refuse_held, text
-from .record import (
-    GROUP,
-    NAME_LABEL,
-    NAME_LENGTH,
-    LastRun,
-    NotASchedule,
-    SchedulePause,
-    SchedulePlan,
-    ScheduleRecord,
-)
+from .record import GROUP, NAME_LABEL, NAME_LENGTH, LastRun, NotASchedule, SchedulePause, SchedulePlan, ScheduleRecord
 
 MOST = 1_000
 REASON_LENGTH = 1_000
@@ -100,7 +94,7 @@ def put(
     raise Forbidden when what it adds goes into a group that the scope does not allow to change.
     """
     refuse([*_wrong_name(name), *text("reason", reason, REASON_LENGTH), *plan.problems()])
-    refuse_held(scope, plan.group)
+    refuse_forbidden_group(scope, plan.group)
     _lock_names()
     task = named(name, is_locked=True)
     before = Schedule.of(task) if task else None
@@ -108,7 +102,7 @@ def put(
         return _added(name, plan, by, reason), True
     if not before.is_within(scope):
         raise InvalidInput({"name": ["another one: there is a schedule of this name already"]})
-    _refuse_held(before, scope)
+    _refuse_forbidden(before, scope)
     if before.record and before.record.plan == plan and not before.error:
         return before, False
     return _replaced(before, _changed(before.record, plan), "put schedule", by, reason), False
@@ -194,14 +188,14 @@ def _in_hand(name: str, reason: str, scope: GroupScope) -> Schedule | None:
     found = Schedule.of(task) if task else None
     if found is None or not found.is_within(scope):
         return None
-    _refuse_held(found, scope)
+    _refuse_forbidden(found, scope)
     return found
 
 
-def _refuse_held(found: Schedule, scope: GroupScope) -> None:
+def _refuse_forbidden(found: Schedule, scope: GroupScope) -> None:
     """Raise Forbidden when what it adds goes where the asker may change nothing: stopping it is a change there, too."""
     if found.record:
-        refuse_held(scope, found.record.group)
+        refuse_forbidden_group(scope, found.record.group)
 
 
 def _understood(found: Schedule) -> ScheduleRecord:
@@ -233,7 +227,8 @@ def _added(name: str, plan: SchedulePlan, by: str, reason: str) -> Schedule:
 
 
 def _replaced(found: Schedule, record: ScheduleRecord, action: str, by: str, reason: str, **details: Any) -> Schedule:
-    change = Change(id=found.task.id, data=record.encode(), timespec_ms=available_at_ms(record), release=True)
+    at_ms = available_at_ms(record)
+    change = Change(id=found.task.id, data=record.encode(), error="", timespec_ms=at_ms, release=True)
     operator = Operator(name=by, reason=reason)
     [task] = Task.objects.commit(owner=0, updates=[change], operator=operator)
     made = Schedule.of(task)
@@ -262,8 +257,5 @@ def _wrong_name(name: str) -> list[tuple[str, str]]:
 
 def _lock_names() -> None:
     """Nobody else makes a schedule until the caller's transaction ends: each name is given once."""
-    connection = connections[Task.objects.writing_alias]
-    # SQLite has one writer at a time: who began to write has the lock already, or is told to begin again.
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [NAMES_LOCK])
+    dialect = dialect_of(Task.objects.writing_alias)
+    dialect.send(dialect.lock(NAMES_LOCK))

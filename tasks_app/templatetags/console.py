@@ -10,16 +10,17 @@ from django import template
 from django.http import HttpRequest
 from django.shortcuts import resolve_url
 
-from .. import accounts, policy
-from ..console import command_words, group_rows, links, operations, payload, words
-from ..files import Format
-from ..listing import Row
+from taskstore.types.tasks import State
+from taskstore.units import duration, size
+
+from ..access import accounts, policy
+from ..access.policy import Action
+from ..console import command_words, group_table, links, operations, payload, words
 from ..models import SavedSearch
-from ..operations import State
-from ..policy import Action
-from ..quantities import duration, size
-from ..saved_searches import saved_by
-from ..search.grammar import label_term, tokens_of
+from ..reading.files import Format
+from ..reading.listing import Row
+from ..reading.saved_searches import saved_by
+from ..reading.search.grammar import label_term, tokens_of
 
 register = template.Library()
 
@@ -29,7 +30,7 @@ register.filter("rate", words.rate)
 register.filter("size", size)
 register.filter("duration", duration)
 register.filter("status_word", command_words.status_word)
-register.filter("drain", group_rows.drained)
+register.filter("drain", group_table.drained)
 
 FEW_LABELS = 3
 SCREENS = (
@@ -236,7 +237,7 @@ def theme(context: Any) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def my_operations(context: Any) -> Sequence[operations.Shown]:
+def my_operations(context: Any) -> Sequence[operations.OperationView]:
     """What the person who looks does to many tasks, or has just done."""
     user = context["request"].user
     return operations.recent_of(user.username) if policy.may(user, Action.OPERATE) else []

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from ..validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY, MOST_WAIT_MS
+from ..core.validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY, MOST_WAIT_MS
 
 Int64 = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
 Ids = tuple[Int64, ...]
@@ -16,6 +16,14 @@ Timespec = Annotated[
         ge=-(LATEST_MS // 2),
         le=LATEST_MS,
         description="Milliseconds. 0: now. Negative: that long from now. Positive: that very time since the Epoch.",
+    ),
+]
+TimespecAlias = Annotated[
+    int,
+    Meta(
+        ge=-(LATEST_MS // 2),
+        le=LATEST_MS,
+        description="Another name for `timespec`, for clients of the original Task Store. It counts milliseconds too.",
     ),
 ]
 Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="Of the lease, in milliseconds.")]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from ..errors import InvalidInput
+from taskstore.errors import InvalidInput
 
 MOST_DIGITS = 20  # Of an integer of 64 bits, with its sign. More would only cost time to convert.
+MOST_CHARACTERS = 1_000  # Of a number with a fraction or an exponent.
 LONGEST_NAME_SHOWN = 100
 
 
@@ -56,8 +57,16 @@ def _integer(digits: str) -> int:
     return int(digits[: MOST_DIGITS + 1])
 
 
+def _fraction(digits: str) -> float:
+    if len(digits) > MOST_CHARACTERS:
+        raise wrong(f"numbers of at most {MOST_CHARACTERS} characters")
+    return float(digits)
+
+
 def _constant(name: str) -> NoReturn:
     raise wrong(f"JSON, which has no {name}")
 
 
-READER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_constant=_constant)
+READER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import Decoder
 
-from ..errors import InvalidInput
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import FAILED_FROM, NewTask, Problem
+
+from ..core.operations import Commit, Operation, TaskRecord
+from ..core.validation import group_name, is_utf8, validate
 from ..managers import limits
 from ..models import Task
-from ..operations import Commit, NewTask, Operation, TaskRecord
-from ..validation import Problem, group_name, is_utf8, validate
-from .scalars import DataBase64, DataType, Int64, Labels, Priority, ServerSet, Timespec
+from .scalars import DataBase64, DataType, Int64, Labels, Priority, ServerSet, Timespec, TimespecAlias
 
 
 class TaskAnswer(Struct, frozen=True, kw_only=True):
@@ -79,13 +82,16 @@ class WithData(Asked, frozen=True, kw_only=True):
 
     data: str | UnsetType = UNSET
     data_base64: DataBase64 | UnsetType = UNSET
-    timespec: Timespec = 0
+    timespec: Timespec | UnsetType = UNSET
+    duration: TimespecAlias | UnsetType = UNSET
     ownerid: ServerSet = UNSET
     origin: ServerSet = UNSET
     claims: ServerSet = UNSET
     created: ServerSet = UNSET
 
     def problems(self) -> Iterator[Problem]:
+        if UNSET not in (self.timespec, self.duration) and self.timespec != self.duration:
+            yield "duration", "must be equal to timespec or absent: it is another name for the same field"
         if self.data is UNSET:
             return
         if self.data_base64 is not UNSET:
@@ -94,20 +100,29 @@ class WithData(Asked, frozen=True, kw_only=True):
             yield "data", "text that can be written as UTF-8: it holds a lone surrogate"
 
     @property
-    def payload(self) -> bytes:
+    def timespec_ms(self) -> int:
+        return (self.timespec or 0) if self.duration is UNSET else self.duration
+
+    @property
+    def given_data(self) -> bytes | None:
+        """None: neither `data` nor `data_base64` is given."""
         if self.data is not UNSET:
             return self.data.encode()
-        return b"" if self.data_base64 is UNSET else self.data_base64
+        return None if self.data_base64 is UNSET else self.data_base64
+
+    @property
+    def payload(self) -> bytes:
+        return self.given_data or b""
 
 
 class Add(WithData, frozen=True, kw_only=True):
     """A task to add."""
 
     group: str = ""
-    error: str = ""
-    labels: Labels = field(default_factory=dict)
-    priority: Priority = 0
-    data_type: DataType = ""
+    error: str | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    data_type: DataType | UnsetType = UNSET
     id: Annotated[
         Int64,
         Meta(description="Of a task that the same commit deletes: this one is its successor. Else ignored."),
@@ -121,16 +136,21 @@ class Add(WithData, frozen=True, kw_only=True):
             yield from problems_of(Commit(owner=0, adds=(self.new_task(),)), below="adds[0].")
 
     def new_task(self) -> NewTask:
+        """A task of its own, whatever its id."""
         return NewTask(
             group=self.group,
             data=self.payload,
-            data_type=self.data_type,
-            timespec_ms=self.timespec,
-            error=self.error,
-            labels=self.labels,
-            priority=self.priority,
-            id=self.id,
+            data_type=self.data_type or "",
+            timespec_ms=self.timespec_ms,
+            error=self.error or "",
+            labels=self.labels or {},
+            priority=self.priority or 0,
         )
+
+    def imported(self) -> NewTask:
+        """As a line of a file has it: a dead letter stays one."""
+        source = (self.labels or {}).get(FAILED_FROM, "") if self.error else ""
+        return replace(self.new_task(), failed_from=source if source != self.group else "")
 
 
 def problems_of(operation: Operation, below: str = "") -> Iterator[Problem]:

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from msgspec import convert, inspect
 
+from taskstore.types.tasks import Problem
+
+from ..core.validation import INT64_MAX, INT64_MIN, is_utf8
 from ..managers import limits
-from ..validation import INT64_MAX, INT64_MIN, Problem, is_utf8
 from .tasks import Asked
 
 MOST_NAMED = 1_000  # So that the answer to a large body stays small.

@@ -11,8 +11,8 @@ from typing import Any
 from django.core.management.color import no_style
 from django.db import DEFAULT_DB_ALIAS, connection, transaction
 
-from tasks_app.database import DIALECTS, Dialect, Statement
-from taskstore_project.migration import reached
+from tasks_app.database import Dialect, PostgreSQL, SQLite, Statement, dialect_of
+from taskstore_project.startup_migration import reached
 
 from .tables import TABLES, Row, Table
 
@@ -22,11 +22,12 @@ class Session(ABC):
 
     look: tuple[str, ...]  # Statements that begin a transaction which sees one moment and keeps nobody waiting.
     before_change: tuple[str, ...] = ()
+    are_labels_texts: str  # A condition: a task's labels are texts under names.
     change: tuple[str, ...] = ()  # Statements at the beginning of a transaction that changes tables.
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.dialect: Dialect = DIALECTS[connection.vendor](DEFAULT_DB_ALIAS, waits=True)
+        self.dialect: Dialect = dialect_of(DEFAULT_DB_ALIAS)
 
     def execute(self, sql: str, parameters: Any = ()) -> list[Row]:
         with self.connection.cursor() as cursor:
@@ -51,6 +52,10 @@ class Session(ABC):
     def keep_out(self, tables: Iterable[str]) -> None:
         """Nobody else writes these tables until the end of the transaction."""
 
+    def broken_pages(self) -> Iterator[str]:
+        """What is wrong with the files of the database, a line each."""
+        yield from ()  # A server looks after its own files.
+
     def number_on(self) -> None:
         """Rows that are added to the tables from now on get other numbers than those that are there."""
         for sql in self.connection.ops.sequence_reset_sql(no_style(), [table.model for table in TABLES]):
@@ -61,6 +66,10 @@ class SQLiteSession(Session):
     look = ("BEGIN",)
     # The disk has it before the command says that all is done, whatever the durability of the server.
     before_change = ("PRAGMA synchronous = FULL",)
+    are_labels_texts = """
+        json_valid(labels) AND json_type(labels) = 'object'
+            AND NOT EXISTS (SELECT 1 FROM json_each(labels) WHERE type <> 'text')
+    """
 
     def rows(self, table: Table) -> Iterator[Row]:
         with self.connection.cursor() as cursor:
@@ -79,6 +88,13 @@ class SQLiteSession(Session):
     def keep_out(self, tables: Iterable[str]) -> None:
         pass  # Nobody writes at all beside this transaction.
 
+    def broken_pages(self) -> Iterator[str]:
+        for (text,) in self.execute("PRAGMA integrity_check"):
+            if text != "ok":
+                yield f"the file is damaged: {text}"
+        for table, row, *_ in self.execute("PRAGMA foreign_key_check"):
+            yield f"row {row} of {table} names one that is not there"
+
 
 class PostgreSQLSession(Session):
     look = (
@@ -91,6 +107,9 @@ class PostgreSQLSession(Session):
         *look[1:],
         "SET LOCAL synchronous_commit = on",
     )
+    are_labels_texts = """
+        jsonb_typeof(labels) = 'object' AND NOT jsonb_path_exists(labels, '$.* ? (@.type() <> "string")')
+    """
 
     def rows(self, table: Table) -> Iterator[Row]:
         # COPY, because a cursor fetches so many rows at a time, of which each may hold megabytes.
@@ -113,7 +132,11 @@ class PostgreSQLSession(Session):
                 copy.write_row(row)
 
 
-SESSIONS = {"sqlite": SQLiteSession, "postgresql": PostgreSQLSession}
+SESSIONS: dict[type[Dialect], type[Session]] = {SQLite: SQLiteSession, PostgreSQL: PostgreSQLSession}
+
+
+def session_on(connection: Any) -> Session:
+    return SESSIONS[type(dialect_of(DEFAULT_DB_ALIAS))](connection)
 
 
 def aware(at: datetime) -> datetime:
@@ -125,7 +148,7 @@ def aware(at: datetime) -> datetime:
 def looking() -> Iterator[Session]:
     """A session that sees the store at one moment, while it is served."""
     with reached() as connection:
-        session = SESSIONS[connection.vendor](connection)
+        session = session_on(connection)
         begin(session, session.look)
         yield session
 
@@ -133,7 +156,7 @@ def looking() -> Iterator[Session]:
 @contextmanager
 def changing(tables: Iterable[str]) -> Iterator[Session]:
     """A session on Django's connection: all of its changes happen, or none. Nobody else writes these tables."""
-    session = SESSIONS[connection.vendor](connection)
+    session = session_on(connection)
     begin(session, session.before_change)
     with transaction.atomic():
         begin(session, session.change)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from taskstore_project.commands import CannotRun
+from taskstore_project.base_command import CannotRun
 
 FORMAT = 1
 MANIFEST = "manifest.json"

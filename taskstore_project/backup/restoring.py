@@ -8,15 +8,14 @@ from pathlib import Path
 from django.conf import settings
 from django.utils import timezone
 
-from tasks_app import audit
-from tasks_app.database import ID_JUMP
-from tasks_app.models import Token
-from tasks_app.tokens import THIS_MACHINE
-from taskstore_project import migration
-from taskstore_project.commands import CannotRun
-from taskstore_project.data_directory import Lock
-from taskstore_project.tables import grouped
-from taskstore_project.users_name import users_name
+from tasks_app.access import audit, sessions
+from tasks_app.access.tokens import THIS_MACHINE, of_nodes
+from tasks_app.database import ID_JUMP, triggers
+from taskstore_project import startup_migration
+from taskstore_project.base_command import CannotRun
+from taskstore_project.data_directory import made_if_done
+from taskstore_project.os_user import users_name
+from taskstore_project.text_table import grouped
 
 from .databases import Session, changing
 from .file import Archive, Manifest, opened
@@ -27,14 +26,18 @@ from .writing import ROLES, Tell, migrations, told
 # store that was restored from the same backup before.
 IDS_A_SECOND = 2**16
 
-# What a store must not hold that a backup is put into: queries for how many there are.
+# What a store must not hold that a backup is put into: queries for how many there are. What the start of a server puts
+# there is no loss: its admin whom nobody knows, its token, and the entry of that. Without LIKE, as % is for parameters.
 TO_LOSE = {
     "tasks": "SELECT count(*) FROM tasks_app_task",
     "ended tasks": "SELECT count(*) FROM tasks_app_endedtask",
     "paused groups": "SELECT count(*) FROM tasks_app_pausedgroup",
     "operations": "SELECT count(*) FROM tasks_app_bulkoperation",
-    "entries of the audit": "SELECT count(*) FROM tasks_app_auditentry",
-    "tokens": f"SELECT count(*) FROM tasks_app_token WHERE name <> '{THIS_MACHINE}'",
+    "entries of the audit": (
+        "SELECT count(*) FROM tasks_app_auditentry "
+        f"WHERE NOT (action = 'create token' AND substr(actor, 1, {len(audit.NODE)}) = '{audit.NODE}')"
+    ),
+    "tokens": f"SELECT count(*) FROM tasks_app_token WHERE substr(name, 1, {len(THIS_MACHINE)}) <> '{THIS_MACHINE}'",
     "people": "SELECT count(*) FROM auth_user WHERE id NOT IN (SELECT user_id FROM tasks_app_onetimepassword)",
 }
 
@@ -43,17 +46,19 @@ def restore(file: Path, tell: Tell) -> Manifest:
     """Make the tables where there are none, and put all of the backup into them, in one transaction.
 
     No id is given out again: they jump ahead. Raises CannotRun, and changes no row, when the file is no whole
-    backup or of other tables, when the store holds anything, or when a server runs in this folder.
+    backup or of other tables, when the store holds anything, or when a server runs in this folder. Then it leaves no
+    folder and no file either that was not there.
     """
-    with opened(file) as archive, Lock.take(settings.TASKSTORE_DATA):
-        with migration.alone():
-            migration.migrate()
+    with opened(file) as archive, made_if_done(settings.TASKSTORE_DATA):
+        with startup_migration.alone():
+            startup_migration.migrate()
         with changing(table.name for table in TABLES) as session:
             need_same_tables(archive.manifest, session)
             need_empty(session)
             fill(session, archive, tell)
             jump(archive.manifest, session)
             revoke_tokens_of_servers()
+            sessions.end_all()
             write_down(archive.manifest)
         return archive.manifest
 
@@ -72,14 +77,19 @@ def need_empty(session: Session) -> None:
     counts = {what: session.number(sql) for what, sql in TO_LOSE.items()}
     if held := ", ".join(f"{what}: {grouped(count)}" for what, count in counts.items() if count):
         raise CannotRun(
-            f"the store in {migration.place()} is not empty ({held}): restore into a new --data folder or database"
+            f"the store in {startup_migration.place()} is not empty ({held}): "
+            "restore into a new --data folder or database"
         )
 
 
 def fill(session: Session, archive: Archive, tell: Tell) -> None:
-    # The first start of a server has put an admin there, whom nobody knows yet.
-    for name in ("django_session", ROLES, *(table.name for table in reversed(TABLES))):
-        session.execute(f"DELETE FROM {name}")
+    # The first start of a server has put an admin there, whom nobody knows yet, and an entry of its token.
+    with triggers.lifted(session.connection):
+        for name in (
+            *("django_session", "tasks_app_sessiongeneration", ROLES),
+            *(table.name for table in reversed(TABLES)),
+        ):
+            session.execute(f"DELETE FROM {name}")
     for table in TABLES:
         rows = told(archive.rows(table.name, table.kinds), table.name, {}, tell)
         session.insert(table, table.for_the_database(rows, session.connection))
@@ -97,8 +107,8 @@ def jump(manifest: Manifest, session: Session) -> None:
 
 
 def revoke_tokens_of_servers() -> None:
-    """Those that servers gave to programs on their machines: here they would be valid for ever."""
-    Token.objects.filter(name=THIS_MACHINE, revoked_at=None).update(revoked_at=timezone.now())
+    """Revoke those that servers gave to programs on their machines: nobody here renews them."""
+    of_nodes().filter(revoked_at=None).update(revoked_at=timezone.now())
 
 
 def write_down(manifest: Manifest) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from django.db.migrations.recorder import MigrationRecorder
 
-from taskstore_project.tables import grouped
+from taskstore_project.text_table import grouped
 
 from .databases import Session, looking
 from .file import FORMAT, Manifest, drafted
@@ -38,7 +38,7 @@ def write(file: Path, tell: Tell) -> Manifest:
         manifest = Manifest(
             format=FORMAT,
             made_at_ms=made_at_ms,
-            database=session.connection.vendor,
+            database=session.dialect.name,
             migrations=migrations(session),
             ids=session.number(session.dialect.newest_id),
             commits=session.number(session.dialect.newest_commit),

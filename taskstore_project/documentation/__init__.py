@@ -1,1 +1,1 @@
-"""The documentation as a site: made of README.md and docs/ by Sphinx, served under /docs/."""
+"""The documentation under /docs/: README.md, CHANGELOG.md and docs/, rendered by the server."""

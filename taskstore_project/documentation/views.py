@@ -2,28 +2,89 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest
+import time
+
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.views.decorators.http import require_safe
-from django.views.static import serve
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import cache_control
+from django.views.decorators.http import etag, require_safe
 
-from ..error_pages import answer
-from .site import SITE, CannotShow
+from .pages import IMAGES, LIBRARY, url_of
+from .searching import LONGEST, search
 
-AGAIN_AFTER_S = "2"
+TEXT = "text/plain; charset=utf-8"
+# Names of the index that files and older releases used.
+INDEXES = ("index", "README")
+
+STARTED = f"{time.time_ns():x}"  # Another release starts anew.
+
+# To be asked for anew, and answered with 304: an upgrade changes pages under the same names.
+fresh = cache_control(no_cache=True)
+
+
+def version(request: HttpRequest, name: str = "") -> str:
+    """What a page depends on, as its ETag."""
+    theme = request.COOKIES.get("theme")
+    return f'"{STARTED}-{LIBRARY.state(name)}-{theme if theme in ("light", "dark") else ""}"'
 
 
 @require_safe
-def page(request: HttpRequest, path: str = "index.html") -> HttpResponseBase:
-    """A file of the site. While there is none yet, 503 and a page that asks again by itself."""
-    try:
-        folder = SITE.folder()
-    except CannotShow as reason:
-        response = answer(request, 503, str(reason))
-        response["Retry-After"] = response["Refresh"] = AGAIN_AFTER_S
-        response._has_been_logged = True  # type: ignore[attr-defined]  # Nothing is wrong, or the log says what.
-        return response
-    found = serve(request, path, document_root=str(folder))
-    # To be asked for anew, and answered with 304: an upgrade changes pages under the same names.
-    found["Cache-Control"] = "no-cache"
-    return found
+@fresh
+@etag(version)
+def index(request: HttpRequest) -> HttpResponse:
+    return show(request, "")
+
+
+@require_safe
+@fresh
+@etag(version)
+def page(request: HttpRequest, name: str) -> HttpResponse:
+    if name in INDEXES:
+        return redirect(url_of(""), permanent=True)
+    return show(request, name)
+
+
+@require_safe
+def moved(request: HttpRequest, name: str) -> HttpResponse:
+    """Lead from the name of a file, or a name without a slash, to the page."""
+    if name in INDEXES:
+        name = ""
+    if LIBRARY.document(name) is None:
+        raise Http404
+    return redirect(url_of(name), permanent=True)
+
+
+def show(request: HttpRequest, name: str) -> HttpResponse:
+    document = LIBRARY.document(name)
+    if document is None:
+        raise Http404
+    before, after = LIBRARY.neighbours(name)
+    more = {"document": document, "name": name, "before": before, "after": after}
+    return render(request, "documentation/page.html", {"groups": LIBRARY.groups(), **more})
+
+
+@require_safe
+def find(request: HttpRequest) -> HttpResponse:
+    """The sections with the words of `q`."""
+    question = request.GET.get("q", "").strip()
+    problem = f"q: must be at most {LONGEST} characters" if len(question) > LONGEST else ""
+    found = [] if problem else search(LIBRARY, question)
+    more = {"question": question[:LONGEST], "problem": problem, "found": found}
+    content = {"groups": LIBRARY.groups(), **more}
+    return render(request, "documentation/find.html", content, status=400 if problem else 200)
+
+
+@require_safe
+@fresh
+def file(request: HttpRequest, path: str) -> HttpResponseBase:
+    """A picture, an example or a file of the code that a page refers to; or a list of the files in a folder."""
+    place = LIBRARY.place(path.removesuffix("/"))
+    if place is None:
+        raise Http404
+    if place.is_dir():
+        names = sorted(each.name for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
+        entries = [(name, f"{path.removesuffix('/')}/{name}") for name in names]
+        content = {"groups": LIBRARY.groups(), "folder": path.removesuffix("/"), "entries": entries}
+        return render(request, "documentation/folder.html", content)
+    return FileResponse(place.open("rb"), content_type=IMAGES.get(place.suffix, TEXT))

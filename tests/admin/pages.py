@@ -7,9 +7,9 @@ from typing import Any
 from django.contrib.messages import get_messages
 from django.test import Client
 
-from tasks_app import history
 from tasks_app.models import EndedTask, Task
-from tasks_app.operations import NewTask, Order
+from tasks_app.reading import history
+from taskstore.types.tasks import NewTask, Order
 
 ANN = 1643
 BOB = 2624

@@ -3,10 +3,10 @@
 import pytest
 from django.contrib.auth.models import Group, User
 
-from tasks_app import accounts
+from tasks_app.access import accounts
+from tasks_app.access.people import must_choose_password
+from tasks_app.access.policy import ROLES, Action, may
 from tasks_app.models import AuditEntry
-from tasks_app.people import must_choose_password
-from tasks_app.policy import ROLES, Action, may
 
 from ..people import make_user
 from .pages import fields_of, text_of

@@ -5,7 +5,7 @@ from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from tasks_app import audit, tokens
+from tasks_app.access import audit, tokens
 from tasks_app.models import EndedTask, Scope, Task, Token
 
 from ..people import ADMINISTRATORS, EVERYBODY, NOBODY, OPERATORS, one_of_each_role, signed_in

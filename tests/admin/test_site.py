@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tasks_app.people import password_was_given
+from tasks_app.access.people import password_was_given
 
 from ..people import make_user, signed_in
 from .pages import text_of

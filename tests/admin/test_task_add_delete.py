@@ -5,9 +5,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
-from tasks_app.errors import StoreBusy
 from tasks_app.models import AuditEntry, BulkOperation, Task
+from taskstore.errors import StoreBusy
 
+from ..bulk.test_dead_letters import letter
 from .pages import BOB, TASKS, add, change_page, claim, fields_of, messages_of, text_of, trail_of
 
 ADD = f"{TASKS}add/"
@@ -111,7 +112,6 @@ def test_it_says_when_the_store_is_busy(operator, monkeypatch):
         raise StoreBusy("the tasks are locked by another transaction: try again later")
 
     monkeypatch.setattr(Task.objects, "perform", busy)
-    monkeypatch.setattr(bulk.running, "PATIENCE_S", 0)
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
     response = operator.post(delete_page(task), {"post": "yes"})
     assert messages_of(response)[0].startswith("Purge 1 task is under way.")
@@ -206,6 +206,20 @@ def test_it_requeues_the_selected_tasks(operator):
     response = select(operator, failed, ready, action="requeue")
     assert messages_of(response) == [f"Requeued 1 task. Skipped 1: ready already. {undo_link()}"]
     assert not Task.objects.filter(error="boom").exists()
+
+
+def test_it_says_where_dead_letters_go_before_it_sends_them_there(operator):
+    first, second = letter(), add(error="boom")
+    page = text_of(select(operator, first, second, action="requeue"))
+    assert f"{first.id} in mail/failed, goes back to mail" in page
+    assert ids() == {first.id, second.id}
+    select(operator, first, second, action="requeue", post="yes")
+    assert [task.group for task in Task.objects.order_by("id")] == ["mail", "mail"]
+    there = letter()
+    page = select(operator, there, action="requeue").content.decode()
+    assert 'value="Send back to mail"' in page
+    select(operator, there, action="requeue", post="yes", here="on")
+    assert Task.objects.get(origin=there.origin).group == "mail/failed"
 
 
 def test_it_asks_into_which_group_it_moves(operator):

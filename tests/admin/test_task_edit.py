@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tasks_app.errors import StoreBusy
+from tasks_app.forms import EDITABLE_BYTES
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operations import Change, State
-from tasks_app.task_form import EDITABLE_BYTES
+from taskstore.errors import StoreBusy
+from taskstore.types.tasks import Change, State
 
 from .pages import ANN, BOB, TASKS, add, change_page, claim, fields_of, messages_of, text_of, trail_of
 
@@ -144,7 +144,7 @@ def test_a_task_that_changes_in_the_last_moment_is_refused(operator, monkeypatch
 
     def claimed_first(**asked):
         monkeypatch.undo()
-        commit(owner=BOB, updates=[Change(id=old.id, keep_data=True)])
+        commit(owner=BOB, updates=[Change(id=old.id)])
         return commit(**asked)
 
     monkeypatch.setattr(Task.objects, "commit", claimed_first)

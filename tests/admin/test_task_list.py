@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tasks_app.admin.keyed import PAGE
+from tasks_app.admin.keyset import PAGE
 from tasks_app.models import Task
-from tasks_app.operations import NewTask
+from taskstore.types.tasks import NewTask
 
 from .pages import ANN, BOB, TASKS, add, claim, ids_in, messages_of, text_of
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.models import AuditEntry, Scope, Token
 
 from .pages import fields_of, messages_of, text_of

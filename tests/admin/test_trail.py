@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app import audit
+from tasks_app.access import audit
 from tasks_app.models import AuditEntry, EndedTask, Task
 
 from .pages import ANN, BOB, add, claim, ids_in, text_of

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskstore_project.backup.file import FORMAT, MANIFEST, Manifest, drafted, opened
-from taskstore_project.commands import CannotRun
+from taskstore_project.base_command import CannotRun
 
 pytestmark = pytest.mark.once
 
@@ -21,7 +21,7 @@ WHOLE = Manifest(
     format=FORMAT,
     made_at_ms=1,
     database="sqlite",
-    migrations={"tasks_app": "0001_store"},
+    migrations={"tasks_app": "0001_initial"},
     ids=200,
     commits=7,
     rows={"tasks_app_task": len(ROWS)},

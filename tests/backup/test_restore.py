@@ -5,12 +5,14 @@ import zipfile
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import DatabaseError, connection, transaction
 
-from tasks_app import audit, database, pauses, tokens
+from tasks_app import database
+from tasks_app.access import audit, tokens
+from tasks_app.access.people import make_first_admin
 from tasks_app.models import AuditEntry, KeptAnswer, PausedGroup, SavedSearch, Scope, Task, Token
-from tasks_app.operations import Change, NewTask
-from tasks_app.people import make_first_admin
+from tasks_app.operating import pauses
+from taskstore.types.tasks import Change, NewTask
 from taskstore_project import backup
 from taskstore_project.backup.file import MANIFEST, opened
 from taskstore_project.backup.tables import TABLES
@@ -140,6 +142,20 @@ def test_it_takes_the_place_of_the_first_admin_whom_nobody_knows(command, filled
     assert [user.username for user in User.objects.all()] == ["ann"]
 
 
+def test_what_the_start_of_a_server_wrote_down_makes_way(command, filled, file):
+    audit.record(actor="ann", action="pause", selection="group", done=1)
+    command("backup", file)
+    empty()
+    for node in ("web-1:8048", "web-2:8048"):
+        token, _ = tokens.create_for_node(node, Scope.OPERATE)
+        audit.record(actor=f"{audit.NODE}{node}", action="create token", selection=f"token {token.name}", done=1)
+    assert command("restore", file)[0] == 0
+    entries = AuditEntry.objects.order_by("id")
+    assert [entry.action for entry in entries] == ["pause", "pause", "restore"]
+    with pytest.raises(DatabaseError, match="are kept for"), transaction.atomic():
+        entries[0].delete()
+
+
 @pytest.mark.parametrize(
     ("held", "words"),
     [
@@ -209,8 +225,9 @@ def test_every_table_of_the_store_is_in_it(db):
     with connection.cursor() as cursor:
         there = set(connection.introspection.table_names(cursor))
     ours = {name for name in there if name.startswith("tasks_app_") and "endedtask_" not in name}
-    # Numbers are in the manifest; that the log is intact is said of one database's log.
-    assert ours - {table.name for table in TABLES} <= {"tasks_app_counters", "tasks_app_log_intact"}
+    # Numbers are in the manifest; that the log is intact is said of one database's log; a restore ends all sessions.
+    sessions = {"tasks_app_endedsession", "tasks_app_sessiongeneration"}
+    assert ours - {table.name for table in TABLES} <= {"tasks_app_counters", "tasks_app_log_intact"} | sessions
 
 
 def test_its_manifest_says_what_it_is(command, filled, file):

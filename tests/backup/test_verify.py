@@ -6,8 +6,8 @@ from django.db.models import QuerySet
 
 from tasks_app.database import COLUMNS
 from tasks_app.models import AuditEntry, EndedTask, GroupTotal, Payload, SavedSearch, Task
-from tasks_app.operations import NewTask
-from tasks_app.totals import fold_here
+from tasks_app.writer.totals import fold_here
+from taskstore.types.tasks import NewTask
 from tests.behaviour.people import ANN, BOB
 
 # What an entry of the trail has beside what it keeps of the task.

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.models import (
     AuditEntry,
     BulkOperation,
@@ -21,7 +21,7 @@ from tasks_app.models import (
     Task,
     Token,
 )
-from tasks_app.operations import NewTask
+from taskstore.types.tasks import NewTask
 
 BOB = 2
 # Of which a request could leave something behind.

@@ -13,18 +13,18 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks_app.errors import InvalidInput
-from tasks_app.grpc_api import older
-from tasks_app.grpc_api.reading import duration_in, new_tasks_in, time_in
+from tasks_app.grpc_api import requests
 from tasks_app.grpc_api.refs import Refs, refuse_repeated
-from tasks_app.masstasker import masstasker_pb2 as pb
-from tasks_app.rest_api.asked import ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, UpdateRequest
-from tasks_app.rest_api.bulk_asked import BulkPreviewRequest, BulkRequest
-from tasks_app.rest_api.jobs_asked import JobRequest, RequeueRequest
-from tasks_app.rest_api.schedule_bodies import ScheduleRequest
+from tasks_app.grpc_api.requests import duration_in, new_tasks_in, time_in
+from tasks_app.rest_api.bulk_requests import BulkPreviewRequest, BulkRequest
+from tasks_app.rest_api.jobs import JobRequest, RequeueRequest
+from tasks_app.rest_api.requests import ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, UpdateRequest
+from tasks_app.rest_api.schedules import ScheduleRequest
 from tasks_app.wire import strict_json
-from tasks_app.wire.reading import value_of
+from tasks_app.wire.decoding import value_of
 from tasks_app.wire.tasks import Add, Asked
+from taskstore.errors import InvalidInput
+from taskstore.masstasker import masstasker_pb2 as pb
 
 pytestmark = pytest.mark.once
 
@@ -120,9 +120,9 @@ PIECES = st.sampled_from(
 def test_any_message_is_read_or_refused(body):
     with suppress(DecodeError, InvalidInput):
         request = pb.UpdateRequest.FromString(body)
-        older.refuse_plain_ids(body)
+        requests.refuse_plain_ids([body])
         refs = Refs.read("deleted", request.deleted)
         refuse_repeated("deleted", request.deleted)
         assert len(refs.ids) <= len(request.deleted)
         assert len(new_tasks_in(request.created)) == len(request.created)
-        assert all(isinstance(task_id, int) for task_id in older.plain_ids(request))
+        assert all(isinstance(task_id, int) for task_id in requests.plain_ids(request))

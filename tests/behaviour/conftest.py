@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 
-from tasks_app import database, guards
+from tasks_app import database
+from tasks_app.database import triggers
 from tasks_app.models import Task
 
 from .masstasker import Grpc
@@ -27,7 +28,7 @@ def make_days_anew() -> None:
             cursor.execute("DELETE FROM tasks_app_endedtask")
             for table in tables_of_days():
                 cursor.execute(f"DROP TABLE {table}")
-        guards.put_right("default")
+        triggers.put_right("default")
 
 
 def tables_of_days() -> list[str]:

@@ -15,13 +15,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from grpc_status import rpc_status
 
-from tasks_app import tokens
-from tasks_app.errors import CommitRefused, InvalidInput, LimitExceeded
-from tasks_app.masstasker import masstasker_pb2 as pb
-from tasks_app.masstasker.masstasker_pb2_grpc import MassTaskerStub
+from tasks_app.access import tokens
+from tasks_app.core.validation import INT64_MAX, LATEST_MS
 from tasks_app.models import Scope, Task
-from tasks_app.operations import Change, NewTask, Order, Refusal
-from tasks_app.validation import INT64_MAX, LATEST_MS
+from taskstore.errors import CommitRefused, InvalidInput, LimitExceeded
+from taskstore.masstasker import masstasker_pb2 as pb
+from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
+from taskstore.types.tasks import Change, NewTask, Order, Refusal
 
 from .ways import Manager, Seen, Step
 
@@ -80,7 +80,7 @@ class Grpc(Manager):
         can_say(len({*changed, *deletes}) == len(changed) + len(deletes), "list an id twice")
         found = {task_id: task for task_id, task in zip(changed, self.find(changed), strict=True) if task}
         self.must_be_free_to(owner, [*changed, *deletes])
-        kept = [found[change.id] for change in updates if change.keep_data and change.id in found]
+        kept = [found[change.id] for change in updates if change.data is None and change.id in found]
         can_say(all(task.owner == owner for task in kept), "tell one client from another")
         request = pb.UpdateRequest(
             created=[message_of_add(add) for add in adds]
@@ -185,17 +185,23 @@ def message_of_change(change: Change, kept: Seen) -> pb.Task:
     """Its successor, with all that it keeps said again."""
     can_say(change.priority is None, "name a priority")
     can_say(not change.release, "give a task back")
+    can_say(change.group is None, "change a group without an id of its own")
     labels = kept.labels if change.labels is None else dict(change.labels)
     said: Any = replace(change, group=kept.group, labels=labels)
-    if change.keep_data:
-        said = replace(said, data=kept.data, data_type=kept.data_type, error=kept.error)
+    if change.data is None:
+        said = replace(said, data=kept.data)
+        said = replace(said, data_type=kept.data_type) if change.data_type is None else said
+    if change.error is None:
+        said = replace(said, error=kept.error)
     return pb.Task(id=change.id, **fields_of(said), **not_before(change.timespec_ms))
 
 
 def fields_of(item: Any) -> dict[str, Any]:
-    said = {"group": item.group, "labels": dict(item.labels), "error": item.error}
+    # The label of dead letters is REST's alone.
+    labels = {name: value for name, value in item.labels.items() if name != "failed_from"}
+    said = {"group": item.group, "labels": labels, "error": item.error}
     if item.data or item.data_type:
-        said["data"] = AnyMessage(type_url=item.data_type, value=item.data)
+        said["data"] = AnyMessage(type_url=item.data_type or "", value=item.data)
     return said
 
 

@@ -7,7 +7,8 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from tasks_app import audit, guards
+from tasks_app.access import audit
+from tasks_app.database import triggers
 from tasks_app.models import AuditEntry
 
 from .databases import only_postgresql, only_sqlite
@@ -72,7 +73,7 @@ def test_what_is_a_day_too_young_stays_and_what_is_older_goes(transactional_db):
 def guard_of_before(transactional_db) -> Iterator[None]:
     """The triggers are again as they were, once the settings are."""
     yield
-    guards.put_right("default")
+    triggers.put_right("default")
 
 
 def test_the_days_are_those_of_the_setting_at_the_last_start(guard_of_before, settings):
@@ -80,11 +81,11 @@ def test_the_days_are_those_of_the_setting_at_the_last_start(guard_of_before, se
     settings.TASKSTORE_AUDIT_DAYS = 10
     with pytest.raises(DatabaseError, match="kept for 400 days"):
         keep_house()
-    guards.put_right("default")
+    triggers.put_right("default")
     keep_house()
     assert not AuditEntry.objects.exists()
     settings.TASKSTORE_AUDIT_DAYS = 10_000_000
-    guards.put_right("default")
+    triggers.put_right("default")
     entry = entry_of(days_ago=3_000)
     keep_house()
     with pytest.raises(DatabaseError, match="kept for 10000000 days"), transaction.atomic():

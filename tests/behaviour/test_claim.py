@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.errors import CommitRefused, InvalidInput
-from tasks_app.operations import Change, NewTask, Order, Refusal
+from taskstore.errors import CommitRefused, InvalidInput
+from taskstore.types.tasks import Change, NewTask, Order, Refusal
 
 from .people import ANN, BOB
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.operations import Change, NewTask
+from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
 from .ways import Seen
@@ -101,15 +101,30 @@ def test_an_update_keeps_group_labels_priority_claims_and_age(store, clock):
     clock.advance(10)
     [claimed] = store.claim("mail", owner=ANN)
     [new] = store.commit(owner=ANN, updates=[Change(id=claimed.id)])
-    assert new == replace(
-        old, id=new.id, available_at_ms=clock.now_ms, claims=1, data=b"", data_type="", error="", owner=ANN
-    )
+    assert new == replace(old, id=new.id, available_at_ms=clock.now_ms, claims=1, owner=ANN)
 
 
-def test_an_update_without_data_or_error_empties_them(store):
-    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1", data_type="example/Letter", error="torn")])
-    [new] = store.commit(owner=ANN, updates=[Change(id=old.id)])
-    assert (new.data, new.data_type, new.error) == (b"", "", "")
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({}, (b"1\xff", "example/Letter", "torn")),
+        ({"timespec_ms": -60_000}, (b"1\xff", "example/Letter", "torn")),
+        ({"data": b"2"}, (b"2", "", "torn")),
+        ({"data": b"2", "data_type": "example/Card"}, (b"2", "example/Card", "torn")),
+        ({"data": b""}, (b"", "", "torn")),
+        ({"data_type": "example/Card"}, (b"1\xff", "example/Card", "torn")),
+        ({"data_type": ""}, (b"1\xff", "", "torn")),
+        ({"error": "lost"}, (b"1\xff", "example/Letter", "lost")),
+        ({"error": ""}, (b"1\xff", "example/Letter", "")),
+        ({"data": b"", "error": ""}, (b"", "", "")),
+    ],
+)
+def test_data_type_and_error_stay_unless_the_update_names_them(store, named, expected):
+    letter = NewTask(group="mail", data=b"1\xff", data_type="example/Letter", error="torn")
+    [old] = store.commit(owner=ANN, adds=[letter])
+    [new] = store.commit(owner=ANN, updates=[Change(id=old.id, **named)])
+    assert (new.data, new.data_type, new.error) == expected
+    assert (new.group, new.labels, new.priority, new.origin) == (old.group, old.labels, old.priority, old.origin)
 
 
 def test_an_update_gives_what_it_names(store):
@@ -146,9 +161,7 @@ def test_keep_leaves_data_type_and_error_as_they_are(store, clock):
     )
     [claimed] = store.claim("mail", owner=ANN)
     clock.advance(30_000)
-    [new] = store.commit(
-        owner=ANN, updates=[Change(id=claimed.id, keep_data=True, keep_error=True, timespec_ms=-60_000)]
-    )
+    [new] = store.commit(owner=ANN, updates=[Change(id=claimed.id, timespec_ms=-60_000)])
     assert new == replace(claimed, id=new.id, available_at_ms=clock.now_ms + 60_000)
     assert (new.data, new.data_type, new.error) == (old.data, old.data_type, old.error)
 
@@ -165,7 +178,7 @@ def test_release_gives_the_task_back(store, clock):
 def test_release_can_keep_the_data_and_wait(store, clock):
     store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1", error="torn")])
     [claimed] = store.claim("mail", owner=ANN)
-    later = Change(id=claimed.id, keep_data=True, keep_error=True, release=True, timespec_ms=-5_000)
+    later = Change(id=claimed.id, release=True, timespec_ms=-5_000)
     [released] = store.commit(owner=ANN, updates=[later])
     assert (released.owner, released.data, released.error) == (0, b"1", "torn")
     assert store.claim("mail", owner=BOB) == []

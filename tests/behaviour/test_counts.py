@@ -11,16 +11,17 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
-from tasks_app import totals
-from tasks_app.clients import done_per_minute
-from tasks_app.counts import Counts, counts_of, group_counts, group_stats
+from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope
+from tasks_app.core.tally import bucket_of, counter_in
 from tasks_app.database import run
-from tasks_app.errors import CommitRefused
 from tasks_app.managers import TaskQuerySet
 from tasks_app.models import CountDelta, EndedTask, GroupTotal, PausedGroup, Rate, Task, WorkDone
-from tasks_app.operations import Change, Claim, Commit, Ending, GroupScope, NewTask, State
-from tasks_app.tally import bucket_of, counter_in
-from tasks_app.writer import Writer
+from tasks_app.reading.clients import done_per_minute
+from tasks_app.reading.counts import Counts, Stats, counts_of, group_counts, stats_in_pages
+from tasks_app.writer import totals
+from tasks_app.writer.writer import Writer
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, Ending, NewTask, State
 
 from .people import ANN, BOB
 
@@ -73,8 +74,7 @@ def random_task(chance: random.Random, deleted: list[int]) -> NewTask:
 def random_change(chance: random.Random, task_id: int) -> Change:
     return Change(
         id=task_id,
-        error=chance.choice(("", "broken")),
-        keep_error=chance.random() < 0.3,
+        error=chance.choice(("", "broken", None)),
         timespec_ms=chance.choice((0, -3_600_000)),
         release=chance.random() < 0.3,
         group=chance.choice((None, None, *GROUPS)),
@@ -315,7 +315,7 @@ def test_rates_say_how_long_the_holders_of_tasks_had_them(store, clock):
     [dead] = store.claim("reports", owner=ANN, duration_ms=1_000)
     [held] = store.claim("mail", owner=ANN, duration_ms=10_000)
     clock.advance(5_000)
-    renewal = Change(id=held.id, timespec_ms=-10_000, keep_data=True, keep_error=True)
+    renewal = Change(id=held.id, timespec_ms=-10_000)
     [held] = store.commit(owner=ANN, updates=[renewal])
     [again] = store.claim("reports", owner=BOB)
     clock.advance(2_000)
@@ -356,6 +356,33 @@ def test_what_a_client_has_done_is_told_by_the_minute_over_all_groups(clock, tra
     assert done_per_minute() == {BOB: 0.8}
     clock.advance(2 * 60_000)
     assert done_per_minute() == {}
+
+
+def group_stats(scope: GroupScope = EVERY_GROUP) -> dict[str, Stats]:
+    return {group: stats for page in stats_in_pages(scope) for group, stats in page.items()}
+
+
+def test_stats_come_in_pages_with_each_group_once_and_sorted(transactional_db, monkeypatch):
+    monkeypatch.setattr(totals, "PAGE_GROUPS", 2)
+    names = ["a", "b", "c/1", "c/2", "d", "é", "z"]
+    Task.objects.commit(owner=ANN, adds=[NewTask(group=name) for name in reversed(names)])
+    totals.fold_here()
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="bb"), NewTask(group="zz"), NewTask(group="a")])
+    assert [list(page) for page in stats_in_pages()] == [["a", "b", "bb"], ["c/1", "c/2"], ["d", "z", "zz"], ["é"]]
+    assert group_stats()["a"].counts.ready == 2
+    assert [list(page) for page in stats_in_pages(GroupScope(("c/*", "a", "zz", "x")))] == [["a", "c/1"], ["c/2", "zz"]]
+
+
+def test_the_size_of_a_scope_is_added_up_by_the_database(transactional_db):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group=name) for name in ("pay", "pay/june", "pay/june", "payroll")])
+    totals.fold_here()
+    [_, june, _, _] = Task.objects.commit(
+        owner=ANN, adds=[NewTask(group=name) for name in ("pay", "pay/june", "pay/may", "mail")]
+    )
+    Task.objects.commit(owner=ANN, deletes=[june.id])
+    assert totals.size_of(GroupScope(("pay/*", "mail"))) == (3, 4)
+    assert totals.size_of(EVERY_GROUP) == (5, 7)
+    assert totals.size_of(GroupScope(("nothing",))) == (0, 0)
 
 
 def test_stats_tell_what_came_and_went_in_the_last_minute(clock, transactional_db):

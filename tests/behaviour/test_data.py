@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks_app.operations import Change, NewTask
+from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
 

@@ -6,7 +6,7 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 from django.test.utils import CaptureQueriesContext
 
 from tasks_app.models import Task
-from tasks_app.operations import NewTask
+from taskstore.types.tasks import NewTask
 from taskstore_project import environment
 
 from .databases import only_postgresql, only_sqlite

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks_app.errors import InvalidInput
-from tasks_app.operations import NewTask
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import NewTask
 
 from .people import ANN
 

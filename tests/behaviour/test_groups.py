@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks_app.errors import InvalidInput
-from tasks_app.operations import Change, NewTask
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tasks_app.errors import CommitRefused
-from tasks_app.operations import Change, Ending, NewTask
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, Ending, NewTask
 
 from .people import ANN, BOB
 
 
 def renewal(task):
-    return Change(id=task.id, timespec_ms=-60_000, keep_data=True, keep_error=True)
+    return Change(id=task.id, timespec_ms=-60_000)
 
 
 @pytest.fixture

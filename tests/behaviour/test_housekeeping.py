@@ -3,19 +3,23 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
+from itertools import count
 
 import pytest
 from django.db import connection, transaction
 
-from tasks_app import bulk, housekeeping, levels, totals
+from tasks_app import bulk
+from tasks_app.core.operations import Commit, ResendKey
+from tasks_app.core.tally import HISTOGRAMS, counter_in
 from tasks_app.database import HOUSEKEEPING_LOCK, SILENCE_S, dialect_of
-from tasks_app.errors import StoreUnavailable
-from tasks_app.history import chain_of
-from tasks_app.housekeeping import DAY_MS, Housekeeper, chores
 from tasks_app.models import BulkItem, BulkOperation, EndedTask, KeptAnswer, Level, Rate, Task, WorkDone
-from tasks_app.operations import Commit, NewTask, ResendKey
-from tasks_app.tally import HISTOGRAMS, counter_in
-from tasks_app.writer_connection import SQLiteConnection
+from tasks_app.reading.history import chain_of
+from tasks_app.writer import background, housekeeping, totals
+from tasks_app.writer.connection import SQLiteConnection
+from tasks_app.writer.housekeeping import DAY_MS, Housekeeper, chores
+from taskstore.errors import StoreUnavailable
+from taskstore.types.tasks import NewTask
 
 from .databases import only_postgresql, only_sqlite
 from .people import ANN
@@ -201,7 +205,7 @@ def test_what_clients_have_done_is_kept_for_an_hour(clock, small_steps):
 def test_levels_are_kept_for_a_day(clock, small_steps):
     clock.set(START_MS)
     for _ in range(5):
-        levels.keep()
+        housekeeping.keep()
         clock.advance(60_000)
     clock.advance(DAY_MS - 3 * 60_000)
     keep_house()
@@ -244,39 +248,90 @@ def purge_all(count: int) -> BulkOperation:
     )
 
 
-class BrokenConnection(SQLiteConnection):
-    """A database that is away for the first few times."""
+class FakeConnection(SQLiteConnection):
+    """A database that does what `change` says when it is asked for the n-th time."""
 
-    def __init__(self, times: int) -> None:
+    def __init__(self, change: Callable[[int], Awaitable[bool]]) -> None:
         super().__init__("default")
-        self.left = times
-        self.is_back = asyncio.Event()
+        self._times = count(1)
+        self._change_by = change
+        self.is_closed = False
 
     async def change(self, steps):
-        if self.left:
-            self.left -= 1
-            raise StoreUnavailable("away")
-        self.is_back.set()
-        return False
+        return await self._change_by(next(self._times))
 
     async def close(self) -> None:
-        self.left = -1
+        self.is_closed = True
+
+
+def keep_house_until(change: Callable[[int, asyncio.Event], Awaitable[bool]]) -> None:
+    """Until `change` sets the event."""
+
+    async def work() -> None:
+        enough = asyncio.Event()
+        connection = FakeConnection(lambda times: change(times, enough))
+        housekeeper = Housekeeper(connection)
+        async with asyncio.timeout(20):
+            await enough.wait()
+            await housekeeper.stop()
+        assert connection.is_closed
+
+    asyncio.run(work())
+
+
+@pytest.fixture
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(housekeeping, "FOLD_EVERY_S", 0.001)
+    monkeypatch.setattr(background, "RETRY_S", 0.001)
 
 
 @pytest.mark.once
-def test_it_goes_on_when_the_database_is_back_and_complains_once(monkeypatch, caplog):
-    monkeypatch.setattr(housekeeping, "FOLD_EVERY_S", 0.001)
-
-    async def work() -> BrokenConnection:
-        broken = BrokenConnection(times=5)
-        housekeeper = Housekeeper(broken)
-        await asyncio.wait_for(broken.is_back.wait(), 20)
-        await housekeeper.stop()
-        return broken
+def test_it_goes_on_when_the_database_is_back_and_complains_once(no_pauses, caplog):
+    async def change(times: int, enough: asyncio.Event) -> bool:
+        if times <= 5:
+            raise StoreUnavailable("away")
+        if len(caplog.messages) == 2:
+            enough.set()
+        return False
 
     with caplog.at_level(logging.WARNING):
-        assert asyncio.run(work()).left == -1
-    assert [record.message for record in caplog.records] == ["housekeeping does not work, trying again: away"]
+        keep_house_until(change)
+    begun, over = caplog.messages
+    assert begun.startswith("away; requests are answered with 503 until it is back")
+    assert over.startswith("the database is back after")
+
+
+@pytest.mark.once
+def test_a_chore_that_fails_holds_up_neither_the_others_nor_the_counts(no_pauses, monkeypatch, caplog):
+    done: list[str] = []
+
+    def fails(dialect):
+        done.append("fails")
+        raise ZeroDivisionError("of all things")
+
+    def works(dialect):
+        done.append("works")
+
+    async def change(times: int, enough: asyncio.Event) -> bool:
+        if done.count("works") and times > 10:
+            enough.set()
+        return False
+
+    monkeypatch.setattr(housekeeping, "chores", lambda dialect: [fails, works])
+    monkeypatch.setattr(housekeeping, "when_elected", lambda chore, dialect: chore is totals.fold or chore(dialect))
+    keep_house_until(change)
+    assert done == ["fails", "works"]
+    assert caplog.messages == ["housekeeping: trying again: of all things"]
+
+
+@pytest.mark.once
+def test_it_stops_amid_a_step_for_which_the_database_never_answers():
+    async def change(times: int, enough: asyncio.Event) -> bool:
+        enough.set()
+        await asyncio.get_running_loop().create_future()
+        return False
+
+    keep_house_until(change)
 
 
 @only_postgresql

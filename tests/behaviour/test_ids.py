@@ -7,7 +7,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from tasks_app import database
 from tasks_app.models import Task
-from tasks_app.operations import Change, NewTask
+from taskstore.types.tasks import Change, NewTask
 
 from .databases import only_postgresql, only_sqlite
 from .people import ANN, BOB
@@ -116,7 +116,7 @@ def test_the_numbers_of_commits_jump_too(transactional_db):
 @only_sqlite
 def test_ids_jump_when_the_disk_may_have_lost_some(store):
     before = add(store)
-    database.jump_ids_of_sqlite()
+    database.dialect_of("default").jump_ids()
     jumped = add(store)
     assert jumped > before + 2**32
     assert add(store) == jumped + 1

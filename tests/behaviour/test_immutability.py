@@ -5,9 +5,9 @@ from asgiref.sync import async_to_sync
 from django.db import DatabaseError, connection
 from django.db.models import QuerySet
 
-from tasks_app.errors import Immutable
 from tasks_app.models import AuditEntry, EndedTask, Task
-from tasks_app.operations import NewTask
+from taskstore.errors import Immutable
+from taskstore.types.tasks import NewTask
 
 from .people import ANN
 

@@ -5,13 +5,14 @@ from threading import Barrier, Thread
 
 from django.db import connection
 
-from tasks_app import clients, housekeeping, levels, time_limits, totals
-from tasks_app.counts import Counts, group_counts
-from tasks_app.database import HOUSEKEEPING_LOCK, dialect_of
-from tasks_app.housekeeping import Housekeeper
+from tasks_app.database import HOUSEKEEPING_LOCK, dialect_of, time_limits
 from tasks_app.models import Client, Level, Task
-from tasks_app.operations import NewTask
-from tasks_app.writer_connection import connection_to
+from tasks_app.reading import clients
+from tasks_app.reading.counts import Counts, group_counts
+from tasks_app.writer import housekeeping, totals
+from tasks_app.writer.connection import connection_to
+from tasks_app.writer.housekeeping import Housekeeper
+from taskstore.types.tasks import NewTask
 
 from .databases import only_postgresql
 from .people import ANN, BOB
@@ -21,7 +22,7 @@ START_MS = MINUTE * 60_000 + 5_000
 
 
 def kept() -> list[tuple[int, ...]]:
-    return list(Level.objects.order_by("minute").values_list(*levels.COLUMNS))
+    return list(Level.objects.order_by("minute").values_list(*housekeeping.COLUMNS))
 
 
 def test_it_is_what_all_groups_hold_and_who_is_heard(clock):
@@ -37,7 +38,7 @@ def test_it_is_what_all_groups_hold_and_who_is_heard(clock):
         clock.set(START_MS - age_ms)
         clients.hear(Client(id=client_id, groups=[], info="{}"))
     clock.set(START_MS)
-    assert levels.keep() == 55.0
+    assert housekeeping.keep() == 55.0
     assert group_counts() == {
         "mail": Counts(ready=2, claimed=1, expired=1, scheduled=1, failed=3),
         "reports": Counts(ready=1, claimed=1, expired=1, scheduled=1, failed=3),
@@ -47,17 +48,17 @@ def test_it_is_what_all_groups_hold_and_who_is_heard(clock):
 
 def test_the_first_one_of_a_minute_stays(clock):
     clock.set(START_MS)
-    levels.keep()
+    housekeeping.keep()
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-    levels.keep()
+    housekeeping.keep()
     clock.advance(60_000)
-    levels.keep()
+    housekeeping.keep()
     assert kept() == [(MINUTE - 1, 0, 0, 0, 0, 0, 0), (MINUTE, 1, 0, 0, 0, 0, 0)]
 
 
 def test_a_minute_that_ended_a_while_ago_is_left_out(clock):
     clock.set(MINUTE * 60_000 + 20_000)
-    assert (levels.keep(), kept()) == (40.0, [])
+    assert (housekeeping.keep(), kept()) == (40.0, [])
 
 
 def test_several_that_keep_it_at_once_do_not_fail(clock):
@@ -67,7 +68,7 @@ def test_several_that_keep_it_at_once_do_not_fail(clock):
     def keep() -> None:
         start.wait()
         try:
-            levels.keep()
+            housekeeping.keep()
         except Exception as error:
             failures.append(error)
         finally:
@@ -90,21 +91,21 @@ def test_it_is_tried_again_when_somebody_else_keeps_house(clock):
         with other.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [HOUSEKEEPING_LOCK])
-            assert (levels.keep(), kept()) == (0.0, [])
+            assert (housekeeping.keep(), kept()) == (0.0, [])
             cursor.execute("COMMIT")
     finally:
         other.close()
-    assert levels.keep() == 55.0
+    assert housekeeping.keep() == 55.0
     assert len(kept()) == 1
 
 
 def test_a_minute_for_which_the_database_takes_too_long_is_left_out(clock, monkeypatch):
     clock.set(START_MS)
     slow = {"postgresql": "(SELECT 1 FROM pg_sleep(20))", "sqlite": ENDLESS}[connection.vendor]
-    monkeypatch.setattr(levels, "LIMIT_S", 0.05)
+    monkeypatch.setattr(housekeeping, "LIMIT_S", 0.05)
     monkeypatch.setattr(time_limits, "STEPS_BETWEEN_LOOKS", 100)
-    monkeypatch.setattr(levels, "numbers_of_all", lambda using: dialect_of(using).rows(f"SELECT {slow}"))
-    assert levels.keep() == 55.0
+    monkeypatch.setattr(housekeeping, "numbers_of_all", lambda using: dialect_of(using).rows(f"SELECT {slow}"))
+    assert housekeeping.keep() == 55.0
     assert kept() == []
 
 

@@ -7,10 +7,11 @@ from django.db import IntegrityError
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app import database
+from tasks_app.core.operations import Claim, TaskRecord
 from tasks_app.database import Undecided, postgresql_writing, sqlite
-from tasks_app.errors import KeyReused, StoreBusy
 from tasks_app.models import EndedTask, Task
-from tasks_app.operations import Claim, Ending, NewTask, Refusal, TaskRecord
+from taskstore.errors import KeyReused, StoreBusy
+from taskstore.types.tasks import Ending, NewTask, Refusal
 from tests.rules.harness import Disagreement, agree, without_texts
 from tests.rules.model import Ended, NaiveStore
 from tests.rules.sequences import SEQUENCES, START_MS, batches, resolved
@@ -136,7 +137,7 @@ def forget(what):
 
 
 def refuse_nothing_that_is_owned(monkeypatch):
-    monkeypatch.setattr("tasks_app.rules._owned_by_others", lambda commit, world: ())
+    monkeypatch.setattr("tasks_app.core.rules._owned_by_others", lambda commit, world: ())
 
 
 def mix_up_the_data(monkeypatch):

@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 import psycopg
 from asgiref.sync import async_to_sync
 
-from tasks_app.instance import INSTANCE
-from tasks_app.neighbours import CHANNEL, LISTENER, Neighbours
-from tasks_app.operations import Supply
-from tasks_app.writer_connection import parameters_of
+from tasks_app.core.operations import Supply
+from tasks_app.writer.connection import parameters_of
+from tasks_app.writer.peers import CHANNEL, INSTANCE, LISTENER, Neighbours
 
 from .databases import only_postgresql
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tasks_app import history
-from tasks_app.errors import CommitRefused
+from tasks_app.core.operations import GroupScope, Operator
 from tasks_app.models import Task
-from tasks_app.operations import Change, Ending, GroupScope, NewTask, Operator, Refusal
+from tasks_app.reading import history
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, Ending, NewTask, Refusal
 
 from .people import ANN, BOB
 
@@ -34,7 +35,7 @@ def test_an_operator_deletes_what_another_client_holds(held):
 
 
 def test_an_operator_requeues_what_another_client_holds(held):
-    requeue = Change(id=held.id, keep_data=True, release=True)
+    requeue = Change(id=held.id, release=True)
     [ready] = Task.objects.commit(owner=0, updates=[requeue], operator=Operator(name="Ann", ending=Ending.REQUEUED))
     assert (ready.data, ready.owner, ready.leased, ready.origin) == (b"1", 0, False, held.origin)
     assert steps(held) == [("claimed", "", ""), ("requeued", "Ann", "")]
@@ -45,7 +46,7 @@ def test_an_operator_requeues_what_another_client_holds(held):
 
 def test_an_operator_moves_a_task_by_an_update(held):
     [moved] = Task.objects.commit(
-        owner=BOB, updates=[Change(id=held.id, group="reports", keep_data=True)], operator=Operator(name="Ann")
+        owner=BOB, updates=[Change(id=held.id, group="reports")], operator=Operator(name="Ann")
     )
     assert (moved.group, moved.origin, moved.data) == ("reports", held.origin, b"1")
     assert steps(held)[-1] == ("moved", "Ann", "")

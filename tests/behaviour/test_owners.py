@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks_app.errors import CommitRefused
-from tasks_app.operations import Change, NewTask
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
 
@@ -76,9 +76,7 @@ def test_a_renewed_lease_starts_anew(store, clock):
     add(store)
     [held] = store.claim("mail", owner=ANN, duration_ms=1_000)
     clock.advance(900)
-    [renewed] = store.commit(
-        owner=ANN, updates=[Change(id=held.id, timespec_ms=-1_000, keep_data=True, keep_error=True)]
-    )
+    [renewed] = store.commit(owner=ANN, updates=[Change(id=held.id, timespec_ms=-1_000)])
     clock.advance(999)
     assert is_owned(store, renewed, by=BOB)
     clock.advance(1)

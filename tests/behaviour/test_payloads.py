@@ -3,11 +3,11 @@
 import pytest
 from django.db import DatabaseError, connection
 
-from tasks_app.errors import CommitRefused
-from tasks_app.listing import page_of
+from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.models import Payload, Task
-from tasks_app.operations import Change, NewTask
-from tasks_app.payloads import PAYLOAD_BYTES
+from tasks_app.reading.listing import page_of
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
 
@@ -33,9 +33,7 @@ def test_data_that_is_not_large_is_in_its_row(store):
 def test_successors_share_large_data(store):
     first = added(store)
     [claimed] = store.claim("mail", owner=BOB)
-    [renewed] = store.commit(
-        owner=BOB, updates=[Change(id=claimed.id, keep_data=True, keep_error=True, timespec_ms=-60_000)]
-    )
+    [renewed] = store.commit(owner=BOB, updates=[Change(id=claimed.id, timespec_ms=-60_000)])
     assert [task.data for task in (first, claimed, renewed)] == [LARGE] * 3
     assert kept() == [first.id]
     assert store.find([renewed.id]) == [renewed]

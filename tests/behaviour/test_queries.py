@@ -2,10 +2,11 @@
 
 import pytest
 
-from tasks_app.errors import StoreBusy
+from tasks_app.core.operations import Claim, Operator, Query, Update
+from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.models import EndedTask, Payload, Task
-from tasks_app.operations import Change, Claim, NewTask, Operator, Query, Update
-from tasks_app.payloads import PAYLOAD_BYTES
+from taskstore.errors import StoreBusy
+from taskstore.types.tasks import Change, NewTask
 
 from .databases import only_postgresql
 from .people import ANN, BOB
@@ -121,7 +122,7 @@ def test_a_query_passes_over_what_another_transaction_holds(perform):
 @only_postgresql
 def test_a_query_does_not_say_nothing_while_all_is_locked(perform, monkeypatch):
     monkeypatch.setattr("tasks_app.database.Dialect.patience_s", 0.2)
-    monkeypatch.setattr("tasks_app.writer.PATIENCE_S", 0.2)
+    monkeypatch.setattr("tasks_app.writer.writer.PATIENCE_S", 0.2)
     [task] = add({})
     with Rival("Ann") as ann, ann.transaction() as hers:
         ann.do(lambda: Task.objects.commit(owner=ANN, updates=[Change(id=task.id)]))

@@ -9,11 +9,12 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, transaction
 
 from tasks_app import database
-from tasks_app.errors import CommitRefused, StoreBusy
-from tasks_app.history import chain_of
+from tasks_app.core.operations import Claim, Commit, Query, ResendKey
 from tasks_app.models import Task
-from tasks_app.operations import Change, Claim, Commit, NewTask, Order, Query, Refusal, ResendKey
-from tasks_app.writer import Writer
+from tasks_app.reading.history import chain_of
+from tasks_app.writer.writer import Writer
+from taskstore.errors import CommitRefused, StoreBusy
+from taskstore.types.tasks import Change, NewTask, Order, Refusal
 
 from .databases import only_postgresql, only_sqlite
 from .people import ANN, BOB

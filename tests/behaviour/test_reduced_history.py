@@ -3,8 +3,9 @@
 import pytest
 from django.core.management import call_command
 
+from tasks_app.core.operations import Operator
 from tasks_app.models import EndedTask, Task
-from tasks_app.operations import Change, Ending, NewTask, Operator
+from taskstore.types.tasks import Change, Ending, NewTask
 
 from .people import ANN, BOB
 from .ways import Store

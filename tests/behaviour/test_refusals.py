@@ -5,8 +5,8 @@ from contextlib import contextmanager
 import pytest
 from django.db import connection
 
-from tasks_app.errors import CommitRefused, InvalidInput, LimitExceeded
-from tasks_app.operations import Change, NewTask, Refusal
+from taskstore.errors import CommitRefused, InvalidInput, LimitExceeded
+from taskstore.types.tasks import Change, NewTask, Refusal
 
 from .people import ANN, BOB
 

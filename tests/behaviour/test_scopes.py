@@ -2,9 +2,10 @@
 
 import pytest
 
-from tasks_app.errors import CommitRefused
+from tasks_app.core.operations import GroupScope
 from tasks_app.models import Task
-from tasks_app.operations import Change, GroupScope, NewTask, Refusal
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, NewTask, Refusal
 
 from .people import ANN
 

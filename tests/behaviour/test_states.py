@@ -2,8 +2,9 @@
 
 import pytest
 
+from tasks_app.core.operations import GroupScope
 from tasks_app.models import Task
-from tasks_app.operations import Change, GroupScope, NewTask, State
+from taskstore.types.tasks import Change, NewTask, State
 
 from .people import ANN, BOB
 

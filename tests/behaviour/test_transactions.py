@@ -4,9 +4,9 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
-from tasks_app.errors import CommitRefused
 from tasks_app.models import EndedTask, Task
-from tasks_app.operations import Change, NewTask
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
 

@@ -7,9 +7,10 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection
 
 from tasks_app import database
-from tasks_app.errors import CommitRefused, StoreUnavailable
+from tasks_app.core.operations import Claim, Commit
 from tasks_app.models import Task
-from tasks_app.operations import Claim, Commit, NewTask, Refusal
+from taskstore.errors import CommitRefused, StoreUnavailable
+from taskstore.types.tasks import NewTask, Refusal
 
 from ..emptying import empty
 from .databases import only_postgresql, only_sqlite

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tasks_app.operations import Claim, Commit, Operation, TaskRecord
-from tasks_app.writer import Writer
+from tasks_app.core.operations import Claim, Commit, Operation, TaskRecord
+from tasks_app.writer.writer import Writer
 
 from .people import BOB
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 
 # Those that stand on the database of this run.
 CONTENDERS = ["psycopg", "writer", "daphne"] if connection.vendor == "postgresql" else ["writer-sqlite"]

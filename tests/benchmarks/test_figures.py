@@ -4,8 +4,8 @@ from array import array
 
 import pytest
 
-from taskstore_project.benchmarks.clients.sample import Sample, Window, summary
-from taskstore_project.benchmarks.figures import Spread, percentile, spreads
+from lab.benchmarks.clients.sample import Sample, Window, summary
+from lab.benchmarks.figures import Spread, percentile, spreads
 
 pytestmark = pytest.mark.once
 

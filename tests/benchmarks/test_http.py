@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from taskstore_project.benchmarks import CannotMeasure
-from taskstore_project.benchmarks.clients.http import Connection
+from lab.benchmarks import CannotMeasure
+from lab.benchmarks.clients.rest import Connection
 
 pytestmark = pytest.mark.once
 

@@ -5,10 +5,10 @@ import asyncio
 import grpc
 import pytest
 
-from tasks_app.masstasker.masstasker_pb2 import QueryRequest, QueryResponse, Task
-from tasks_app.masstasker.masstasker_pb2_grpc import MassTaskerServicer, add_MassTaskerServicer_to_server
-from taskstore_project.benchmarks import CannotMeasure
-from taskstore_project.benchmarks.clients.http2 import MOST_BYTES, Connection
+from lab.benchmarks import CannotMeasure
+from lab.benchmarks.clients.http2 import MOST_BYTES, Connection
+from taskstore.masstasker.masstasker_pb2 import QueryRequest, QueryResponse, Task
+from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerServicer, add_MassTaskerServicer_to_server
 
 pytestmark = pytest.mark.once
 

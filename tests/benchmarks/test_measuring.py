@@ -2,10 +2,10 @@
 
 import pytest
 
-from taskstore_project.benchmarks import CannotMeasure
-from taskstore_project.benchmarks.load import Load, Verb
-from taskstore_project.benchmarks.measuring import confirm
-from taskstore_project.benchmarks.places import Account
+from lab.benchmarks import CannotMeasure
+from lab.benchmarks.load import Load, Verb
+from lab.benchmarks.measuring import confirm
+from lab.benchmarks.places import Account
 
 pytestmark = pytest.mark.once
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from taskstore_project.benchmarks.clients.__main__ import CLIENTS
-from taskstore_project.benchmarks.goals import GOALS
-from taskstore_project.benchmarks.pace import FULL
-from taskstore_project.benchmarks.report import page
-from taskstore_project.benchmarks.scenes import chosen, names, scenes
+from lab.benchmarks.clients.__main__ import CLIENTS
+from lab.benchmarks.goals import GOALS
+from lab.benchmarks.pace import FULL
+from lab.benchmarks.report import page
+from lab.benchmarks.scenes import chosen, names, scenes
 
 pytestmark = pytest.mark.once
 

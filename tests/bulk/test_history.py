@@ -2,9 +2,10 @@
 
 import pytest
 
-from tasks_app import bulk, history
+from tasks_app import bulk
 from tasks_app.bulk import Verb
 from tasks_app.models import Task
+from tasks_app.reading import history
 
 from ..console.store import add, claim
 from .test_operations import begin

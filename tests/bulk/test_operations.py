@@ -6,9 +6,10 @@ from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
 from tasks_app.bulk import Asked, Selection, Verb, running
-from tasks_app.errors import InvalidInput
+from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
-from tasks_app.operations import GroupScope, NewTask, State
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import NewTask, State
 from tests.console.store import add, change_all, claim, fail, one_of_each_state
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +34,7 @@ def content(task, *but):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)  # However busy the machine is.
-    monkeypatch.setattr(bulk.pace, "MOST", 2)
+    monkeypatch.setattr(bulk.running, "MOST", 2)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_an_undo_leaves_alone_what_has_changed_since():
 
 
 def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for_it(monkeypatch):
-    monkeypatch.setattr(bulk.pace, "MOST", 200)
+    monkeypatch.setattr(bulk.running, "MOST", 200)
     monkeypatch.setattr(bulk.undoing, "MOST_BYTES", 100)
     add(count=20, data=b"x" * 10)
     add(data=b"x" * 1_000)

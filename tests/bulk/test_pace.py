@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app.bulk import pace
+from tasks_app.bulk import running
 
 pytestmark = pytest.mark.once
 
@@ -12,12 +12,12 @@ class Machine:
 
     def __init__(self, monkeypatch, *, others):
         self._now_s, self._done, self._others = 0.0, 0, others
-        monkeypatch.setattr("tasks_app.bulk.pace.monotonic", lambda: self._now_s)
-        monkeypatch.setattr(pace, "_done_by_writer", lambda: self._done)
+        monkeypatch.setattr("tasks_app.bulk.running.monotonic", lambda: self._now_s)
+        monkeypatch.setattr(running, "_done_by_writer", lambda: self._done)
 
     def chunks(self, count):
         """The sizes of so many chunks, and the rest after the last one."""
-        own = pace.Pace(is_considerate=True)
+        own = running.Pace(is_considerate=True)
         sizes, rest_s = [], 0.0
         for _ in range(count):
             own.begin()
@@ -31,11 +31,11 @@ class Machine:
 
 def test_beside_workers_commits_become_short_and_the_store_is_theirs_in_between(monkeypatch):
     sizes, rest_s = Machine(monkeypatch, others=5).chunks(4)
-    assert sizes[0] > sizes[-1] == pace.BESIDE_WORKERS_S * 1_000
-    assert rest_s == pytest.approx(pace.REST * pace.BESIDE_WORKERS_S)
+    assert sizes[0] > sizes[-1] == running.BESIDE_WORKERS_S * 1_000
+    assert rest_s == pytest.approx(running.REST * running.BESIDE_WORKERS_S)
 
 
 def test_alone_it_takes_more_at_once_and_does_not_rest(monkeypatch):
     sizes, rest_s = Machine(monkeypatch, others=0).chunks(4)
-    assert sizes[0] < sizes[-1] == pace.ALONE_S * 1_000
+    assert sizes[0] < sizes[-1] == running.ALONE_S * 1_000
     assert rest_s == 0

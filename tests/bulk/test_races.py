@@ -9,8 +9,8 @@ from django.db import connections
 
 from tasks_app import bulk
 from tasks_app.bulk import Verb, starting
-from tasks_app.errors import InvalidInput
 from tasks_app.models import BulkOperation
+from taskstore.errors import InvalidInput
 
 from ..console.store import add
 from .test_operations import begin, tasks_of

@@ -13,9 +13,12 @@ from dataclasses import replace
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "taskstore_project.settings")
 
-from tasks_app import managers, postgresql_pipeline, rules, writer_connection
-from tasks_app.database import batch, deciding, sqlite
-from tasks_app.operations import Commit, Refusal
+from tasks_app import managers
+from tasks_app.core import rules
+from tasks_app.core.operations import Commit
+from tasks_app.database import batch, postgresql_pipeline, sqlite, transaction
+from tasks_app.writer import connection as writer_connection
+from taskstore.types.tasks import Refusal
 from taskstore_project.__main__ import main
 
 SELDOM = 0.1
@@ -87,12 +90,12 @@ def says_nothing_for_no_reason():
         return
         yield
 
-    instead(deciding, "_doubt_empty_claims", lambda right: nobody_doubts)
+    instead(transaction, "_doubt_empty_claims", lambda right: nobody_doubts)
     instead(rules.World, "claimable", lambda right: lambda world, claim: iter(()) if seldom() else right(world, claim))
 
 
 def does_what_has_a_key_again():
-    instead(deciding, "_known", lambda right: lambda operation, seen: None)
+    instead(transaction, "_known", lambda right: lambda operation, seen: None)
     instead(batch, "_is_worth_keeping", lambda right: lambda operation, outcome: False)
 
 
@@ -124,8 +127,8 @@ def answers_what_it_did_not_commit():
     """To SQLite."""
 
     def broken(right):
-        async def execute(self, connection, statement):
-            await right(self, connection, "ROLLBACK" if statement == "COMMIT" and seldom() else statement)
+        async def execute(self, connection, statement, *by):
+            await right(self, connection, "ROLLBACK" if statement == "COMMIT" and seldom() else statement, *by)
 
         return execute
 

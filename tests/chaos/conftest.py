@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from taskstore_project.chaos.client import Client, Orders
-from taskstore_project.chaos.history import History, events_in
+from lab.chaos.client import Client, Orders
+from lab.chaos.history import History, events_in
 
 MOVES = 600
 

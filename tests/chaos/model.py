@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from tasks_app.operations import Change, Claim, Commit, NewTask, Order, Refusal
-from taskstore_project.chaos.history import Truth
+from lab.chaos.history import Truth
+from tasks_app.core.operations import Claim, Commit
+from taskstore.types.tasks import Change, NewTask, Order, Refusal
 from tests.rules.model import NaiveStore
 
 
@@ -106,10 +107,9 @@ def commit_of(body):
         updates=tuple(
             Change(
                 id=update["id"],
-                data=update.get("data", "").encode(),
+                data=None if update.get("keep") else update.get("data", "").encode(),
+                error=None if update.get("keep") else "",
                 timespec_ms=update.get("timespec", 0),
-                keep_data=update.get("keep", False),
-                keep_error=update.get("keep", False),
                 release=update.get("release", False),
             )
             for update in body.get("updates", ())

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from taskstore_project.chaos.checker import violations
-from taskstore_project.chaos.pace import TINY
-from taskstore_project.chaos.stage import Database, Places, wait_until
+from lab.chaos.checker import violations
+from lab.chaos.pace import TINY
+from lab.chaos.stage import Database, Places, wait_until
 
 from .broken_server import FAULTS, locks_no_rows
 

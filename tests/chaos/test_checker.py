@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.operations import NewTask, Refusal
-from taskstore_project.chaos.checker import CHECKS, entries_about, violations
-from taskstore_project.chaos.history import History
+from lab.chaos.checker import CHECKS, entries_about, violations
+from lab.chaos.history import History
+from taskstore.types.tasks import NewTask, Refusal
 
 from .conftest import MOVES
 from .model import BreaksConnections, Server, on_the_wire

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 
 
 @pytest.fixture
@@ -47,6 +47,14 @@ def test_it_breaks_things_checks_what_clients_saw_and_leaves_nothing_behind(chao
     assert (database, faults, violations) == (connection.vendor, "2", "0")
     assert int(operations.replace(" ", "")) > 0
     assert os.listdir(disk) == []
+
+
+@pytest.mark.stress
+def test_it_opens_pages_beside_those_who_commit(chaos):
+    done = chaos("--tiny", "open-pages", "--database", connection.vendor, "--seed", "7")
+    assert (done.returncode, done.stderr) == (0, "")
+    for figure in ("p99 of a commit without pages", "p99 of a commit with pages", "CPU of 8 idle pages"):
+        assert re.search(rf"^  {figure} [\d.e-]+ ", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.once

@@ -6,12 +6,12 @@ import random
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from lab.chaos.interleaving import arena, differences, orders
+from lab.chaos.pairs import PAIRS
+from lab.chaos.rivals import ALONE, BY_THE_WRITER, Tally
 from tasks_app.database import PostgreSQL
 from tasks_app.database.rows import Statement
-from tasks_app.writer_connection import parameters_of
-from taskstore_project.chaos.interleaving import arena, differences, orders
-from taskstore_project.chaos.pairs import PAIRS
-from taskstore_project.chaos.rivals import ALONE, BY_THE_WRITER, Tally
+from tasks_app.writer.connection import parameters_of
 from tests.behaviour.databases import only_postgresql
 
 CLAIM_OF_WHAT_IS_REPLACED = "one claims what the other deletes, which adds another"
@@ -22,7 +22,7 @@ ALL = 10**6
 class WithoutLocks(PostgreSQL):
     """It reads what a commit names, and locks nothing."""
 
-    def tasks_of(self, ids, ending=""):
+    def tasks_of(self, ids, clause=""):
         return super().tasks_of(ids, "ORDER BY id")
 
     def _lock(self, changed, depended):

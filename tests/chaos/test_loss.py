@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
-from taskstore_project.chaos.checker import violations
-from taskstore_project.chaos.loss import Loss, Return
+from lab.chaos.checker import violations
+from lab.chaos.loss import Loss, Return
 
 from .model import Server, on_the_wire
 

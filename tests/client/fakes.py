@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from tasks_app.client import Task
-from tasks_app.errors import CommitRefused
-from tasks_app.operations import Change, Refusal
+from taskstore import Task
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, Refusal
 
 
 class FakeStore:

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from tasks_app.client import Client, Context, NewTask, Task, Worker
+from taskstore import Client, Context, NewTask, Task, Worker
 
 url, token, lease_ms, grace_s, processes = sys.argv[1:]
 worker = Worker(

@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.client import Client, InvalidInput, NotAllowed
-from tasks_app.client.access import Access, proxy_to
+from tasks_app.access import tokens
 from tasks_app.models import Scope
+from taskstore import Client, InvalidInput, NotAllowed
+from taskstore.client.transport import Access, proxy_to
 
 OF_FILE = "ts_file"
 HERE = "http://127.0.0.1:8050"

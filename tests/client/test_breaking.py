@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tasks_app.client import AsyncClient, Client, CommitUnknown, StoreUnavailable, sending
+from taskstore import AsyncClient, Client, CommitUnknown, StoreUnavailable
+from taskstore.client import transport
 
 from .breaking import proxy_to
 
@@ -14,7 +15,7 @@ TASKS = 200
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(sending, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_S", 0.001)
 
 
 def test_each_add_and_each_claim_is_done_once(served, token):

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tasks_app import client as package
-from tasks_app.client import Context, Discard, NewTask, Save, TaskStoreError
-from taskstore_project.testing import PROJECT
+import taskstore as package
+from lab.testing import PROJECT
+from taskstore import Context, Discard, NewTask, Save, TaskStoreError
 
 from .test_verbs import CALLS
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks_app.client import StoreUnavailable, Task
-from tasks_app.client.keeper import Keeper
+from taskstore import StoreUnavailable, Task
+from taskstore.worker.lease_keeper import Keeper
 
 from .fakes import FakeStore
 from .patience import wait_for

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tasks_app.client import UnexpectedAnswer
-from tasks_app.client.listing import Listing
+from taskstore import UnexpectedAnswer
+from taskstore.client.listing import Listing
 
 pytestmark = pytest.mark.once
 

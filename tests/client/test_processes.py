@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
 
 from .breaking import proxy_to
 
 FORK = """
 import json, os, sys
-from tasks_app.client import Client
+from taskstore import Client
 
 with Client(sys.argv[1], token=sys.argv[2]) as store, Client(sys.argv[1], token=sys.argv[2], client_id=7) as named:
     mine = store.add("mail", "of the parent")
@@ -34,7 +34,8 @@ def run(code: str, *arguments: str) -> str:
 
 @pytest.mark.once
 def test_it_needs_no_django():
-    code = "import sys, tasks_app.client; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    names = "{name.partition('.')[0] for name in sys.modules}"
+    code = f"import sys; from taskstore import Client, Worker; print(sorted({names}))"
     loaded = run(code)
     assert "httpx" in loaded
     for package in ("django", "rest_framework", "msgspec", "psycopg", "taskstore_project"):

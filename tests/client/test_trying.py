@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from tasks_app.client import (
+from taskstore import (
     CommitUnknown,
     InvalidInput,
     KeyReused,
@@ -17,13 +17,12 @@ from tasks_app.client import (
     TooOften,
     UnexpectedAnswer,
 )
-from tasks_app.client.access import Access
-from tasks_app.client.calls import Call
-from tasks_app.client.looking import Looking
-from tasks_app.client.operating import Operating
-from tasks_app.client.sending import Patience, Pause, conversation
-from tasks_app.client.working import Working
-from tasks_app.operations import NewTask
+from taskstore.client.calls import Call
+from taskstore.client.operating import Operating
+from taskstore.client.reading import Looking
+from taskstore.client.transport import Access, Patience, Pause, conversation
+from taskstore.client.working import Working
+from taskstore.types.tasks import NewTask
 
 pytestmark = pytest.mark.once
 

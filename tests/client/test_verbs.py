@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 from django.urls import resolve
 
-from tasks_app import tokens
-from tasks_app.client import (
+from tasks_app.access import tokens
+from tasks_app.models import Scope
+from tasks_app.rest_api.urls import urlpatterns
+from taskstore import (
     AsyncClient,
     Change,
     Client,
@@ -20,12 +22,10 @@ from tasks_app.client import (
     NotFound,
     UnexpectedAnswer,
 )
-from tasks_app.client.answers import Preview
-from tasks_app.client.calls import Call
-from tasks_app.client.verbs import Calls
-from tasks_app.models import Scope
-from tasks_app.operations import Ending
-from tasks_app.rest_api.urls import urlpatterns
+from taskstore.client.answers import Preview
+from taskstore.client.calls import Call
+from taskstore.client.verbs import Calls
+from taskstore.types.tasks import Ending
 
 CALLS = {name: call for name, call in inspect.getmembers(Calls, inspect.isfunction) if not name.startswith("_")}
 PREVIEW = Preview(
@@ -83,7 +83,8 @@ def test_a_task_on_its_way(store):
     assert (released.data, released.error, released.owner) == (added.data, "not yet", 0)
     [again] = store.claim(["reports", "mail"])
     moved = store.move(again, "mail/failed", error="no such address")
-    assert (moved.data, moved.labels, moved.priority, moved.origin) == (added.data, added.labels, 3, added.id)
+    assert (moved.data, moved.priority, moved.origin) == (added.data, 3, added.id)
+    assert moved.labels == {"tier": "gold", "failed_from": "mail"}
     assert store.groups() == ["mail/failed"]
     store.delete(moved)
     assert store.task(moved.id) is None
@@ -123,10 +124,44 @@ def test_wrong_values_are_named(store):
     with pytest.raises(InvalidInput) as named:
         store.commit(adds=[NewTask(group="mail", priority=101), NewTask(group="x" * 256, labels={"a": "\ud800"})])
     assert set(named.value.fields) == {"adds[0].priority", "adds[1].group", "adds[1].labels.a"}
-    with pytest.raises(InvalidInput, match="group"):
-        store.commit(updates=[Change(id=1, group="mail")])
-    with pytest.raises(InvalidInput, match="keep_error"):
-        store.commit(updates=[Change(id=1, keep_data=True)])
+    task = store.add("mail")
+    with pytest.raises(InvalidInput) as named:
+        store.commit(updates=[Change(id=task.id, group="x" * 256), Change(id=task.id + 1, priority=101)])
+    assert set(named.value.fields) == {"updates[0].group", "updates[1].priority"}
+    with pytest.raises(InvalidInput, match=rf"adds\[0\].id.*{task.id}"):
+        store.commit(adds=[NewTask(group="mail", id=task.id)])
+    with pytest.raises(InvalidInput, match="line 2: id"):
+        store.import_tasks([NewTask(group="mail"), NewTask(group="mail", id=task.id)])
+    assert store.groups() == ["mail"]
+    assert [each.id for each in store.group("mail")] == [task.id]
+
+
+def test_what_a_verb_does_not_name_stays(store):
+    task = store.commit(adds=[NewTask(group="mail", data=b"1", data_type="a/b", error="torn", labels={"a": "b"})])[0]
+    [held] = store.claim("mail")
+    renewed = store.renew(held, 1_000)
+    [changed] = store.commit(updates=[Change(id=renewed.id, timespec_ms=-1_000)])
+    moved = store.move(changed, "reports")
+    back = store.release(moved)
+    kept = (back.data, back.data_type, back.error, back.labels, back.origin)
+    assert kept == (task.data, task.data_type, task.error, task.labels, task.id)
+    assert (back.group, back.owner) == ("reports", 0)
+    cleared = store.move(back, "mail", data="2", error="")
+    assert (cleared.data, cleared.data_type, cleared.error) == (b"2", "", "")
+
+
+def test_the_async_client_keeps_and_moves_too(store, served, token):
+    async def work():
+        async with AsyncClient(served.url, token=token) as mine:
+            task = await mine.add("mail", "1", error="torn")
+            [kept] = await mine.commit(updates=[Change(id=task.id)])
+            [moved] = await mine.commit(updates=[Change(id=kept.id, group="reports")])
+            with pytest.raises(InvalidInput, match="adds"):
+                await mine.commit(adds=[NewTask(group="mail", id=moved.id)])
+            return task, moved
+
+    task, moved = asyncio.run(work())
+    assert (moved.group, moved.data, moved.error, moved.origin) == ("reports", b"1", "torn", task.id)
 
 
 def test_a_group_is_listed_as_it_comes_in(store):

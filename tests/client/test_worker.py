@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.client import (
+from tasks_app.access import tokens
+from tasks_app.models import Scope
+from taskstore import (
     Change,
     Client,
     CommitRefused,
@@ -26,8 +27,7 @@ from tasks_app.client import (
     UnexpectedAnswer,
     Worker,
 )
-from tasks_app.client import worker as worker_module
-from tasks_app.models import Scope
+from taskstore.worker import worker as worker_module
 
 from .fakes import FakeStore
 from .patience import PATIENCE_S, wait_for
@@ -118,6 +118,37 @@ def test_a_function_may_take_longer_than_the_lease(store, worker):
     assert (claimed, left.origin) == ([], added.id)
 
 
+def test_a_change_keeps_what_it_does_not_name_and_may_move_the_task(store, worker):
+    added = store.add("mail", b"\xff", data_type="a/b", error="torn", labels={"tier": "gold"}, priority=5)
+
+    @worker.handle("mail")
+    def step(task):
+        return Change(id=task.id, group="reports")
+
+    with Running(worker):
+        wait_for(lambda: all_of(store, "reports"), "the move")
+    [moved] = all_of(store, "reports")
+    kept = (moved.data, moved.data_type, moved.error, moved.labels, moved.priority, moved.origin)
+    assert kept == (b"\xff", "a/b", "torn", {"tier": "gold"}, 5, added.id)
+    assert [step.ended and step.ended.how for step in store.history(added.id).steps] == ["claimed", "moved", None]
+
+
+def test_an_id_that_is_not_deleted_is_a_failed_attempt(store, worker):
+    other = store.add("reports", "as it was")
+
+    @worker.handle("mail", max_attempts=1)
+    def step(task):
+        return NewTask(group="sent", id=other.id)
+
+    store.add("mail", "x")
+    with Running(worker):
+        wait_for(lambda: all_of(store, "mail/failed"), "the failed task")
+    [failed] = store.group("mail/failed")
+    assert "adds[0].id" in failed.error
+    assert store.task(other.id) == other
+    assert not all_of(store, "sent")
+
+
 def test_what_fails_is_tried_again_and_then_kept_with_its_error(store, worker):
     added = store.add("mail", "no address", labels={"tier": "gold"}, priority=5)
     attempts = []
@@ -133,7 +164,7 @@ def test_what_fails_is_tried_again_and_then_kept_with_its_error(store, worker):
     assert attempts == [(1, None, ""), (2, "2", error), (3, "3", error)]
     [failed] = store.group("mail/failed")
     assert (failed.text, failed.error, failed.labels, failed.priority, failed.origin) == (
-        "no address", error, {"tier": "gold"}, 5, added.id,
+        "no address", error, {"tier": "gold", "failed_from": "mail"}, 5, added.id,
     )  # fmt: skip
     assert worker.ended == {"failed": 3}
 

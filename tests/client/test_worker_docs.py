@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tasks_app.client import LeaseLost, Worker
-from tasks_app.client.handlers import How
-from tasks_app.client.work import Context
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
+from taskstore import LeaseLost, Worker
+from taskstore.worker.handlers import Context, How
 
 from .patience import wait_for
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks_app.client import Client, CommitRefused, Task, Worker
-from tasks_app.client.children import ChildDidNotStart
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
+from taskstore import Client, CommitRefused, Task, Worker
+from taskstore.worker.children import ChildDidNotStart
 from tests.served import Served
 
 from .fakes import FakeStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskstore_project.cluster.programs import at_work_in
+from lab.cluster.programs import at_work_in
 
 
 @pytest.fixture

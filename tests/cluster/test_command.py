@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 
 pytestmark = [pytest.mark.once, pytest.mark.servers]
 

@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from taskstore_project.chaos.processes import is_taken
-from taskstore_project.chaos.stage import wait_until
-from taskstore_project.cluster import configuration
-from taskstore_project.cluster.plan import new_plan
-from taskstore_project.cluster.programs import Program, Programs
+from lab.chaos.processes import is_taken
+from lab.chaos.stage import wait_until
+from lab.cluster import configuration
+from lab.cluster.plan import new_plan
+from lab.cluster.programs import Program, Programs
 
 pytestmark = [pytest.mark.once, pytest.mark.servers]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from taskstore_project.chaos.history import Event, History, Truth
-from taskstore_project.cluster.demo import Observed, Window
-from taskstore_project.cluster.faults import PRIMARY, Happened
-from taskstore_project.cluster.report import report
+from lab.chaos.history import Event, History, Truth
+from lab.cluster.demo import Observed, Window
+from lab.cluster.faults import PRIMARY, Happened
+from lab.cluster.report import report
 
 pytestmark = pytest.mark.once
 

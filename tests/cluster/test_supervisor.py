@@ -2,9 +2,9 @@
 
 import pytest
 
-from taskstore_project.chaos.stage import wait_until
-from taskstore_project.cluster.programs import Program, at_work_in
-from taskstore_project.cluster.supervisor import Supervisor
+from lab.chaos.stage import wait_until
+from lab.cluster.programs import Program, at_work_in
+from lab.cluster.supervisor import Supervisor
 
 pytestmark = [pytest.mark.once, pytest.mark.servers]
 

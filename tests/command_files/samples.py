@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from tasks_app.command_files import ProjectContent
-from tasks_app.command_record import (
+from taskstore.commands.files import ProjectContent
+from taskstore.types.command_record import (
     BEFORE_A_RUN,
     ID,
     LONGEST_ID,
@@ -17,7 +17,7 @@ from tasks_app.command_record import (
     Output,
     Run,
 )
-from tasks_app.records import MOST
+from taskstore.types.records import MOST
 
 NUMBERS = st.integers(0, MOST)
 IDS = st.from_regex(ID, fullmatch=True).filter(lambda name: len(name) <= LONGEST_ID)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks_app.command_files import NotFiles, read_project
-from tasks_app.command_files.folders import LONGEST_OUTPUT
-from tasks_app.command_record import CommandStatus, Output, Run
+from taskstore.commands.files import NotFiles, read_project
+from taskstore.commands.files.folders import LONGEST_OUTPUT
+from taskstore.types.command_record import CommandStatus, Output, Run
 
 pytestmark = pytest.mark.once
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from tasks_app.command_files import NotFiles, ProjectContent, read_project, write_project, write_result
-from tasks_app.command_record import Command, CommandList, CommandStatus, Output, Run
+from taskstore.commands.files import NotFiles, ProjectContent, read_project, write_project, write_result
+from taskstore.types.command_record import Command, CommandList, CommandStatus, Output, Run
 
 from .samples import PROJECTS
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tasks_app.command_lists import Submission, submit
-from tasks_app.command_record import Command, CommandList, CommandStatus, group_of
+from tasks_app.commands import Submission, submit
 from tasks_app.models import Task
-from tasks_app.operations import Change
+from taskstore.types.command_record import Command, CommandList, CommandStatus, group_of
+from taskstore.types.tasks import Change
 
 BOB = 2
 

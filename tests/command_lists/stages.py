@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from tasks_app import clients
-from tasks_app.command_lists import Submission, new_commands
-from tasks_app.command_record import (
+from tasks_app.commands import Submission, new_commands
+from tasks_app.models import Client, Task
+from tasks_app.reading import clients
+from taskstore.types.command_record import (
     Command,
     CommandList,
     CommandStatus,
@@ -18,8 +19,7 @@ from tasks_app.command_record import (
     new_list_task,
     output_group,
 )
-from tasks_app.models import Client, Task
-from tasks_app.operations import NOBODY, NewTask
+from taskstore.types.tasks import NOBODY, NewTask
 
 BOB = 2
 

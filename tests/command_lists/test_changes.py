@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.command_lists import archive, make_lists, process_closed, reopen, retry, stash, unstash
-from tasks_app.command_lists.maker import delete_leftovers
-from tasks_app.command_lists.moving import archive_old
-from tasks_app.command_record import Command, CommandStatus, Run, group_of, new_command_task
-from tasks_app.errors import InvalidInput
+from tasks_app.commands import archive, make_lists, process_closed, reopen, retry, stash, unstash
+from tasks_app.commands.changes import archive_old
+from tasks_app.commands.maker import delete_leftovers
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operations import NOBODY, NewTask
-from tasks_app.records import MOST
+from taskstore.errors import InvalidInput
+from taskstore.types.command_record import Command, CommandStatus, Run, group_of, new_command_task
+from taskstore.types.records import MOST
+from taskstore.types.tasks import NOBODY, NewTask
 
 from .commands import BOB, close, commands_in, lists_in, submitted
 

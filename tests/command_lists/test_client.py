@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.client import AsyncClient, Client, CommandStatus, InvalidInput, NotAllowed, Submission
+from tasks_app.access import tokens
 from tasks_app.models import Scope
+from taskstore import AsyncClient, Client, CommandStatus, InvalidInput, NotAllowed, Submission
 
 from .stages import completed, is_in, open_list, run, running_list, writes
 

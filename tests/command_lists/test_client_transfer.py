@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.client import AsyncClient, Client, CommandStatus, InvalidInput, UnexpectedAnswer
-from tasks_app.client.command_entries import MOST_BYTES, Incoming, outgoing
-from tasks_app.client.commands import ImportedCommands
-from tasks_app.command_lines import Line
-from tasks_app.command_record import Command, CommandList
+from tasks_app.access import tokens
 from tasks_app.models import Scope
+from taskstore import AsyncClient, Client, CommandStatus, InvalidInput, UnexpectedAnswer
+from taskstore.client.commands import MOST_BYTES, ImportedCommands, Incoming, outgoing
+from taskstore.types.command_lines import Line
+from taskstore.types.command_record import Command, CommandList
 
 from .commands import commands_in
 from .stages import completed, is_in, open_list

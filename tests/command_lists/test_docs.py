@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.client.commands import Commands
-from tasks_app.command_record import CommandStatus
+from lab.testing import PROJECT
+from tasks_app.access import tokens
 from tasks_app.models import Scope, Task
 from tasks_app.rest_api.urls import urlpatterns
-from taskstore_project.testing import PROJECT
+from taskstore.client.commands import Commands
+from taskstore.types.command_record import CommandStatus
 
 pytestmark = pytest.mark.once
 

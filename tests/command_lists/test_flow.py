@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.command_lists import Submission, make_lists, process_closed, projects, submit
-from tasks_app.command_lists.making import Names
-from tasks_app.command_record import (
+from tasks_app.commands import Submission, make_lists, process_closed, projects, submit
+from tasks_app.commands.bundling import Names
+from tasks_app.models import Task
+from taskstore.errors import InvalidInput
+from taskstore.types.command_record import (
     LONGEST_ID,
     Command,
     CommandList,
@@ -18,9 +20,7 @@ from tasks_app.command_record import (
     new_command_task,
     why_no_id,
 )
-from tasks_app.errors import InvalidInput
-from tasks_app.models import Task
-from tasks_app.operations import NOBODY, Change, NewTask
+from taskstore.types.tasks import NOBODY, Change, NewTask
 
 from .commands import BOB, close, commands_in, lists_in, submitted
 

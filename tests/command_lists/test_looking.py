@@ -5,19 +5,13 @@ from typing import Any
 
 import pytest
 
-from tasks_app.command_lists import looking, make_lists, process_closed
-from tasks_app.command_lists.looking import lists, overview, results, status
-from tasks_app.command_record import (
-    Command,
-    CommandStatus,
-    NotACommand,
-    Output,
-    Run,
-    group_of,
-)
-from tasks_app.errors import InvalidInput
+from tasks_app.commands import looking, make_lists, process_closed
+from tasks_app.commands.looking import lists, overview, results, status
+from tasks_app.core.operations import GroupScope
 from tasks_app.models import Task
-from tasks_app.operations import NOBODY, GroupScope, NewTask
+from taskstore.errors import InvalidInput
+from taskstore.types.command_record import Command, CommandStatus, NotACommand, Output, Run, group_of
+from taskstore.types.tasks import NOBODY, NewTask
 
 from .commands import BOB, close, lists_in, submitted
 from .stages import claimed, heard, run, running_list, writes
@@ -124,7 +118,7 @@ def test_statistics_are_of_the_newest_runs(monkeypatch):
     seen = status("default")
     assert (seen.durations.count, seen.durations.mean_ms, seen.fails) == (4, 1_550, 2)
     assert (seen.durations.p50_ms, seen.durations.p95_ms, seen.durations.max_ms) == (100, 3_000, 3_000)
-    monkeypatch.setattr("tasks_app.command_lists.counting.SAMPLE", 2)
+    monkeypatch.setattr("tasks_app.commands.progress.SAMPLE", 2)
     assert status("default").durations.mean_ms == 3_000
 
 
@@ -301,7 +295,7 @@ def test_a_search_finds_what_was_written_and_where_it_stood(monkeypatch):
 
 
 def test_a_search_that_looked_into_enough_says_where_to_go_on(monkeypatch):
-    monkeypatch.setattr("tasks_app.command_lists.paging.LOOKED_AT", 2)
+    monkeypatch.setattr("tasks_app.commands.paging.LOOKED_AT", 2)
     finished(2, out=b"fine")
     finished(2)
     first = results("default", text="fine")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app.command_rules import MOST_COMMANDS, rule_of, rules_in
+from tasks_app.conf.command_rules import MOST_COMMANDS, rule_of, rules_in
 
 
 def test_a_rule_says_how_many_how_long_and_how_old():

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from django.db import connections
 
-from tasks_app.command_lists import make_lists, process_closed
-from tasks_app.command_lists.maker import look_after
-from tasks_app.command_record import CommandStatus, Run
+from lab.testing import PROJECT
+from tasks_app.commands import make_lists, process_closed
+from tasks_app.commands.maker import look_after
 from tasks_app.models import Task
-from taskstore_project.testing import PROJECT
+from taskstore.types.command_record import CommandStatus, Run
 from tests.server.harness import wait_for
 
 from .commands import close, commands_in, lists_in, submitted
@@ -27,7 +27,7 @@ from django.conf import settings
 django.setup()
 from django.db import connection
 connection.settings_dict["NAME"] = sys.argv[1]
-from tasks_app.command_lists.maker import look_after
+from tasks_app.commands.maker import look_after
 print("ready", flush=True)
 while True:
     look_after()

@@ -10,15 +10,16 @@ from django.db import connections
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks_app.command_files import ProjectContent, read_project, write_entries
-from tasks_app.command_lines import Line
-from tasks_app.command_lists import make_lists, process_closed, projects
-from tasks_app.command_lists.lines import entries_in
-from tasks_app.command_lists.transfer import Imported, export_project, import_project
-from tasks_app.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
-from tasks_app.errors import Forbidden, InvalidInput, LimitExceeded
+from tasks_app.commands import make_lists, process_closed, projects
+from tasks_app.commands.import_export import Imported, export_project, import_project
+from tasks_app.commands.lines import entries_in
+from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, Client, Task
-from tasks_app.operations import NOBODY, GroupScope, NewTask
+from taskstore.commands.files import ProjectContent, read_project, write_entries
+from taskstore.errors import Forbidden, InvalidInput, LimitExceeded
+from taskstore.types.command_lines import Line
+from taskstore.types.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
+from taskstore.types.tasks import NOBODY, NewTask
 from tests.command_files.samples import PROJECTS
 from tests.command_files.test_round_trip import files
 
@@ -268,7 +269,7 @@ def test_what_is_no_name_of_a_project_is_refused():
 
 def test_who_may_not_change_commands_adds_none():
     with pytest.raises(Forbidden, match="not here"):
-        imported("mail", lines(("new", COMMAND)), GroupScope(held="not here"))
+        imported("mail", lines(("new", COMMAND)), GroupScope(no_commands_because="not here"))
     assert not projects()
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.client import Client
+from tasks_app.access import tokens
 from tasks_app.models import Scope
+from taskstore import Client
 from tests.served import Served
 from tests.server.conftest import copies, started_once, store  # noqa: F401 - fixtures
 

@@ -4,10 +4,10 @@ import os
 import time
 from dataclasses import replace
 
-from tasks_app.command_record import Command
-from tasks_app.commands.clock import Clock
-from tasks_app.commands.messages import Ran, Setup, Wrote
-from tasks_app.commands.runner_link import RunnerLink
+from taskstore.commands.clock import Clock
+from taskstore.commands.messages import Ran, Setup, Wrote
+from taskstore.commands.runner_link import RunnerLink
+from taskstore.types.command_record import Command
 
 LATER = 2 * 10**9  # No test waits so long.
 LIMIT_S = 60.0

@@ -6,8 +6,10 @@ import sys
 import threading
 from contextlib import contextmanager
 
-from tasks_app.command_lists import process_closed
-from tasks_app.command_record import (
+from lab.testing import PROJECT
+from tasks_app.commands import process_closed
+from taskstore.commands.worker import CommandWorker
+from taskstore.types.command_record import (
     Command,
     CommandList,
     CommandStatus,
@@ -16,8 +18,6 @@ from tasks_app.command_record import (
     new_list_task,
     output_group,
 )
-from tasks_app.commands import CommandWorker
-from taskstore_project.testing import PROJECT
 from tests.jobs.workers import PATIENCE_S, eventually
 
 from .lines import command
@@ -86,7 +86,7 @@ class Project:
     def worker_process(self, url=None, **options):
         """Ends by kill -9."""
         code = (
-            "from tasks_app.client import Client; from tasks_app.commands import CommandWorker;"
+            "from taskstore import Client; from taskstore.commands.worker import CommandWorker;"
             f" CommandWorker(Client(), ['{NAME}'], **{options!r}).run()"
         )
         environment = {**os.environ, "TASKSTORE_URL": url or self.store.url, "TASKSTORE_TOKEN": self.token}

@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tasks_app.commands.capture import Capture
+from taskstore.commands.execution import Capture
 
 pytestmark = pytest.mark.once
 

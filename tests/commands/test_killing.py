@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from tasks_app.client import Client
-from tasks_app.client.commands import Submission
-from tasks_app.command_record import FINAL, RESULTS, Command, CommandStatus, group_of, output_group
+from taskstore import Client
+from taskstore.client.commands import Submission
+from taskstore.types.command_record import FINAL, RESULTS, Command, CommandStatus, group_of, output_group
 from tests.jobs.workers import eventually
 from tests.server.harness import Store, free_port
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks_app.commands.descendants import bearers
-from tasks_app.commands.messages import Order, Ran
-from tasks_app.commands.runner_link import MARK, RunnerDied
+from taskstore.commands.descendants import bearers
+from taskstore.commands.messages import Order, Ran
+from taskstore.commands.runner_link import MARK, RunnerDied
 from tests.jobs.workers import eventually
 
 from .lines import CLOCK, LATER, LIMIT_S, command

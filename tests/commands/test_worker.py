@@ -5,15 +5,16 @@ import time
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.client import Client, NotAllowed
-from tasks_app.command_lists import reopen
-from tasks_app.command_record import CommandStatus, group_of
-from tasks_app.commands import CommandWorker, work
-from tasks_app.errors import InvalidInput, StoreUnavailable
+from tasks_app.access import tokens
+from tasks_app.commands import reopen
 from tasks_app.models import Scope
-from tasks_app.operations import NewTask
-from tasks_app.records import MOST
+from taskstore import Client, NotAllowed
+from taskstore.commands import work
+from taskstore.commands.worker import CommandWorker
+from taskstore.errors import InvalidInput, StoreUnavailable
+from taskstore.types.command_record import CommandStatus, group_of
+from taskstore.types.records import MOST
+from taskstore.types.tasks import NewTask
 from tests.client.fakes import FakeStore
 from tests.jobs.workers import eventually
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from tasks_app.command_record import (
+from tasks_app.models import Task
+from taskstore.types.command_record import (
     RESULTS,
     Command,
     CommandList,
@@ -13,8 +14,7 @@ from tasks_app.command_record import (
     new_command_task,
     new_list_task,
 )
-from tasks_app.models import Task
-from tasks_app.operations import NOBODY
+from taskstore.types.tasks import NOBODY
 
 BOB = 2
 

@@ -3,8 +3,8 @@
 from tasks_app import bulk
 from tasks_app.bulk import Asked, Parameters, Selection, Verb
 from tasks_app.models import BulkOperation, Level, Task
-from tasks_app.operations import Change, NewTask, Order
-from tasks_app.rates import LEVELS
+from tasks_app.reading.rates import LEVELS
+from taskstore.types.tasks import Change, NewTask, Order
 
 ANN = 1643
 BOB = 2624
@@ -21,7 +21,7 @@ def claim(group: str = "mail", count: int = 1, duration_ms: int = 60_000, owner:
 
 def fail(task: Task, error: str = "no such recipient") -> Task:
     """The worker gives the task back with an error."""
-    change = Change(id=task.id, keep_data=True, error=error, release=True)
+    change = Change(id=task.id, error=error, release=True)
     return Task.objects.commit(owner=task.owner, updates=[change])[0]
 
 

@@ -6,8 +6,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tasks_app import audit, audited
-from tasks_app.time_limits import TookTooLong
+from tasks_app.access import audit
+from tasks_app.database.time_limits import TookTooLong
+from tasks_app.reading import audit as audited
 
 pytestmark = pytest.mark.django_db
 

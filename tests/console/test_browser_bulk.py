@@ -123,7 +123,7 @@ def test_it_searches_selects_all_requeues_watches_and_undoes_by_keyboard_alone(p
 
 def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypatch):
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    monkeypatch.setattr(bulk.pace, "MOST", 2)
+    monkeypatch.setattr(bulk.running, "MOST", 2)
     add(count=5)
     person.go(GROUP)
     person.link("Move all…").click()
@@ -141,7 +141,7 @@ def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypat
     expect(
         person.page.locator("#operation").get_by_text("Moved 4 tasks from mail to archive. Cancelled by")
     ).to_be_visible()
-    monkeypatch.setattr(bulk.pace, "MOST", 50)
+    monkeypatch.setattr(bulk.running, "MOST", 50)
     person.button("Undo").first.click()
     expect(person.page.locator("#operation").get_by_text("Brought back 4 tasks")).to_be_visible()
     assert Task.objects.get_queryset().in_group("mail").count() == 5

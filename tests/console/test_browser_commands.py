@@ -5,10 +5,18 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from tasks_app.command_lists import make_lists, process_closed
-from tasks_app.command_record import Command, CommandList, CommandStatus, LiveOutput, Output, live_labels, output_group
+from tasks_app.commands import make_lists, process_closed
 from tasks_app.models import Task
-from tasks_app.operations import NOBODY, Change, NewTask
+from taskstore.types.command_record import (
+    Command,
+    CommandList,
+    CommandStatus,
+    LiveOutput,
+    Output,
+    live_labels,
+    output_group,
+)
+from taskstore.types.tasks import NOBODY, Change, NewTask
 
 from ..command_lists.commands import close, commands_in
 from ..people import make_user

@@ -5,13 +5,15 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Dialog, expect
 
-from tasks_app import audit, saved_searches, schedules, tokens
+from tasks_app import schedules
+from tasks_app.access import audit, tokens
 from tasks_app.bulk import Selection, Verb
-from tasks_app.command_record import CommandStatus, Output
-from tasks_app.job_record import JobError
 from tasks_app.models import Scope, Task
-from tasks_app.operations import NewTask
+from tasks_app.reading import saved_searches
 from tasks_app.schedules import DueJob, DueTask, SchedulePlan
+from taskstore.types.command_record import CommandStatus, Output
+from taskstore.types.job_record import JobError
+from taskstore.types.tasks import NewTask
 
 from ..jobs_store.jobs import begun, enqueued, failed
 from ..people import make_user

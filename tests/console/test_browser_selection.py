@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operations import State
+from taskstore.types.tasks import State
 
 from .browsing import Person, operator
 from .store import add, claim, fail

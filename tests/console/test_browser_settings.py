@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.models import Token
 
 from ..people import make_user

@@ -5,7 +5,7 @@ from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect
 
 from tasks_app.models import Task
-from tasks_app.operations import NewTask
+from taskstore.types.tasks import NewTask
 
 from ..jobs.workers import eventually
 from ..test_rates import happen

@@ -6,7 +6,7 @@ import pytest
 
 from tasks_app import bulk
 from tasks_app.models import AuditEntry, EndedTask, Task
-from tasks_app.operations import State
+from taskstore.types.tasks import State
 
 from .store import add, claim, claimed_task, fail, one_of_each_state
 

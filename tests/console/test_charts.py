@@ -3,7 +3,7 @@
 import pytest
 
 from tasks_app.console import charts
-from tasks_app.time_limits import TookTooLong
+from tasks_app.database.time_limits import TookTooLong
 
 from ..test_rates import NOW, happen
 from .store import add

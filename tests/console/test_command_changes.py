@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from tasks_app.command_lists import make_lists
-from tasks_app.command_record import CommandStatus
+from tasks_app.commands import make_lists
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operations import State
+from taskstore.types.command_record import CommandStatus
+from taskstore.types.tasks import State
 
 from ..command_lists.commands import commands_in, lists_in, submitted
 from ..people import make_user, signed_in

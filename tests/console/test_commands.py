@@ -2,11 +2,11 @@
 
 import pytest
 
-from tasks_app.command_lists import make_lists
-from tasks_app.command_record import CommandStatus, LiveOutput, Output, live_labels, output_group
+from tasks_app.commands import make_lists
 from tasks_app.models import Task
-from tasks_app.operations import NewTask
-from tasks_app.records import MOST
+from taskstore.types.command_record import CommandStatus, LiveOutput, Output, live_labels, output_group
+from taskstore.types.records import MOST
+from taskstore.types.tasks import NewTask
 
 from ..command_lists.commands import submitted
 from ..people import make_user, signed_in

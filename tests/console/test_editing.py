@@ -5,9 +5,9 @@ from html import unescape
 
 import pytest
 
-from tasks_app.errors import CommitRefused
+from tasks_app.forms import EDITABLE_BYTES
 from tasks_app.models import AuditEntry, EndedTask, Task
-from tasks_app.task_form import EDITABLE_BYTES
+from taskstore.errors import CommitRefused
 
 from ..people import signed_in
 from .store import BOB, add, claim, fail

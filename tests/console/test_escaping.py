@@ -8,12 +8,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tasks_app import clients, pauses
 from tasks_app.bulk import Selection, Verb
 from tasks_app.models import AuditEntry, PausedGroup, Task
 from tasks_app.models import Client as Worker
-from tasks_app.operations import Change
-from tasks_app.search.grammar import label_term, quoted
+from tasks_app.operating import pauses
+from tasks_app.reading import clients
+from tasks_app.reading.search.grammar import label_term, quoted
+from taskstore.types.tasks import Change
 
 from ..people import make_user, signed_in
 from .store import ANN, add, change_all, claim
@@ -52,7 +53,7 @@ def task(hostile) -> Task:
     Task.objects.commit(owner=ANN, updates=[change])
     change_all(Verb.REQUEUE, Selection(group=task.group), by=hostile("operator"), reason=hostile("reason"))
     [task] = claim(hostile("group"), owner=ANN)
-    change = Change(id=task.id, keep_data=True, error=hostile("error"), release=True)
+    change = Change(id=task.id, error=hostile("error"), release=True)
     [task] = Task.objects.commit(owner=ANN, updates=[change])
     said = {field: hostile(field) for field in ("name", "host", "version")}
     clients.hear(Worker(id=ANN, groups=[task.group], info="{}", **said))

@@ -1,9 +1,9 @@
-"""Ending the lease of a task from its page."""
+"""End the lease of a task from its page."""
 
 import pytest
 
-from tasks_app.errors import CommitRefused
 from tasks_app.models import AuditEntry, EndedTask, Task
+from taskstore.errors import CommitRefused
 
 from .store import BOB, add, claim
 

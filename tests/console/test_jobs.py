@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tasks_app.bulk import Selection, Verb
-from tasks_app.job_record import JobError, JobStatus
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operations import NewTask
+from taskstore.types.job_record import JobError, JobStatus
+from taskstore.types.tasks import NewTask
 
 from ..jobs_store.jobs import ERROR, begun, enqueued, failed, find, heard, one_of_each, started, succeeded
 from ..people import make_user, signed_in

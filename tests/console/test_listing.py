@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks_app import listing
-from tasks_app.errors import InvalidInput
-from tasks_app.listing import END, Place, page_of
-from tasks_app.operations import State
+from tasks_app.reading import listing
+from tasks_app.reading.listing import END, Cursor, page_of
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import State
 
 from .store import add, claim, fail, one_of_each_state
 
@@ -111,13 +111,13 @@ def test_it_asks_the_database_as_often_for_a_long_list_as_for_a_short_one(count,
 @pytest.mark.parametrize("text", ["", "1", "1.2.3", "a.b", "1.", "1_0.2", "1.٣", f"{2**63}.1", "--1.2", " 1.2"])
 def test_it_refuses_a_place_that_no_page_names(text):
     with pytest.raises(InvalidInput) as refused:
-        Place.read(text, "after")
+        Cursor.read(text, "after")
     assert list(refused.value.fields) == ["after"]
 
 
 def test_it_reads_the_places_that_it_names():
-    place = Place(available_at_ms=-5, id=7)
-    assert Place.read(str(place), "after") == place
+    place = Cursor(available_at_ms=-5, id=7)
+    assert Cursor.read(str(place), "after") == place
 
 
 def test_it_finds_the_first_of_each_state():

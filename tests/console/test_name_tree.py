@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks_app.console.name_tree import Folder, Node, below, is_prefix, prefix_above, tree_of
-from tasks_app.counts import COUNTED, Counts, Stats, sum_of
+from tasks_app.reading.counts import COUNTED, Counts, Stats, sum_of
 
 pytestmark = pytest.mark.once
 

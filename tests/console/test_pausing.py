@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks_app import pauses
 from tasks_app.models import AuditEntry, Task
+from tasks_app.operating import pauses
 
 from .store import ANN, add
 

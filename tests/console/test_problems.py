@@ -1,13 +1,15 @@
 """What the console says when something goes wrong."""
 
 import pytest
-from django.db import OperationalError
+from django.contrib import auth
+from django.db import InternalError, OperationalError, ProgrammingError
 from django.template.loader import get_template
 
 from tasks_app import bulk
 from tasks_app.console import groups
-from tasks_app.errors import CommitUnknown, StoreBusy, StoreUnavailable
+from tasks_app.console.pages import problem
 from tasks_app.models import AuditEntry
+from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
 
 from .store import add
 
@@ -23,6 +25,61 @@ def test_it_says_that_the_database_does_not_answer(operator, monkeypatch, error)
     page = answer.content.decode()
     assert "The database does not answer" in page
     assert "10.0.0.7" not in page
+    # The browser asks again by itself, without a script.
+    assert answer.headers["Refresh"] == "5"
+    assert "<script" not in page
+
+
+OUTAGES = [
+    OperationalError("no connection to 10.0.0.7"),
+    InternalError("received 2 results from command 'COMMIT'"),
+    ProgrammingError("received 2 results from command 'COMMIT'"),
+]
+
+
+@pytest.mark.parametrize("error", OUTAGES, ids=lambda error: type(error).__name__)
+def test_a_part_of_a_page_tries_again_by_itself(operator, monkeypatch, error):
+    monkeypatch.setattr(groups, "counts_of", raising(error))
+    answer = operator.get("/console/group?name=mail&limit=3", headers={"HX-Request-Type": "partial"})
+    assert answer.status_code == 503
+    part = answer.content.decode()
+    assert "<html" not in part
+    assert 'data-hx-get="/console/group?name=mail&amp;limit=3" data-hx-trigger="load delay:5s"' in part
+    assert "Refresh" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/console/", "/console/login", "/admin/", "/admin/tasks_app/task/"])
+@pytest.mark.parametrize("error", OUTAGES, ids=lambda error: type(error).__name__)
+def test_every_page_says_so_also_where_the_visitor_is_looked_up(operator, monkeypatch, caplog, path, error):
+    """Middleware and Django's own views ask the database as well."""
+    operator.raise_request_exception = False
+    monkeypatch.setattr(auth, "get_user", raising(error))
+    monkeypatch.setattr("django.contrib.auth.middleware.auth.get_user", raising(error))
+    for accept, word in (("text/html", "The database does not answer"), ("application/json", '"code": "unavailable"')):
+        answer = operator.get(path, headers={"Accept": accept})
+        if path.startswith("/console/") and answer.status_code == 503 and accept != "text/html":
+            word = ""  # Pages of the console are always pages.
+        assert (answer.status_code, word in answer.content.decode()) == (503, True)
+        assert "Retry-After" in answer.headers
+    assert caplog.messages == []
+
+
+def test_a_change_is_not_repeated_by_itself(operator, monkeypatch):
+    [task] = add()
+    monkeypatch.setattr(bulk, "start", raising(StoreUnavailable("no database")))
+    form = {"name": "mail", "id": task.id, "expected": 1, "bound": task.id}
+    answer = operator.post("/console/purge", form)
+    assert answer.status_code == 503
+    assert "Refresh" not in answer.headers
+    assert "Nothing was changed" in answer.content.decode()
+    monkeypatch.setattr(bulk, "start", raising(OperationalError("lost")))
+    assert "may have happened or not" in operator.post("/console/purge", form).content.decode()
+
+
+def test_the_page_of_an_outage_needs_no_database(django_assert_num_queries, rf):
+    request = rf.get("/console/", headers={"Accept": "text/html"})
+    with django_assert_num_queries(0):
+        assert problem(request, OperationalError("lost")).status_code == 503
 
 
 @pytest.mark.parametrize(

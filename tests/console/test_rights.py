@@ -4,10 +4,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tasks_app import tokens
+from tasks_app.access import tokens
+from tasks_app.access.policy import Action, may
 from tasks_app.console.urls import urlpatterns
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
-from tasks_app.policy import Action, may
 
 from ..jobs_store.jobs import succeeded
 from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, SUBMITTERS, make_user, signed_in
@@ -89,17 +89,22 @@ CALLS = {
     "close_account": ("POST", ADMINISTRATORS, {}),
     "open_account": ("POST", ADMINISTRATORS, {}),
     "reset_password": ("POST", ADMINISTRATORS, {}),
+    "sign_out_person": ("POST", ADMINISTRATORS, {}),
     "limits": ("GET", ADMINISTRATORS, {}),
 }
 GROUPS = {"mail", "reports", "jobs/mail/succeeded", "commands/default/open", "commands/default/completed"}
 # What people need before they have a role; test_signing_in.py is about these.
-BEFORE_ROLES = {"login", "logout", "password", "theme"}
-CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} | {"logout", "theme"}
+BEFORE_ROLES = {"login", "logout", "logout_everywhere", "password", "theme"}
+CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} | {
+    "logout",
+    "logout_everywhere",
+    "theme",
+}
 # Whose GET is the form, or the question.
 ASKS_FIRST = {
     "add", "import", "pause", "give_back", "edit", "requeue_job", "delete_job", "add_token", "revoke_token",
-    "add_person", "person", "close_account", "open_account", "reset_password", "add_schedule", "edit_schedule",
-    "pause_schedule", "run_schedule", "delete_schedule", "submit_commands", "reopen_list",
+    "add_person", "person", "close_account", "open_account", "reset_password", "sign_out_person", "add_schedule",
+    "edit_schedule", "pause_schedule", "run_schedule", "delete_schedule", "submit_commands", "reopen_list",
 }  # fmt: skip
 
 

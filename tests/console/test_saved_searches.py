@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks_app import saved_searches
 from tasks_app.models import SavedSearch
+from tasks_app.reading import saved_searches
 
 from ..people import make_user, signed_in
 from .store import add

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from tasks_app import schedules
-from tasks_app.attention import Kind, notices
+from tasks_app.alerts.attention import Kind, notices
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operations import NewTask
 from tasks_app.schedules import DueJob, SchedulePlan, ScheduleState
+from taskstore.types.tasks import NewTask
 
 from ..people import make_user, signed_in
 from ..schedules.schedules import HOUR_MS, added, due_of, look, now, put, record_of
@@ -68,11 +68,11 @@ def test_it_says_why_one_is_broken_here_and_on_the_overview(operator):
     assert "&lt;b&gt;old" in page
     assert "<b>old" not in page
     assert "cron: missing" in page
-    [notice] = notices({}, [])
+    [notice] = notices([])
     assert (notice.kind, notice.name) == (Kind.BROKEN, "<b>old")
     assert "is broken: nothing comes of it" in text(operator.get("/console/"))
     assert operator.post("/console/schedules/<b>old/edit", TASK).status_code == 302
-    assert (now("<b>old").state, notices({}, [])) == (ScheduleState.ON, [])
+    assert (now("<b>old").state, notices([])) == (ScheduleState.ON, [])
 
 
 def test_one_whose_name_means_an_older_one_is_led_to_by_its_task(operator):

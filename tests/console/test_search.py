@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tasks_app import clients
 from tasks_app.models import Client
+from tasks_app.reading import clients
 
 from .store import BOB, add, claim, fail
 

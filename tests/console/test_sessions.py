@@ -3,9 +3,17 @@
 import time
 
 import pytest
+from django.contrib.auth.models import User
 from django.core import signing
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from tasks_app.access import sessions as ended
+from tasks_app.models import AuditEntry, EndedSession
 from taskstore_project import sessions
+
+from ..people import make_user, signed_in
 
 pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
@@ -36,6 +44,147 @@ def later(monkeypatch, settings):
 
 def is_signed_in(client, **headers) -> bool:
     return bool(client.get("/console/workers", headers=headers).status_code == 200)
+
+
+@pytest.fixture
+def ann(db) -> User:
+    return make_user("ann", "viewer")
+
+
+@pytest.fixture
+def ada(db) -> Client:
+    """The browser of an administrator."""
+    return signed_in(make_user("ada", "admin"))
+
+
+def copy_of(browser: Client) -> Client:
+    """Another browser with the same cookies."""
+    other = Client()
+    for name, morsel in browser.cookies.items():
+        other.cookies[name] = morsel.value
+    return other
+
+
+def test_a_copied_cookie_opens_nothing_after_the_sign_out(ann):
+    here, elsewhere = signed_in(ann), signed_in(ann)
+    copied = copy_of(here)
+    assert is_signed_in(copied)
+    here.post("/console/logout")
+    assert not is_signed_in(copied)
+    assert is_signed_in(elsewhere)
+
+
+def test_a_copy_renewed_meanwhile_is_the_same_session(ann, later):
+    here = signed_in(ann)
+    copied = copy_of(here)
+    later(0.1)
+    assert "sessionid" in copied.get("/console/workers", headers=A_PAGE).cookies
+    here.post("/console/logout")
+    assert not is_signed_in(copied)
+
+
+def test_somebody_signs_out_everywhere(ann):
+    here, elsewhere, bob = signed_in(ann), signed_in(ann), signed_in(make_user("bob", "viewer"))
+    assert is_signed_in(elsewhere)
+    assert here.post("/console/logout/everywhere").headers["Location"] == "/console/login"
+    assert not is_signed_in(here)
+    assert not is_signed_in(elsewhere)
+    assert is_signed_in(bob)
+    assert is_signed_in(signed_in(ann))
+    assert AuditEntry.objects.filter(actor="ann", action="sign out everywhere", selection="user ann").count() == 1
+
+
+def test_an_administrator_signs_somebody_out_everywhere(ann, ada):
+    browser = signed_in(ann)
+    assert "Sign ann out everywhere?" in ada.get(
+        f"/console/settings/people/{ann.pk}/sign-out"
+    ).content.decode().replace('<bdi class="group-name">ann</bdi>', "ann")
+    assert is_signed_in(browser)
+    ada.post(f"/console/settings/people/{ann.pk}/sign-out")
+    assert not is_signed_in(browser)
+    assert is_signed_in(ada)
+    assert AuditEntry.objects.get(action="sign out everywhere").actor == "ada"
+
+
+@pytest.mark.parametrize("path", ["/console/logout/everywhere", "/console/settings/people/{}/sign-out"])
+def test_a_page_of_another_site_signs_nobody_out(ann, path):
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(User.objects.create_superuser("root"))
+    assert browser.post(path.format(ann.pk)).status_code == 403
+    assert is_signed_in(browser)
+
+
+def deactivate_in_the_admin(ada: Client, user: User) -> None:
+    page = f"/admin/auth/user/{user.pk}/change/"
+    groups = [group.pk for group in user.groups.all()]
+    assert ada.post(page, {"username": user.username, "groups": groups}).status_code == 302
+
+
+def close_in_the_console(ada: Client, user: User) -> None:
+    ada.post(f"/console/settings/people/{user.pk}/close")
+
+
+@pytest.mark.parametrize("close", [close_in_the_console, deactivate_in_the_admin])
+def test_sessions_stay_ended_when_an_account_is_opened_again(ann, ada, close):
+    browser = signed_in(ann)
+    close(ada, ann)
+    assert not User.objects.get(pk=ann.pk).is_active
+    assert not is_signed_in(browser)
+    ada.post(f"/console/settings/people/{ann.pk}/open")
+    assert not is_signed_in(browser)
+    assert is_signed_in(signed_in(ann))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock by which verdicts grow old."""
+
+    class Clock:
+        now_s = time.monotonic()
+
+        @classmethod
+        def monotonic(cls) -> float:
+            return cls.now_s
+
+    monkeypatch.setattr(ended, "time", Clock)
+    return Clock
+
+
+def test_what_another_server_has_ended_is_over_soon(ann, clock):
+    browser = signed_in(ann)
+    assert is_signed_in(browser)
+    EndedSession.objects.create(id=browser.session["id"], until_ms=2**52)  # As another process does it.
+    assert is_signed_in(browser)
+    clock.now_s += ended.TRUSTED_S + 0.1
+    assert not is_signed_in(browser)
+
+
+def test_the_database_is_not_asked_with_each_page(ann, clock):
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert is_signed_in(browser)
+        return sum("session" in query["sql"] for query in queries)
+
+    browser = signed_in(ann)
+    assert [asked(), asked(), asked()] == [2, 0, 0]
+    clock.now_s += ended.TRUSTED_S + 0.1
+    assert asked() == 2
+
+
+def test_a_session_without_an_id_opens_nothing(ann, monkeypatch):
+    """One that a server of an older version has signed."""
+    browser = signed_in(ann)
+    monkeypatch.setattr(sessions, "ID", "another name")
+    assert not is_signed_in(browser)
+
+
+def test_a_session_that_is_over_takes_no_sign_out(ann):
+    """Nor does it fill the table of those that were ended."""
+    browser = signed_in(ann)
+    copied = copy_of(browser)
+    browser.post("/console/logout")
+    copied.post("/console/logout")
+    assert EndedSession.objects.count() == 1
 
 
 def test_it_ends_some_time_after_the_last_page(viewer, later):
@@ -71,3 +220,16 @@ def test_it_is_not_written_again_with_each_page(viewer, later):
     assert "sessionid" not in viewer.get("/console/workers", headers=A_PAGE).cookies
     later(0.1)
     assert "sessionid" in viewer.get("/console/workers", headers=A_PAGE).cookies
+
+
+def test_what_was_read_before_a_sign_out_is_not_believed_after_it(ann, monkeypatch):
+    generation = ended.generation_of(ann.pk)
+
+    def ended_meanwhile(user_pk):
+        monkeypatch.undo()
+        ended.end("a session", until_ms=2**52)
+        return generation
+
+    monkeypatch.setattr(ended, "generation_of", ended_meanwhile)
+    assert not ended.is_over("a session", ann.pk, generation)
+    assert ended.is_over("a session", ann.pk, generation)

@@ -6,12 +6,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils.html import escape
 
-from tasks_app import accounts, tokens
-from tasks_app.console.limits import LIMITS
-from tasks_app.errors import InvalidInput
+from tasks_app.access import accounts, tokens
+from tasks_app.access.people import must_choose_password, password_was_given
+from tasks_app.access.policy import Action, may
+from tasks_app.console.server_settings import LIMITS
 from tasks_app.models import AuditEntry, Scope, Token
-from tasks_app.people import must_choose_password, password_was_given
-from tasks_app.policy import Action, may
+from taskstore.errors import InvalidInput
 from taskstore_project import settings as own_settings
 
 from ..admin.pages import text_of

@@ -1,7 +1,9 @@
 """Sign-in, the one-time password, sign-out, theme."""
 
+import logging
 from datetime import timedelta
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from axes.models import AccessAttempt
@@ -9,8 +11,10 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from tasks_app.people import make_first_admin
-from tasks_app.policy import Action, may
+from tasks_app.access import request_limits
+from tasks_app.access.people import make_first_admin
+from tasks_app.access.policy import Action, may
+from tasks_app.models import AuditEntry
 
 from .conftest import PASSWORD
 
@@ -77,8 +81,9 @@ def test_whoever_runs_the_server_unlocks_a_name(client, ada):
     assert sign_in(client, "ada", PASSWORD).status_code == 302
 
 
-def test_it_stops_who_tries_one_password_on_many_names(client, ada, settings):
+def test_it_stops_who_tries_one_password_on_many_names(client, ada, settings, monkeypatch):
     settings.TASKSTORE_SIGN_IN_RATE = 5
+    monkeypatch.setattr(request_limits, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
     for number in range(5):
         assert sign_in(client, f"user{number}", "wrong").status_code == 200
     answer = sign_in(client, "ada", PASSWORD)
@@ -185,3 +190,66 @@ def test_it_leads_nowhere_else_after_the_choice_of_a_theme(client):
 def test_it_does_not_trust_a_cookie_with_another_theme(client):
     client.cookies["theme"] = '"><script>'
     assert 'data-theme="system"' in client.get("/console/login").content.decode()
+
+
+@pytest.fixture
+def logged(caplog):
+    """What the log says of sign-ins."""
+    logger = logging.getLogger("tasks_app.console.sign_in")
+    logger.addHandler(caplog.handler)
+    yield lambda: [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+    logger.removeHandler(caplog.handler)
+
+
+def audited() -> list[tuple[str, str, str]]:
+    return list(AuditEntry.objects.order_by("id").values_list("actor", "action", "selection"))
+
+
+def test_sign_in_and_sign_out_are_in_the_audit_and_in_the_log(client, ada, logged):
+    sign_in(client, "ada", PASSWORD, REMOTE_ADDR="192.0.2.1")
+    client.post("/console/logout", REMOTE_ADDR="192.0.2.2")
+    assert audited() == [("ada", "sign in", "from 192.0.2.1"), ("ada", "sign out", "from 192.0.2.2")]
+    assert logged() == ["INFO sign in: ada from 192.0.2.1", "INFO sign out: ada from 192.0.2.2"]
+
+
+def test_failed_sign_ins_and_the_lock_out_are_in_the_audit_and_in_the_log(client, ada, logged):
+    for _ in range(12):
+        sign_in(client, "ada", "a wrong secret", REMOTE_ADDR="192.0.2.1")
+    failed = ("ada", "failed sign-in", "from 192.0.2.1")
+    assert audited() == [failed] * 10 + [("ada", "lock out", "from 192.0.2.1")]
+    assert logged()[-2:] == [
+        "WARNING failed sign-in: ada from 192.0.2.1",
+        "WARNING lock out: ada from 192.0.2.1",
+    ]
+    assert "a wrong secret" not in str(list(AuditEntry.objects.values())) + str(logged())
+
+
+@pytest.mark.parametrize(
+    ("typed", "actor"),
+    [
+        ("mallory", "unknown:mallory"),
+        ("token:backup", "unknown:token:backup"),
+        ("a\nb\x1b[31m", "unknown:a\\nb\\x1b[31m"),
+        ("x" * 150, f"unknown:{'x' * 40}…"),
+        ("<script>", "unknown:<script>"),
+    ],
+)
+def test_a_name_that_nobody_has_is_told_apart_and_cut_short(client, ada, logged, typed, actor):
+    sign_in(client, typed, "wrong", REMOTE_ADDR="192.0.2.1")
+    assert audited() == [(actor, "failed sign-in", "from 192.0.2.1")]
+    assert logged() == [f"WARNING failed sign-in: {actor} from 192.0.2.1"]
+
+
+def test_a_form_without_a_password_is_no_attempt(client, ada, logged):
+    sign_in(client, "ada", "")
+    sign_in(client, "", "wrong")
+    assert audited() == logged() == []
+
+
+def test_failed_sign_ins_are_found_in_the_audit(client, ada):
+    sign_in(client, "mallory", "wrong")
+    sign_in(client, "ada", PASSWORD)
+    page = client.get("/console/audit?action=failed+sign-in").content.decode()
+    assert "unknown:mallory" in page
+    assert '<bdi class="group-name">ada</bdi>' not in page
+    assert "unknown:mallory" in client.get("/console/audit?by=unknown:mallory").content.decode()

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tasks_app.bulk import Selection, Verb
-from tasks_app.history import chain_of
 from tasks_app.models import EndedTask, Task
-from tasks_app.operations import Change
+from tasks_app.reading.history import chain_of
+from taskstore.types.tasks import Change
 
 from .store import BOB, add, change_all, claim, claimed_task, fail
 
@@ -206,8 +206,8 @@ def test_it_tells_what_happened(viewer, clock):
 
 def test_it_tells_of_moves_renewals_and_the_end(viewer):
     task = claimed_task("mail")
-    [renewed] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, keep_data=True, timespec_ms=-90_000)])
-    [back] = Task.objects.commit(owner=BOB, updates=[Change(id=renewed.id, keep_data=True, release=True)])
+    [renewed] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, timespec_ms=-90_000)])
+    [back] = Task.objects.commit(owner=BOB, updates=[Change(id=renewed.id, release=True)])
     change_all(Verb.MOVE, Selection(group="mail", ids=(back.id,)), by="admin", to="reports", create=True)
     change_all(Verb.PURGE, Selection(group="reports"), by="ada", typed="reports", reason="a test")
     story = text(page(viewer, task.id))
@@ -266,7 +266,7 @@ def test_it_tells_the_newest_steps_of_a_long_story(viewer, monkeypatch):
     monkeypatch.setattr("tasks_app.console.timeline.LONGEST", 3)
     task = claimed_task("mail")
     for _ in range(4):
-        [task] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, keep_data=True, timespec_ms=-90_000)])
+        [task] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, timespec_ms=-90_000)])
     html = page(viewer, task.id)
     assert "3 earlier steps left out" in html
     assert html.count("Lease renewed by") == 3

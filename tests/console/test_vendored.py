@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
 
 pytestmark = pytest.mark.once
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks_app import quantities
 from tasks_app.console import words
 from tasks_app.console.words import THIN_SPACE
-from tasks_app.validation import LATEST_MS
+from tasks_app.core.validation import LATEST_MS
+from taskstore import units
 
 pytestmark = pytest.mark.once
 
@@ -23,7 +23,7 @@ def test_it_groups_digits(value, text):
      (10_485_760, "10 MB"), (64_000_000_000, "64 GB")],
 )  # fmt: skip
 def test_it_gives_sizes_a_unit(value, text):
-    assert quantities.size(value) == text
+    assert units.size(value) == text
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_it_gives_sizes_a_unit(value, text):
      (249_000, "4 min 9 s"), (7_200_000, "2 h"), (7_205_000, "2 h"), (190_800_000, "2 d 5 h")],
 )  # fmt: skip
 def test_it_says_durations_in_two_units(value_ms, text):
-    assert quantities.duration(value_ms) == text
+    assert units.duration(value_ms) == text
 
 
 @pytest.mark.parametrize(

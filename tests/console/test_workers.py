@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from tasks_app import clients, totals
 from tasks_app.models import Client, Task
+from tasks_app.reading import clients
+from tasks_app.writer import totals
 
 from .store import BOB, add, claim
 

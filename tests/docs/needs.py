@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tasks_app.client import Client, NewTask
+from taskstore import Client, NewTask
 
 if TYPE_CHECKING:
     from .session import Session

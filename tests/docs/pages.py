@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
 
 # Why a block can't be run as it stands; what can be run otherwise has its test elsewhere.
 REASONS = {
@@ -40,7 +40,7 @@ REASONS = {
     "changes the system": "installs packages, services or users",
     "needs a system of yours": "a cluster, a proxy, a registry, a certificate",
     "fetches from elsewhere": "needs the network",
-    "asks a person": "on a terminal, as in tests/server/test_bulk_command.py",
+    "asks a person": "on a terminal, as in tests/client/command_line/test_changing.py",
     "shows a store at work": "needs what was done before; each command line is parsed by test_documented.py",
     "a part of your program": "names what only the reader has",
 }

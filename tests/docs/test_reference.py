@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from tasks_app.errors import TaskStoreError
+from lab.documentation import reference
+from lab.testing import PROJECT
 from tasks_app.rest_api.urls import urlpatterns
-from taskstore_project.documentation import reference
-from taskstore_project.testing import PROJECT
+from taskstore.errors import TaskStoreError
 
 pytestmark = pytest.mark.once
 
@@ -31,5 +31,5 @@ def test_every_error_is_told():
         return {kind, *(each for child in kind.__subclasses__() for each in below(child))}
 
     page = reference.pages()["errors.md"]
-    own = {kind for kind in below(TaskStoreError) if kind.__module__ == "tasks_app.errors"} - {TaskStoreError}
+    own = {kind for kind in below(TaskStoreError) if kind.__module__ == "taskstore.errors"} - {TaskStoreError}
     assert [kind.code for kind in own if f"| `{kind.code}` | `{kind.__name__}` |" not in page] == []

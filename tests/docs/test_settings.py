@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from lab.testing import PROJECT
 from taskstore_project import environment
 from taskstore_project import settings as own_settings
-from taskstore_project.testing import PROJECT
 
 pytestmark = pytest.mark.once
 

@@ -1,191 +1,310 @@
-"""The documentation as a site: whole, strict, for everybody, and made at the first visit of a checkout."""
+"""The documentation under /docs/: whole, strict, for everybody, with a search."""
 
-import importlib.util
 import re
-import threading
 from contextlib import closing
-from pathlib import Path
+from html.parser import HTMLParser
+from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from django.core.management import call_command
 from django.test import Client
 
-from taskstore_project.commands import CannotRun
-from taskstore_project.documentation import building, views
-from taskstore_project.documentation.site import CannotShow, Site
-from taskstore_project.documentation.sources import INDEX, LOOKS, kinds_in
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
+from taskstore_project.documentation import views
+from taskstore_project.documentation.markdown import Document
+from taskstore_project.documentation.pages import LIBRARY, Library
+from taskstore_project.documentation.searching import search
 
 from ..security.test_headers import BROWSER, assert_nothing_inline, assert_strict
 
 pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
-KINDS = ["First hour", "How-tos", "Reference", "Explanation"]
-WIDTHS = [1440, 360]
+NAMES = LIBRARY.names()
+WIDTHS = [1440, 1280, 1000, 390, 320]
+# One of each kind.
+PAGES = ("", "settings/", "client/", "files/docs/deployment", "find/?q=lease", "find/?q=zzz")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The site. Links and anchors that lead nowhere, and pages that the index leaves out, are errors."""
-    folder = tmp_path_factory.mktemp("docs") / "site"
-    building.build(PROJECT, folder, strict=True)
-    return folder
+class Page(HTMLParser):
+    """What a browser takes from a page: where it leads, where it can be led to, and what it shows."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        own = dict(attributes)
+        self.links += [own[name] for name in ("href", "src", "action") if own.get(name)]
+        self.anchors += [own["id"]] if "id" in own else []
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def shown(address: str) -> str:
+    with closing(Client().get(address, headers=BROWSER)) as answer:
+        assert answer.status_code == 200, address
+        return answer.content.decode()
+
+
+def url_of(name: str) -> str:
+    return f"/docs/{name}/" if name else "/docs/"
 
 
 @pytest.fixture
-def site(folder, monkeypatch):
-    monkeypatch.setattr(views, "SITE", Site(included=folder))
-    return folder
+def library(tmp_path, monkeypatch):
+    """A documentation of two pages."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "README.md").write_text("# Index\n\n## Learn\n\n* [A page](page.md): of ours\n")
+    (tmp_path / "docs" / "page.md").write_text("# A page\n\nText.\n")
+    library = Library(tmp_path, tmp_path)
+    monkeypatch.setattr(views, "LIBRARY", library)
+    return library
 
 
-def wait_for(site: Site) -> None:
-    assert site._making
-    site._making.join()
+def rendered(text: str) -> str:
+    return str(Document(text, resolve=lambda link: link, measure=lambda link: None).html)
 
 
-def pages(folder: Path) -> list[str]:
-    return sorted(page.name for page in folder.glob("*.html"))
+def test_every_page_is_in_the_contents_once():
+    listed = [entry.name for group in LIBRARY.groups() for entry in group.entries]
+    assert sorted(listed) == sorted(set(NAMES) - {""})
+    first = Page(shown("/docs/"))
+    assert {url_of(name) for name in NAMES} <= set(first.links)
+    # These addresses are the search's and the files'.
+    assert not {"find", "files"} & set(NAMES)
 
 
-def test_every_page_is_there_and_in_the_contents(folder):
-    kinds = kinds_in((PROJECT / INDEX).read_text())
-    assert [kind.title for kind in kinds] == KINDS
-    written = {page.stem for page in (PROJECT / "docs").glob("*.md")} - {"README"}
-    assert {f"{name}.html" for name in written} | {"index.html", "search.html", "readme.html"} <= set(pages(folder))
-    first = (folder / "index.html").read_text()
-    for name in written:
-        assert f'<a href="{name}.html"' in first
+def test_the_contents_have_the_groups_of_the_readme():
+    table = (PROJECT / "README.md").read_text().partition("## Read on")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w[^|]*) \| (.*) \|$", table, re.MULTILINE)
+    assert [group.title for group in LIBRARY.groups()] == [title for title, _ in rows]
 
 
-def test_each_page_is_strict_and_for_everybody(client, site):
-    for page in pages(site):
-        answer = client.get(f"/docs/{page}", headers=BROWSER)
-        assert answer.status_code == 200
-        assert_strict(answer)
-        page = b"".join(answer.streaming_content).decode()
-        assert not re.search(r"<style| style=|<script>| on\w+=", page)
-        answer.close()
+def test_every_link_leads_to_a_page_a_file_or_an_anchor_that_exists(client):
+    pages = {url_of(name): Page(shown(url_of(name))) for name in NAMES}
+    pages["/docs/files/docs/deployment"] = Page(shown("/docs/files/docs/deployment"))
+    for address, page in pages.items():
+        assert len(page.anchors) == len(set(page.anchors)), f"{address} has an anchor twice"
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme in ("http", "https", "mailto"):
+                continue
+            path = parts.path or address
+            if path in pages:
+                assert not parts.fragment or parts.fragment in pages[path].anchors, f"{address}: {link}"
+            elif not path.startswith("/static/"):
+                with closing(client.get(link, headers=BROWSER)) as answer:
+                    # The console is behind a sign-in.
+                    assert answer.status_code == (302 if path.startswith("/console/") else 200), f"{address}: {link}"
 
 
-def test_the_address_without_a_slash_leads_there(client, site):
-    assert client.get("/docs")["Location"] == "/docs/"
-    with closing(client.get("/docs/")) as answer:
-        assert answer.status_code == 200
+@pytest.mark.parametrize("name", NAMES)
+def test_each_page_is_strict_and_for_everybody(client, name):
+    answer = client.get(url_of(name), headers=BROWSER)
+    assert answer.status_code == 200
+    assert_strict(answer)
+    text = answer.content.decode()
+    assert not re.search(r"<style| style=|<script>| on\w+=", text)
+    assert not re.search(r"<!--|not run:|Made by `?manage", text)
+    assert text.count("<h1") == 1
 
 
-@pytest.mark.parametrize("path", ["nothing.html", "_static", "%2e%2e/conf.py", "../manage.py", "/etc/passwd", "a%00b"])
-def test_there_is_nothing_else(client, site, path):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/docs", "/docs/"),
+        ("/docs/index.html", "/docs/"),
+        ("/docs/README.md", "/docs/"),
+        ("/docs/client", "/docs/client/"),
+        ("/docs/client.html", "/docs/client/"),
+        ("/docs/client.md", "/docs/client/"),
+    ],
+)
+def test_older_addresses_lead_to_the_page(client, old, new):
+    assert client.get(old)["Location"] == new
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("nothing/", "nothing.html", "nothing", "client/nothing", "%2e%2e/conf.py", "../manage.py", "/etc/passwd"),
+        *("a%00b", "files/", "files/manage.py", "files/README.md", "files/docs/../manage.py", "files/docs/%2e%2e/x"),
+        *("files//etc/passwd", "files/docs//console.png", "files/docs/nothing.png", "files/docs/a%00b", "files/.git/x"),
+        *("files/taskstore_project/settings.py", "files/tasks_app", "files/var/secret_key", "files/docs/.hidden"),
+    ],
+)  # fmt: skip
+def test_there_is_nothing_else(client, path):
     answer = client.get(f"/docs/{path}", headers=BROWSER)
     assert answer.status_code in (400, 404)
     assert_strict(answer)
     assert_nothing_inline(answer)
 
 
-def test_nobody_can_write_there(client, site):
-    assert client.post("/docs/index.html").status_code == 405
+def test_a_link_out_of_the_folder_is_not_followed(client, library):
+    (library.root / "secret").write_text("secret")
+    (library.root / "docs" / "link.txt").symlink_to(library.root / "secret")
+    assert client.get("/docs/files/docs/link.txt").status_code == 404
 
 
-def test_what_a_browser_has_is_not_sent_again(client, site):
-    with closing(client.get("/docs/index.html")) as first:
-        assert first["Cache-Control"] == "no-cache"
-    assert client.get("/docs/index.html", headers={"if-modified-since": first["Last-Modified"]}).status_code == 304
+@pytest.mark.parametrize("path", ["", "client/", "find/", "files/docs/console.png", "client.html"])
+def test_nobody_can_write_there(client, path):
+    assert client.post(f"/docs/{path}").status_code == 405
 
 
-@pytest.fixture
-def made(monkeypatch, settings, tmp_path):
-    """A checkout whose site is made when the test says so."""
-    settings.TASKSTORE_DATA = tmp_path
-    begin, builds = threading.Event(), []
-
-    def build(project, target):
-        builds.append(target)
-        assert begin.wait(60)
-        target.mkdir(parents=True)
-        (target / "index.html").write_text("made")
-
-    monkeypatch.setattr("taskstore_project.documentation.site.build", build)
-    site = Site(included=tmp_path / "nothing")
-    monkeypatch.setattr(views, "SITE", site)
-    yield begin, builds, site
-    begin.set()
-    wait_for(site)
+def test_what_a_browser_has_is_not_sent_again(client):
+    first = client.get("/docs/client/")
+    assert first["Cache-Control"] == "no-cache"
+    assert client.get("/docs/client/", headers={"if-none-match": first["ETag"]}).status_code == 304
+    client.cookies["theme"] = "dark"
+    assert client.get("/docs/client/", headers={"if-none-match": first["ETag"]}).status_code == 200
 
 
-def test_the_first_visit_of_a_checkout_makes_it_once(client, made, tmp_path):
-    begin, builds, site = made
-    (tmp_path / "docs" / "former").mkdir(parents=True)
-    for _ in range(3):
-        waiting = client.get("/docs/", headers=BROWSER)
-        assert (waiting.status_code, waiting["Retry-After"], waiting["Refresh"]) == (503, "2", "2")
-        assert "is being made" in waiting.content.decode()
-    begin.set()
-    wait_for(site)
-    with closing(client.get("/docs/")) as answer:
-        assert b"".join(answer.streaming_content) == b"made"
-    assert len(builds) == 1
-    assert [each.name for each in (tmp_path / "docs").iterdir()] == [builds[0].name]
+def test_a_page_that_has_changed_is_shown_anew(client, library):
+    assert "Text." in client.get("/docs/page/").content.decode()
+    (library.root / "docs" / "page.md").write_text("# A page\n\nAnother text.\n")
+    assert "Another text." in client.get("/docs/page/").content.decode()
 
 
-def test_a_site_that_can_not_be_made_is_told_and_not_tried_again(monkeypatch, settings, tmp_path, caplog):
-    settings.TASKSTORE_DATA = tmp_path
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    site = Site(included=tmp_path / "nothing")
-    with pytest.raises(CannotShow, match=r"being made|could not be made"):
-        site.folder()
-    wait_for(site)
-    for _ in range(2):
-        with pytest.raises(CannotShow, match="could not be made"):
-            site.folder()
-    assert caplog.text.count("Sphinx and myst-parser are not installed") == 1
+def test_a_file_is_shown_as_text_and_a_picture_as_a_picture(client):
+    for path, kind in {
+        "docs/examples/rest/lease.py": "text/plain; charset=utf-8",
+        "docs/console.png": "image/png",
+    }.items():
+        with closing(client.get(f"/docs/files/{path}")) as answer:
+            assert answer["Content-Type"] == kind
+            assert b"".join(answer.streaming_content) == (PROJECT / path).read_bytes()
 
 
-def test_a_link_that_leads_nowhere_is_told(tmp_path):
-    (tmp_path / "docs").mkdir()
-    for look in LOOKS:
-        (tmp_path / "static" / look).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "static" / look).symlink_to(PROJECT / "static" / look)
-    (tmp_path / "docs" / "README.md").write_text("# Index\n\n## How-tos\n\n* [A page](page.md)\n")
-    (tmp_path / "docs" / "page.md").write_text("# A page\n\n[There](nothing.md), [there](#nothing)\n")
-    with pytest.raises(building.CannotBuild) as told:
-        building.build(tmp_path, tmp_path / "site", strict=True)
-    assert "nothing.md" in str(told.value)
-    assert "'nothing'" in str(told.value)
-    assert not (tmp_path / "site").exists()
+def test_html_in_a_page_is_shown_as_text_and_a_comment_not_at_all():
+    text = "<!-- not run: secret -->\n<script>alert(1)</script>\n\nA <b>word</b><!-- hidden -->.\n\n[x](javascript:a)\n"
+    html = rendered(text)
+    assert "secret" not in html
+    assert "hidden" not in html
+    assert "<script" not in html
+    assert "<b>" not in html
+    assert "&lt;script&gt;" in html
+    assert 'href="javascript' not in html
 
 
-@pytest.mark.browser
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_browser_shows_it_at_any_width(chromium, live_server, site, width):
-    chromium.set_viewport_size({"width": width, "height": 800})
-    for page in ("index.html", "settings.html", "console.html"):
-        chromium.goto(f"{live_server.url}/docs/{page}")
-        assert chromium.evaluate("document.documentElement.scrollWidth") <= width
-        assert Axe().run(chromium).response["violations"] == []
+def test_a_heading_has_an_anchor_and_a_link_to_it():
+    html = rendered("# A\n\n## What `serve` does\n\n## Again\n\n## Again\n")
+    assert re.findall(r'id="([^"]+)"', html) == ["what-serve-does", "again", "again-1"]
+    assert 'class="permalink" href="#what-serve-does" aria-label="Link to “What serve does”"' in html
 
 
-@pytest.mark.browser
-def test_the_search_finds_a_page(chromium, live_server, site):
-    chromium.goto(f"{live_server.url}/docs/")
-    chromium.fill("#find", "TASKSTORE_RETENTION")
-    chromium.press("#find", "Enter")
-    chromium.click("#search-results a[href^='settings.html']")
-    assert chromium.title() == "Settings · Task Store"
+def test_code_is_coloured_by_classes_and_an_aligned_column_has_one():
+    assert '<span class="nb">print</span>' in rendered("```python\nprint(1)\n```\n")
+    assert "a &lt; b" in rendered("```nonsense\na < b\n```\n")
+    html = rendered("| a | b |\n|---|--:|\n| 1 | 2 |\n")
+    assert '<td class="align-right">2</td>' in html
+    assert "style" not in html
 
 
-@pytest.mark.browser
-def test_the_theme_is_that_of_the_console(chromium, live_server, site):
-    chromium.goto(f"{live_server.url}/docs/")
-    chromium.click("[name=theme][value=dark]")
-    chromium.reload()
-    assert chromium.locator("html").get_attribute("data-theme") == "dark"
-    assert chromium.locator("[name=theme][value=dark]").get_attribute("aria-pressed") == "true"
+def test_pages_lead_to_their_neighbours():
+    page = shown("/docs/first-hour/")
+    assert re.search(r'rel="prev" href="/docs/readme/"', page)
+    assert re.search(r'rel="next" href="/docs/patterns/"', page)
+
+
+def test_a_search_finds_sections_and_marks_the_words(client):
+    page = client.get("/docs/find/?q=TASKSTORE_retention", headers=BROWSER)
+    assert_strict(page)
+    text = page.content.decode()
+    assert 'href="/docs/settings/#what-it-keeps-and-for-how-long"' in text
+    assert "<mark>TASKSTORE_RETENTION</mark>" in text
+    assert 'value="TASKSTORE_retention"' in text
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("client", "client"),
+        ("backup", "backup"),
+        ("nginx", "deployment"),
+        ("rest api", "rest"),
+        ("immutable", "why-immutable"),
+    ],
+)
+def test_a_search_names_the_page_about_it_first(question, name):
+    assert search(LIBRARY, question)[0].url == url_of(name)
+
+
+def test_words_in_different_sections_are_found_after_others(library):
+    (library.root / "docs" / "page.md").write_text("# A page\n\n## One\n\nalpha\n\n## Two\n\nbeta\n")
+    (library.root / "docs" / "other.md").write_text("# Other\n\nalpha beta\n")
+    assert [page.url for page in search(library, "beta alpha")] == ["/docs/other/", "/docs/page/"]
+    assert [section.url for section in search(library, "beta")[1].sections] == ["/docs/page/#two"]
+    assert search(library, "alpha gamma") == []
+
+
+def test_a_question_is_escaped_and_an_overlong_one_is_refused(client):
+    text = client.get("/docs/find/", {"q": "<script>\0"}, headers=BROWSER).content.decode()
+    assert "No page contains “&lt;script&gt;" in text
+    answer = client.get("/docs/find/", {"q": "a" * 201}, headers=BROWSER)
+    assert answer.status_code == 400
+    assert "q: must be at most 200 characters" in answer.content.decode()
+    assert client.get("/docs/find/").status_code == 200
 
 
 def test_the_description_of_the_api_leads_there(client: Client):
     assert client.get("/schema").json()["externalDocs"]["url"] == "/docs/"
 
 
-def test_the_command_writes_to_a_new_folder_only(tmp_path):
-    with pytest.raises(CannotRun, match="is there already: name a new folder"):
-        call_command("docs", "build", str(tmp_path), traceback=True)
+@pytest.mark.browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_page_is_no_wider_than_the_window(chromium, live_server, width):
+    chromium.set_viewport_size({"width": width, "height": 800})
+    for path in PAGES:
+        chromium.goto(f"{live_server.url}/docs/{path}")
+        assert chromium.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_is_for_everybody(chromium, live_server, width, theme):
+    chromium.set_viewport_size({"width": width, "height": 800})
+    chromium.context.add_cookies([{"name": "theme", "value": theme, "url": live_server.url}])
+    for path in PAGES:
+        chromium.goto(f"{live_server.url}/docs/{path}")
+        assert Axe().run(chromium).response["violations"] == [], path
+
+
+@pytest.mark.browser
+def test_the_keyboard_is_enough(chromium, live_server):
+    chromium.set_viewport_size({"width": 390, "height": 800})
+    chromium.goto(f"{live_server.url}/docs/client/")
+    chromium.keyboard.press("Tab")
+    chromium.keyboard.press("Enter")
+    assert chromium.evaluate("document.activeElement.id") == "content"
+    chromium.focus(".top .contents-button")
+    chromium.keyboard.press("Enter")
+    assert chromium.locator("#contents").is_visible()
+    chromium.keyboard.press("Escape")
+    assert not chromium.locator("#contents").is_visible()
+    chromium.focus(".sections summary")
+    chromium.keyboard.press("Enter")
+    chromium.locator(".sections a", has_text="Errors").press("Enter")
+    assert chromium.url.endswith("/docs/client/#errors")
+
+
+@pytest.mark.browser
+def test_the_search_finds_a_page(chromium, live_server):
+    chromium.goto(f"{live_server.url}/docs/")
+    chromium.fill("#find", "TASKSTORE_RETENTION")
+    chromium.press("#find", "Enter")
+    chromium.click("main a[href^='/docs/settings/#']")
+    assert chromium.title() == "Settings · Task Store"
+
+
+@pytest.mark.browser
+def test_the_theme_is_that_of_the_console(chromium, live_server):
+    chromium.goto(f"{live_server.url}/docs/")
+    chromium.click("[name=theme][value=dark]")
+    chromium.reload()
+    assert chromium.locator("html").get_attribute("data-theme") == "dark"
+    assert chromium.locator("[name=theme][value=dark]").get_attribute("aria-pressed") == "true"

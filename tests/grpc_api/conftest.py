@@ -11,13 +11,13 @@ import pytest
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.grpc_api.authentication import Authentication
-from tasks_app.grpc_api.options import OPTIONS
 from tasks_app.grpc_api.servicer import Servicer
-from tasks_app.masstasker.masstasker_pb2_grpc import add_MassTaskerServicer_to_server
+from tasks_app.grpc_api.serving import OPTIONS
 from tasks_app.models import Scope
-from tasks_app.writer import Writer
+from tasks_app.writer.writer import Writer
+from taskstore.masstasker.masstasker_pb2_grpc import add_MassTaskerServicer_to_server
 
 from .client import Client
 

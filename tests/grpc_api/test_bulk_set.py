@@ -3,9 +3,10 @@
 import pytest
 from grpc import StatusCode
 
-from tasks_app.grpc_api import bulk_setting
+from tasks_app.core.operations import Claim
+from tasks_app.grpc_api import bulk_set
 from tasks_app.models import AuditEntry, Scope, Task
-from tasks_app.operations import Claim, NewTask
+from taskstore.types.tasks import NewTask
 
 from .client import message, outcome, ref, wrong_fields
 from .test_query import at
@@ -27,12 +28,12 @@ def test_it_changes_what_the_prototype_says_and_nothing_else(client):
 
 
 def test_each_is_changed_once_however_many_refs_reach_it(client, monkeypatch):
-    monkeypatch.setattr(bulk_setting, "SIZE", 3)
+    monkeypatch.setattr(bulk_set, "SIZE", 3)
     client.create(*["mail"] * 7, labels={"colour": "red"})
     named, _ = client.create("reports", "reports")
     ids = [ref(id=client.ids("mail")[0]), ref(id=named), ref(id=named)]
     refs = [ref(group="mail"), ref(labels={"colour": "red"}), *ids]
-    assert client.bulk_set(*refs, ref(id=2**64 - 1), ref(group="nobody's"), error="torn") == 8
+    assert client.bulk_set(*refs, ref(group="nobody's"), error="torn") == 8
     assert sorted(task.error for task in client.debug().tasks) == ["", *["torn"] * 8]
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.action, entry.done) == ("token:Ann", "edit", 8)
@@ -48,15 +49,39 @@ def test_it_overrides_owners_and_a_lease_goes_on(client):
 
 
 def test_what_matches_nothing_is_no_error(client):
-    assert client.bulk_set(ref(group="mail"), ref(id=5), ref(labels={}), error="torn") == 0
+    assert client.bulk_set(ref(group="mail"), ref(labels={}), error="torn") == 0
     assert client.bulk_set(error="torn") == 0
+
+
+@pytest.mark.parametrize("prototype", [{}, {"data": {"type_url": "a/B", "value": b"2"}}, {"id": 7}])
+def test_an_empty_prototype_counts_what_matches_and_changes_nothing(client, prototype):
+    named, *_ = client.create("mail", "mail", "reports", labels={"colour": "red"})
+    client.create("reports")
+    before = list(client.debug().tasks)
+    assert client.bulk_set(ref(group="mail"), ref(id=named), ref(labels={"colour": "red"}), **prototype) == 3
+    assert client.bulk_set(ref(group="nobody's"), **prototype) == 0
+    assert list(client.debug().tasks) == before
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize("prototype", [{}, {"error": "torn"}])
+def test_a_named_task_that_is_not_there_refuses_all_of_it(client, connect, prototype):
+    first, second, foreign = client.create("mail", "mail", "reports")
+    client.update(deleted=[ref(id=second)])
+    before = list(client.debug().tasks)
+    for missing in (second, 2**64 - 1, 0):
+        error = refused(client.bulk_set, ref(group="mail"), ref(id=first), ref(id=missing), **prototype)
+        assert outcome(error)[0] is StatusCode.NOT_FOUND
+        assert str(missing) in error.details()
+    ann = connect(Scope.OPERATE, "mail")
+    assert outcome(refused(ann.bulk_set, ref(id=first), ref(id=foreign), **prototype))[0] is StatusCode.NOT_FOUND
+    assert list(client.debug().tasks) == before
 
 
 @pytest.mark.parametrize(
     ("refs", "prototype", "field"),
     [
         ([{}], {"error": "torn"}, "ref[0]"),
-        ([{"group": "mail"}], {}, "prototype"),
         ([{"group": "mail"}], {"group": "x" * 256}, "prototype.group"),
         ([{"group": "mail"}], {"error": "a\0b"}, "prototype.error"),
         ([{"group": "mail"}], {"not_before": {"nanos": -1}}, "prototype.not_before"),

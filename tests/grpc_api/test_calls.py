@@ -14,12 +14,12 @@ from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
-from tasks_app import tokens
-from tasks_app.errors import CommitUnknown, StoreBusy, StoreUnavailable
-from tasks_app.grpc_api import authentication, debugging
-from tasks_app.meters import meters
+from tasks_app.access import tokens
+from tasks_app.core.meters import meters
+from tasks_app.grpc_api import authentication, servicer
 from tasks_app.models import Scope, Token
-from tasks_app.writer import Writer
+from tasks_app.writer.writer import Writer
+from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
 
 from .client import Client, message, outcome, reason, retry_after_s, theirs
 from .test_update import refused
@@ -34,7 +34,7 @@ ENOUGH = {
 
 
 def test_every_call_has_a_place_in_this_test():
-    from tasks_app.masstasker.masstasker_pb2 import DESCRIPTOR
+    from taskstore.masstasker.masstasker_pb2 import DESCRIPTOR
 
     assert set(METHODS) == set(DESCRIPTOR.services_by_name["MassTasker"].methods_by_name)
 
@@ -145,7 +145,7 @@ def test_what_nobody_expected_is_in_the_log_under_a_number(client, monkeypatch, 
     def fail(*_):
         raise ZeroDivisionError("secret words")
 
-    monkeypatch.setattr(debugging, "_found", fail)
+    monkeypatch.setattr(servicer, "_found", fail)
     with caplog.at_level(logging.ERROR, "tasks_app.grpc_api.statuses"):
         code, text = outcome(refused(client.debug))
     assert code is StatusCode.INTERNAL
@@ -167,34 +167,38 @@ def test_the_health_service_is_open(serving):
     assert answer.status == HealthCheckResponse.SERVING
 
 
-@pytest.mark.parametrize(("is_loopback", "has_token"), [(True, False), (False, True), (False, False)])
-def test_reflection_needs_a_token_from_elsewhere(serving, connect, monkeypatch, is_loopback, has_token):
-    monkeypatch.setattr(authentication, "_is_loopback", lambda address: is_loopback)
-    metadata = connect(Scope.READ)._metadata if has_token else []
+def services_told(serving, metadata=()) -> list[str]:
+    """What reflection tells over a connection from the loopback, as one from a proxy on this machine is."""
     with grpc.insecure_channel(serving.address) as channel:
         stub: Any = ServerReflectionStub(channel)
         asked = stub.ServerReflectionInfo(iter([ServerReflectionRequest(list_services="")]), metadata=metadata)
-        if is_loopback or has_token:
-            assert [service.name for service in next(asked).list_services_response.service] == [reflection.SERVICE_NAME]
-        else:
-            assert outcome(refused(next, asked))[0] is StatusCode.UNAUTHENTICATED
+        return [service.name for service in next(asked).list_services_response.service]
+
+
+def test_reflection_needs_a_token_from_the_loopback_too(serving, connect):
+    assert outcome(refused(services_told, serving))[0] is StatusCode.UNAUTHENTICATED
+    assert services_told(serving, connect(Scope.READ)._metadata) == [reflection.SERVICE_NAME]
+
+
+def test_reflection_needs_no_token_where_none_is_in_use(serving, settings):
+    settings.TASKSTORE_NO_AUTH = True
+    assert services_told(serving) == [reflection.SERVICE_NAME]
 
 
 @pytest.mark.parametrize(
-    ("peer", "address", "is_loopback"),
+    ("peer", "address"),
     [
-        ("ipv4:127.0.0.1:5000", "127.0.0.1", True),
-        ("ipv6:%5B::1%5D:5000", "::1", True),
-        ("ipv4:192.0.2.1:5000", "192.0.2.1", False),
-        ("unix:", "", False),
+        ("ipv4:127.0.0.1:5000", "127.0.0.1"),
+        ("ipv6:%5B::1%5D:5000", "::1"),
+        ("ipv4:192.0.2.1:5000", "192.0.2.1"),
+        ("unix:", ""),
     ],
 )
-def test_it_knows_where_a_call_comes_from(peer, address, is_loopback):
+def test_it_knows_where_a_call_comes_from(peer, address):
     assert authentication._address(peer) == address
-    assert authentication._is_loopback(address) == is_loopback
 
 
 def test_the_definition_of_the_tests_is_not_ours():
-    from tasks_app.masstasker import masstasker_pb2
+    from taskstore.masstasker import masstasker_pb2
 
     assert theirs()["Task"].DESCRIPTOR is not masstasker_pb2.Task.DESCRIPTOR

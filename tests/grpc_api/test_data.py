@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tasks_app.grpc_api.answers import message_of
+from tasks_app.grpc_api.statuses import message_of
 from tasks_app.models import Scope, Task
-from tasks_app.operations import NewTask
+from taskstore.types.tasks import NewTask
 from tests.people import make_user, signed_in
 from tests.rest_api.api import Api
 
@@ -23,6 +23,36 @@ def test_an_any_comes_back_as_it_went(client, type_url, value):
     read, owned = client.query("mail"), client.query("mail", own_for_s=60)
     for task in (read, owned, *client.debug().tasks):
         assert (task.data.type_url, task.data.value) == (type_url, value)
+
+
+def test_an_empty_any_stays_and_no_any_stays_none(client):
+    client.create("mail", data={})
+    client.create("reports")
+    for group, has_data in (("mail", True), ("reports", False)):
+        for task in (client.query(group), client.query(group, own_for_s=60)):
+            assert (task.HasField("data"), task.data.type_url, task.data.value) == (has_data, "", b"")
+    copies = client.update(created=client.debug("mail").tasks)
+    assert [task.HasField("data") for task in client.debug("mail").tasks if task.id in copies] == [True]
+
+
+@pytest.mark.parametrize("type_url", ["/", "//", "a/", "/a"])
+def test_a_type_url_of_slashes_is_not_taken_for_an_empty_any(client, type_url):
+    for value in (b"", b"1"):
+        client.create("mail", data={"type_url": type_url, "value": value})
+    assert [(task.data.type_url, task.data.value) for task in client.debug().tasks] == [
+        (type_url, b""),
+        (type_url, b"1"),
+    ]
+
+
+def test_an_empty_any_shows_in_rest_and_stays_one_when_sent_back(client):
+    [task_id] = client.create("mail", data={})
+    status, shown = Api(Scope.READ).get(f"/task/{task_id}")
+    assert (status, shown["data"], shown["data_type"]) == (200, "", "/")
+    [same] = Api().committed(adds=[shown], deletes=[task_id])
+    assert client.query("mail").HasField("data")
+    page = signed_in(make_user("ann", "admin", "see payloads")).get(f"/console/task/{same['id']}")
+    assert page.status_code == 200
 
 
 def test_an_unknown_type_shows_in_rest_and_in_the_console(client):

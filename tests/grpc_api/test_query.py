@@ -6,9 +6,11 @@ import grpc
 import pytest
 from grpc import StatusCode
 
-from tasks_app import pauses, tokens, waiting_tokens
+from tasks_app.access import tokens
+from tasks_app.core.operations import Claim
 from tasks_app.models import Scope, Task, Token
-from tasks_app.operations import Claim, NewTask
+from tasks_app.operating import pauses
+from taskstore.types.tasks import NewTask
 
 from .client import message, outcome, querying, wrong_fields
 from .test_update import BOB, refused
@@ -179,7 +181,7 @@ def test_a_reader_may_read_and_not_own(connect, client):
 
 
 def test_a_wait_ends_when_its_token_is_revoked(connect, until_waiting, monkeypatch):
-    monkeypatch.setattr(waiting_tokens, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.05)
     waits = connect().begin("Query", querying("mail", 60, wait=True))
     until_waiting(1)
     tokens.revoke(Token.objects.get())

@@ -4,9 +4,9 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tasks_app.grpc_api.answers import time_of
-from tasks_app.grpc_api.reading import duration_in, path_on_the_wire, time_in
-from tasks_app.validation import LATEST_MS
+from tasks_app.core.validation import LATEST_MS
+from tasks_app.grpc_api.requests import duration_in, path_on_the_wire, time_in
+from tasks_app.grpc_api.statuses import time_of
 
 pytestmark = pytest.mark.once
 

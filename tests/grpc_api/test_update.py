@@ -4,9 +4,10 @@ import grpc
 import pytest
 from grpc import StatusCode
 
-from tasks_app.history import chain_of
+from tasks_app.core.operations import Claim
 from tasks_app.models import AuditEntry, EndedTask, Scope, Task
-from tasks_app.operations import Claim, NewTask
+from tasks_app.reading.history import chain_of
+from taskstore.types.tasks import NewTask
 
 from .client import message, outcome, reason, ref, wrong_fields
 
@@ -146,7 +147,7 @@ def test_a_reference_with_nothing_set_makes_no_sense(client):
 
 
 def test_too_many_that_match_are_refused(client, monkeypatch):
-    monkeypatch.setattr("tasks_app.grpc_api.updating.MOST_MATCHED", 2)
+    monkeypatch.setattr("tasks_app.grpc_api.servicer.MOST_MATCHED", 2)
     client.create("mail", "mail", "mail")
     assert outcome(refused(client.update, deleted=[ref(group="mail")]))[0] is StatusCode.RESOURCE_EXHAUSTED
     assert len(client.ids("mail")) == 3

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tasks_app.jobs import current_job, job
+from taskstore import current_job, job
 
 
 @job

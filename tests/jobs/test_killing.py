@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tasks_app.job_record import How, JobRecord, JobStatus, new_task, status_of
-from tasks_app.operations import State
+from taskstore.types.job_record import How, JobRecord, JobStatus, new_task, status_of
+from taskstore.types.tasks import State
 
 from .workers import SAMPLE, eventually
 
@@ -42,7 +42,7 @@ def begin(queue, workers, number):
 
 def finished(queue):
     groups = {stats.group: stats for stats in queue.store.stats().groups}
-    return sum(stats.ready for group, stats in groups.items() if group.count("/") > 1)
+    return sum(stats.finished for group, stats in groups.items() if group.count("/") > 1)
 
 
 def assert_finished_once(task):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tasks_app.client import Task
-from tasks_app.client.outage import Outage
-from tasks_app.errors import CommitRefused, InvalidInput, StoreUnavailable
-from tasks_app.jobs import ledger
-from tasks_app.jobs.ledger import Entry, Ledger
-from tasks_app.operations import Change, NewTask, Refusal
+from taskstore import Task
+from taskstore.errors import CommitRefused, InvalidInput, StoreUnavailable
+from taskstore.jobs import results
+from taskstore.jobs.results import Entry, Ledger
+from taskstore.types.tasks import Change, NewTask, Refusal
+from taskstore.worker.lease_keeper import Outage
 
 pytestmark = pytest.mark.once
 
@@ -68,7 +68,7 @@ def test_what_is_refused_does_not_keep_the_others():
 
 
 def test_a_store_that_is_away_is_waited_for(monkeypatch):
-    monkeypatch.setattr(ledger, "SOON_S", 0.01)
+    monkeypatch.setattr(results, "SOON_S", 0.01)
     store, written = Store(away=2), Written()
     write(store, [written.entry(1)])
     assert written.by_id == {1: 101}

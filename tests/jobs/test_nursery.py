@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from tasks_app.job_record import How
-from tasks_app.jobs.messages import Assignment, Nursing, Outcome
-from tasks_app.jobs.nursery_link import NotPrepared, NurseryLink
-from tasks_app.jobs.processes import born
-from tasks_app.jobs.resolving import REGISTERED
+from taskstore.jobs.messages import Assignment, Nursing, RunOutcome
+from taskstore.jobs.nursery_link import NotPrepared, NurseryLink
+from taskstore.jobs.processes import born
+from taskstore.jobs.registry import REGISTERED
+from taskstore.types.job_record import How
 
 pytestmark = pytest.mark.once
 
@@ -45,7 +45,7 @@ class Nursed:
         raise AssertionError("the nursery has ended")
 
     def outcome(self):
-        return Outcome.of(self.hear("how"))
+        return RunOutcome.of(self.hear("how"))
 
     def run(self, function, *args, **more):
         self.start(function, *args, **more)
@@ -92,7 +92,7 @@ def test_it_says_what_went_wrong_and_where_in_the_jobs_own_code(nursed):
 
 def test_a_function_that_is_no_job_is_not_run(nursed):
     outcome = nursed.run("os.system")
-    assert (outcome.how, outcome.error.type) == (How.FAILED, "tasks_app.jobs.registry.UnknownFunction")
+    assert (outcome.how, outcome.error.type) == (How.FAILED, "taskstore.jobs.registry.UnknownFunction")
     assert "is not among what this worker runs" in outcome.error.message
 
 

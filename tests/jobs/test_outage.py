@@ -4,9 +4,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tasks_app.client import Client
-from tasks_app.job_record import How
-from tasks_app.jobs.processes import born
+from taskstore import Client
+from taskstore.jobs.processes import born
+from taskstore.types.job_record import How
 from tests.client.breaking import proxy_to
 from tests.client.patience import wait_for_last_requests
 

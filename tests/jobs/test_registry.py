@@ -4,10 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks_app.client import JobStatus
-from tasks_app.job_record import JobOptions, OnLost
-from tasks_app.jobs import job
-from tasks_app.jobs.registry import functions
+from taskstore import JobStatus, job
+from taskstore.jobs.registry import functions
+from taskstore.types.job_record import JobOptions, OnLost
 
 from . import sample
 

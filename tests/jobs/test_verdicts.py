@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks_app.client import Task
-from tasks_app.job_record import Attempt, How, JobError, JobOptions, JobRecord, JobStatus, OnLost
-from tasks_app.jobs.verdicts import after, change_of, lost_before, lost_while_held
-from tasks_app.operations import Change, NewTask
+from taskstore import Task
+from taskstore.jobs.verdicts import after, change_of, lost_before, lost_while_held
+from taskstore.types.job_record import Attempt, How, JobError, JobOptions, JobRecord, JobStatus, OnLost
+from taskstore.types.tasks import Change, NewTask
 
 pytestmark = pytest.mark.once
 
@@ -65,6 +65,7 @@ def test_another_try_comes_after_the_pause():
     change = change_of(TASK, "mail", after(record(max_attempts=2), attempt(How.FAILED)))
     assert isinstance(change, Change)
     assert (change.id, change.timespec_ms, change.release) == (7, -1_000, True)
+    assert change.data
     assert JobRecord.decode(change.data).error == PROBLEM
 
 

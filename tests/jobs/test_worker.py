@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks_app.job_record import How, JobStatus, OnLost, queue_group
-from tasks_app.jobs.processes import born
+from taskstore.jobs.processes import born
+from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
 
 from .workers import PATIENCE_S, eventually
 

@@ -7,12 +7,12 @@ import threading
 import time
 from contextlib import contextmanager
 
-from tasks_app.client import Client
-from tasks_app.job_record import DEFAULT_QUEUE, JobOptions, JobRecord, JobStatus, groups_of, new_task, status_of
-from tasks_app.jobs.resolving import REGISTERED
-from tasks_app.jobs.worker import JobWorker
-from tasks_app.operations import State
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
+from taskstore import Client
+from taskstore.jobs.registry import REGISTERED
+from taskstore.jobs.worker import JobWorker
+from taskstore.types.job_record import DEFAULT_QUEUE, JobOptions, JobRecord, JobStatus, groups_of, new_task, status_of
+from taskstore.types.tasks import State
 
 SAMPLE = "tests.jobs.sample"
 PATIENCE_S = 30
@@ -66,7 +66,7 @@ class Queue:
     @contextmanager
     def worker_process(self, **options):
         """Ends by kill -9."""
-        code = f"from tasks_app.jobs.serving import run_worker; run_worker(['{SAMPLE}'], **{options!r})"
+        code = f"from taskstore.jobs.serving import run_worker; run_worker(['{SAMPLE}'], **{options!r})"
         environment = {**os.environ, "TASKSTORE_URL": self.store.url, "TASKSTORE_TOKEN": self.token}
         process = subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, env=environment)
         try:

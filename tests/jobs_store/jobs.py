@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from tasks_app import clients, job_queues
-from tasks_app.job_record import Attempt, How, JobError, JobRecord, JobStatus, finished_group, queue_group
+from tasks_app.jobs import queues as job_queues
 from tasks_app.models import Client, Task
-from tasks_app.operations import Change, NewTask, Order
+from tasks_app.reading import clients
+from taskstore.types.job_record import Attempt, How, JobError, JobRecord, JobStatus, finished_group, queue_group
+from taskstore.types.tasks import Change, NewTask, Order
 
 ANN = 1
 

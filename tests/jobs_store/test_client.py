@@ -6,10 +6,10 @@ import threading
 import pytest
 from django.db import connections
 
-from tasks_app import tokens
-from tasks_app.client import AsyncClient, Client, InvalidInput, JobOptions, JobStatus, JobUnfinished, NotFound
-from tasks_app.job_record import How
+from tasks_app.access import tokens
 from tasks_app.models import Scope
+from taskstore import AsyncClient, Client, InvalidInput, JobOptions, JobStatus, JobUnfinished, NotFound
+from taskstore.types.job_record import How
 
 from .jobs import ERROR, enqueued, failed, finished, started
 

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from tasks_app import job_queues, leases
-from tasks_app.errors import InvalidInput, JobUnfinished
-from tasks_app.history import chain_of
-from tasks_app.job_queues import Wanted, delete, enqueue, list_jobs, requeue
-from tasks_app.job_record import JobRecord, JobStatus, NotAJob, new_task
+from tasks_app.core.operations import GroupScope
+from tasks_app.jobs import queues as job_queues
+from tasks_app.jobs.queues import Wanted, delete, enqueue, list_jobs, requeue
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operations import GroupScope, NewTask
+from tasks_app.operating import leases
+from tasks_app.reading.history import chain_of
+from taskstore.errors import InvalidInput, JobUnfinished
+from taskstore.types.job_record import JobRecord, JobStatus, NotAJob, new_task
+from taskstore.types.tasks import NewTask
 
 from .jobs import ERROR, enqueued, failed, find, finished, heard, one_of_each, started, succeeded
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks_app.job_record import (
+from taskstore.types.job_record import (
     Attempt,
     How,
     JobError,
@@ -19,7 +19,7 @@ from tasks_app.job_record import (
     status_of,
     why_no_queue,
 )
-from tasks_app.operations import State
+from taskstore.types.tasks import State
 
 pytestmark = pytest.mark.once
 

@@ -4,18 +4,23 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Callable, Collection
 
 import pytest
+from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.db import OperationalError
+from django.db import OperationalError, connections
+from django.test import Client
 
-from tasks_app.counts import Counts
+from tasks_app.access import accounts, sessions
+from tasks_app.core.meters import meters
 from tasks_app.live import consumer as module
 from tasks_app.live.broadcaster import Broadcaster
 from tasks_app.live.messages import Snapshot
-from tasks_app.meters import meters
+from tasks_app.models import EndedSession
+from tasks_app.reading.counts import Counts
 from taskstore_project.asgi import application
 
 from .loop import in_event_loop
@@ -23,8 +28,10 @@ from .loop import in_event_loop
 # Not inside a transaction: channels closes connections that are in one when it is done with them.
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("transactional_db")]
 
+PATIENCE_S = 20
 OWN_PAGE = "http://localhost:8048"
-MAIL = {"mail": [3, 0, 0, 0, 0]}
+MAIL = {"groups": {"mail": [3, 0, 0, 0, 0]}}
+ASK = '{"type": "full", "groups": ["mail"]}'
 
 
 @pytest.fixture
@@ -35,8 +42,9 @@ def counts() -> dict[str, Counts]:
 
 @pytest.fixture(autouse=True)
 def broadcaster(counts, monkeypatch) -> Broadcaster:
-    def read() -> Snapshot:
-        return Snapshot(at_ms=1_000_000, read_at_s=time.monotonic(), groups=dict(counts))
+    def read(groups: Collection[str]) -> Snapshot:
+        found = {group: each for group, each in counts.items() if group in groups}
+        return Snapshot(at_ms=1_000_000, read_at_s=time.monotonic(), groups=found)
 
     broadcaster = Broadcaster(read)
     monkeypatch.setattr(module, "broadcaster", broadcaster)
@@ -69,22 +77,25 @@ async def connected(cookie: str) -> WebsocketCommunicator:
     page = socket(cookie)
     is_accepted, _ = await page.connect()
     assert is_accepted
+    await page.send_to(text_data=ASK)
     return page
 
 
 async def counts_on(page: WebsocketCommunicator) -> dict:
     """The next message that has counts."""
-    while True:
-        message: dict = json.loads(await page.receive_from(timeout=3))
-        if "full" in message or "delta" in message:
-            return message
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            message: dict = json.loads(await page.receive_from(timeout=PATIENCE_S))
+            if "full" in message or "delta" in message:
+                return message
 
 
 async def code_of_the_end(page: WebsocketCommunicator) -> int:
-    while True:
-        event = await page.receive_output(timeout=3)
-        if event["type"] == "websocket.close":
-            return int(event["code"])
+    async with asyncio.timeout(PATIENCE_S):  # Heartbeats come without end.
+        while True:
+            event = await page.receive_output(timeout=PATIENCE_S)
+            if event["type"] == "websocket.close":
+                return int(event["code"])
 
 
 @in_event_loop
@@ -113,7 +124,7 @@ async def test_a_change_arrives_by_itself(cookie, counts):
     first = await counts_on(page)
     counts["mail"] = Counts(ready=2, claimed=1)
     second = await counts_on(page)
-    assert second["delta"] == {"mail": [2, 1, 0, 0, 0]}
+    assert second["delta"] == {"groups": {"mail": [2, 1, 0, 0, 0]}}
     assert second["seq"] == first["seq"] + 1
     await page.disconnect()
 
@@ -122,7 +133,7 @@ async def test_a_change_arrives_by_itself(cookie, counts):
 async def test_a_page_that_missed_something_asks_for_all_counts(cookie):
     page = await connected(cookie)
     first = await counts_on(page)
-    await page.send_to(text_data='{"type": "full"}')
+    await page.send_to(text_data=ASK)
     again = await counts_on(page)
     assert (again["full"], again["seq"]) == (first["full"], first["seq"])
     await page.disconnect()
@@ -132,7 +143,7 @@ async def test_a_page_that_missed_something_asks_for_all_counts(cookie):
 async def test_a_ping_is_no_mistake(cookie):
     page = await connected(cookie)
     await page.send_to(text_data='{"type": "ping"}')
-    await page.send_to(text_data='{"type": "full"}')
+    await page.send_to(text_data=ASK)
     assert (await counts_on(page))["full"] == MAIL
     await page.disconnect()
 
@@ -169,6 +180,46 @@ async def test_who_loses_the_right_loses_the_connection(cookie, ann, change, mon
     await page.disconnect()
 
 
+def sign_out(ann: User, cookie: str) -> None:
+    browser = Client()
+    browser.cookies[settings.SESSION_COOKIE_NAME] = cookie
+    assert browser.post("/console/logout").status_code == 302
+
+
+def sign_out_everywhere(ann: User, cookie: str) -> None:
+    accounts.sign_out_everywhere(ann, by=ann)
+
+
+def beside(end: Callable[[User, str], None], ann: User, cookie: str) -> None:
+    try:
+        end(ann, cookie)
+    finally:
+        connections.close_all()  # Of this thread.
+
+
+@pytest.mark.parametrize("end", [sign_out, sign_out_everywhere])
+@in_event_loop
+async def test_a_sign_out_ends_the_connection_at_once(cookie, ann, end, monkeypatch):
+    monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 600)
+    page = await connected(cookie)
+    await counts_on(page)
+    await asyncio.to_thread(beside, end, ann, cookie)
+    assert await code_of_the_end(page) == module.NO_RIGHT
+    await page.disconnect()
+
+
+@in_event_loop
+async def test_a_sign_out_on_another_server_ends_the_connection(cookie, client, monkeypatch):
+    monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 0.05)
+    monkeypatch.setattr(sessions, "TRUSTED_S", 0.05)
+    session_id = await sync_to_async(lambda: client.session["id"])()
+    page = await connected(cookie)
+    await counts_on(page)
+    await EndedSession.objects.acreate(id=session_id, until_ms=2**52)
+    assert await code_of_the_end(page) == module.NO_RIGHT
+    await page.disconnect()
+
+
 @in_event_loop
 async def test_a_session_that_ends_by_time_ends_the_connection(cookie, monkeypatch, settings):
     monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 0.05)
@@ -191,10 +242,10 @@ async def test_a_viewer_stays_while_the_database_is_away(cookie, monkeypatch, co
         raise OperationalError("the database is away")
 
     monkeypatch.setattr(module, "_may_see", unreachable)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
     counts["mail"] = Counts(ready=4)
-    assert (await counts_on(page))["delta"] == {"mail": [4, 0, 0, 0, 0]}
+    assert (await counts_on(page))["delta"] == {"groups": {"mail": [4, 0, 0, 0, 0]}}
     await page.disconnect()
 
 
@@ -203,7 +254,7 @@ async def test_a_page_that_closes_is_no_viewer_any_more(cookie, broadcaster):
     page = await connected(cookie)
     await counts_on(page)
     await page.disconnect()
-    assert broadcaster.full() == []
+    assert broadcaster.viewers == 0
 
 
 @in_event_loop
@@ -234,6 +285,87 @@ async def test_a_viewer_hears_counts_while_the_rights_are_waited_for(cookie, mon
     monkeypatch.setattr(module, "may", slow)
     assert await asyncio.to_thread(is_asked.wait, 5)
     counts["mail"] = Counts(ready=4)
-    assert (await counts_on(page))["delta"] == {"mail": [4, 0, 0, 0, 0]}
+    assert (await counts_on(page))["delta"] == {"groups": {"mail": [4, 0, 0, 0, 0]}}
     is_told.set()
     await page.disconnect()
+
+
+@in_event_loop
+async def test_one_person_may_have_so_many_pages_open(cookie, settings):
+    settings.TASKSTORE_SOCKETS_PER_PERSON = 2
+    pages = [await connected(cookie), await connected(cookie)]
+    third = socket(cookie)
+    await third.connect()
+    refusal = await third.receive_output(timeout=3)
+    assert (refusal["type"], refusal["code"]) == ("websocket.close", module.TOO_MANY)
+    assert refusal["reason"] == "You have 2 pages with live numbers open. Close some of them."
+    await pages.pop().disconnect()
+    pages.append(await connected(cookie))
+    assert (await counts_on(pages[-1]))["full"] == MAIL
+    for page in [*pages, third]:
+        await page.disconnect()
+
+
+@in_event_loop
+async def test_a_process_has_so_many_sockets(cookie, settings):
+    settings.TASKSTORE_SOCKETS = 1
+    page, other = await connected(cookie), socket(cookie)
+    await other.connect()
+    refusal = await other.receive_output(timeout=3)
+    assert (refusal["code"], refusal["reason"]) == (
+        module.TOO_MANY, "Too many pages with live numbers are open on this server. Try again later.",
+    )  # fmt: skip
+    await page.disconnect()
+    await other.disconnect()
+
+
+@in_event_loop
+async def test_a_page_that_asks_without_end_is_closed(cookie):
+    page = await connected(cookie)
+    for _ in range(2_000):
+        await page.send_to(text_data=ASK)
+    assert await code_of_the_end(page) == module.TOO_MANY
+    await page.disconnect()
+
+
+@in_event_loop
+async def test_the_rights_of_many_pages_are_looked_up_once(cookie, monkeypatch):
+    pages = [await connected(cookie) for _ in range(5)]
+    asked, is_enough = [], asyncio.Event()
+    may_see = module._may_see
+
+    async def counted(user: object) -> bool:
+        asked.append(user)
+        if len(asked) == 2:
+            is_enough.set()
+            await asyncio.sleep(60)
+        return await may_see(user)
+
+    monkeypatch.setattr(module, "_may_see", counted)
+    monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 0.2)
+    assert module.sockets._watch
+    module.sockets._watch.cancel()
+    module.sockets._watch = asyncio.create_task(module.sockets._watch_rights())
+    began_s = time.monotonic()
+    await asyncio.wait_for(is_enough.wait(), 5)
+    assert time.monotonic() - began_s > 0.3  # Two rounds, one question each.
+    for page in pages:
+        await page.disconnect()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type": "full", "groups": "mail"}',
+        '{"type": "full", "groups": [1]}',
+        '{"type": "full", "groups": ["a\\u0000"]}',
+        '{"type": "full", "groups": ["\\ud800"]}',
+        '{"type": "full", "folders": [""]}',
+        '{"type": "full", "filter": null}',
+        '{"type": "full", "totals": 1}',
+        json.dumps({"type": "full", "groups": [str(number) for number in range(201)]}),
+        json.dumps({"type": "full", "filter": "x" * 256}),
+    ],
+)
+def test_what_no_page_would_ask_is_not_understood(text):
+    assert module.word_of(text) is None

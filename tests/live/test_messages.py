@@ -5,39 +5,55 @@ import time
 
 import pytest
 
-from tasks_app.counts import Counts
 from tasks_app.live import messages
-from tasks_app.live.messages import Snapshot
+from tasks_app.live.messages import Snapshot, Watch
+from tasks_app.reading.counts import COUNTED, Counts
+from tasks_app.writer.totals import EVERYTHING, Numbers, Part, Summary
 
 pytestmark = pytest.mark.once
+
+SUM = Summary(Numbers("", 11, 3, 4, 2, 5), 7, 999_000, dict(zip(COUNTED, (1, 2, 3, 4, 5), strict=True)))
 
 
 def snapshot_of(groups: dict[str, Counts]) -> Snapshot:
     return Snapshot(at_ms=1_000_000, read_at_s=time.monotonic(), groups=groups)
 
 
-def test_a_few_groups_fit_one_message():
-    [text] = messages.full(7, snapshot_of({"mail": Counts(ready=3, claimed=2, expired=1, scheduled=5, failed=4)}))
-    assert json.loads(text) == {"seq": 7, "at": 1_000_000, "age": 0, "full": {"mail": [3, 2, 1, 5, 4]}, "left": 0}
+def test_a_page_gets_what_it_shows():
+    groups = {"mail": Counts(ready=3, claimed=2, expired=1, scheduled=5, failed=4), "letters": Counts(ready=1)}
+    content = messages.content_of(Watch(groups=frozenset({"mail", "gone"})), groups, {EVERYTHING: SUM})
+    text = messages.full(7, snapshot_of(groups), content)
+    assert json.loads(text) == {
+        "seq": 7, "at": 1_000_000, "age": 0, "full": {"groups": {"mail": [3, 2, 1, 5, 4], "gone": None}},
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["mail/{}", "\N{PILE OF POO}" * 240 + "{}", "\x01" * 240 + "{}"])
-def test_many_groups_come_in_messages_that_the_server_carries(name):
-    groups = {name.format(number): Counts(ready=number) for number in range(2_000)}
-    texts = messages.full(7, snapshot_of(groups))
-    told = [json.loads(text) for text in texts]
-    assert max(len(text.encode()) for text in texts) < 64 * 1024
-    assert [message["left"] for message in told] == list(reversed(range(len(texts))))
-    assert {group: numbers[0] for message in told for group, numbers in message["full"].items()} == {
-        group: counts.ready for group, counts in groups.items()
+def test_totals_and_folders_are_those_of_the_filter():
+    watch = Watch(folders=frozenset({"mail/"}), searched="in", totals=True)
+    assert set(watch.parts) == {EVERYTHING, Part("mail/", "in"), Part(searched="in")}
+    content = messages.content_of(watch, {}, dict.fromkeys(watch.parts, SUM))
+    assert json.loads(messages.full(7, snapshot_of({}), content))["full"] == {
+        "folders": {"mail/": [7, 3, 2, 1, 5, 4]},
+        "total": [3, 2, 1, 5, 4],
+        "holding": [7, 1, 2, 3, 4, 5],
+        "found": 7,
+        "summed": 999_000,
     }
 
 
-def test_no_groups_are_a_message_too():
-    [text] = messages.full(7, snapshot_of({}))
-    assert json.loads(text)["full"] == {}
+def test_what_is_not_added_up_yet_is_left_out():
+    assert messages.content_of(Watch(folders=frozenset({"mail/"}), totals=True), {}, {}) == {}
 
 
-def test_a_group_that_is_gone_is_null():
-    [text] = messages.delta(8, snapshot_of({}), {"mail": None})
-    assert json.loads(text)["delta"] == {"mail": None}
+def test_only_what_is_another_now_is_sent():
+    watch = Watch(groups=frozenset({"mail", "reports"}), totals=True)
+    before = messages.content_of(watch, {"mail": Counts(ready=1), "reports": Counts(ready=2)}, {EVERYTHING: SUM})
+    after = messages.content_of(watch, {"reports": Counts(ready=2)}, {EVERYTHING: SUM._replace(at_ms=1)})
+    changed = messages.difference(before, after)
+    assert json.loads(messages.delta(8, snapshot_of({}), changed))["delta"] == {"groups": {"mail": None}, "summed": 1}
+
+
+def test_to_add_up_the_same_again_is_no_news():
+    watch = Watch(totals=True)
+    before, after = (messages.content_of(watch, {}, {EVERYTHING: SUM._replace(at_ms=at_ms)}) for at_ms in (1, 2))
+    assert messages.difference(before, after) == {}

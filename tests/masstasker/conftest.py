@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.masstasker.client import Client, Task, connect, new_task
+from tasks_app.access import tokens
 from tasks_app.models import Scope
-from tasks_app.writer import Writer
+from tasks_app.writer.writer import Writer
+from taskstore.masstasker.client import Client, Task, connect, new_task
 from tests.grpc_api.conftest import Serving, serving, writer
 
 __all__ = ["serving", "writer"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks_app.models import Task
-from tasks_app.operations import State
+from taskstore.types.tasks import State
 
 
 def contents(group: str) -> list[bytes]:

@@ -12,8 +12,9 @@ import grpc
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 
-from tasks_app.masstasker import client, server_clock
-from tasks_app.masstasker.client import (
+from lab.testing import PROJECT
+from taskstore.masstasker import client
+from taskstore.masstasker.client import (
     InvalidInput,
     LabelSelector,
     MassTaskerError,
@@ -31,9 +32,8 @@ from tasks_app.masstasker.client import (
     new_task,
     require,
 )
-from tasks_app.masstasker.operations import LONGEST_ERROR, error_text
-from tasks_app.operations import State
-from taskstore_project.testing import PROJECT
+from taskstore.masstasker.operations import LONGEST_ERROR, error_text
+from taskstore.types.tasks import State
 
 from .conftest import LONG
 from .other_servers import certificate_for_this_machine, empty_server
@@ -45,7 +45,7 @@ SHORT = timedelta(seconds=0.2)
 
 
 def test_it_is_imported_without_django():
-    code = "import sys, tasks_app.masstasker.client; sys.exit('django' in sys.modules)"
+    code = "import sys, taskstore.masstasker.client; sys.exit('django' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=False).returncode == 0
 
 
@@ -99,7 +99,7 @@ def test_a_reowned_task_is_held_longer_and_a_disowned_one_is_available(store, ma
 
 def test_a_lease_is_renewed_by_the_servers_clock(address, token, mail, monkeypatch):
     an_hour_ago = SimpleNamespace(time=lambda: time.time() - 3_600, monotonic=time.monotonic)
-    monkeypatch.setattr(server_clock, "time", an_hour_ago)
+    monkeypatch.setattr(client, "time", an_hour_ago)
     with connect(address, token=token) as late:
         late.disown(mail)
         task = late.query("mail", own_for=LONG)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import grpc
 import pytest
 
-from tasks_app.masstasker.client import (
+from taskstore.masstasker.client import (
     LEASE,
     LeaseLost,
     NotFound,
@@ -21,7 +21,7 @@ from tasks_app.masstasker.client import (
     require,
     update,
 )
-from tasks_app.operations import State
+from taskstore.types.tasks import State
 
 from .seeing import contents, states
 
@@ -67,10 +67,10 @@ def test_what_came_of_it_is_committed_with_the_end_of_the_task(store, mail):
     assert (contents("mail"), contents("sent")) == ([], [b"HELLO"])
 
 
-@pytest.mark.parametrize("ending", [lambda mail: move("sent", mail), lambda mail: delete(mail)])
-def test_a_commit_may_say_itself_what_becomes_of_the_task(store, mail, ending):
+@pytest.mark.parametrize("change", [lambda mail: move("sent", mail), lambda mail: delete(mail)])
+def test_a_commit_may_say_itself_what_becomes_of_the_task(store, mail, change):
     with store.lease(mail) as lease:
-        lease.commit(ending(mail))
+        lease.commit(change(mail))
     assert contents("mail") == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.http.response import HttpResponseBase
 from django.test import Client
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.models import Scope
 
 ANN, BOB = 1, 2

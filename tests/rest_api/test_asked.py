@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from tasks_app.rest_api.asked import ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, Update, UpdateRequest
+from tasks_app.rest_api.requests import ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, Update, UpdateRequest
 from tasks_app.wire.tasks import Add, Asked
 
 pytestmark = pytest.mark.once

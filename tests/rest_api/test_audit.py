@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from tasks_app import audit, audit_files
+from tasks_app.access import audit
 from tasks_app.models import AuditEntry, Scope
+from tasks_app.reading import audit as audited
 
 from .api import Api, answered
 
@@ -115,7 +116,7 @@ def test_a_file_of_cells_holds_no_formula(operator):
     answer = operator.http.get("/audit?format=csv&action=requeue")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     head, *rows = csv.reader(io.StringIO(answer.getvalue().decode(), newline=""))
-    assert head == list(audit_files.COLUMNS)
+    assert head == list(audited.COLUMNS)
     guarded = [f"'{text}" if text[0] in "=+-@\t\r" else text for text in reversed(HOSTILE)]
     for column in ("reason", "group", "by", "selection"):
         assert [row[head.index(column)] for row in rows] == guarded
@@ -129,7 +130,7 @@ def test_a_file_of_lines_tells_what_pages_tell(operator):
     assert answer.headers["Content-Type"] == "application/x-ndjson"
     lines = [json.loads(line) for line in answer.getvalue().split(b"\n") if line]
     assert lines == listed(operator, "by=ann")["entries"]
-    assert list(lines[0]) == list(audit_files.COLUMNS)
+    assert list(lines[0]) == list(audited.COLUMNS)
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
@@ -139,7 +140,7 @@ def test_a_file_without_entries_is_empty(operator, form):
 
 
 def test_a_file_is_read_in_pages_of_which_none_is_kept(operator, monkeypatch):
-    monkeypatch.setattr(audit_files, "PAGE", 2)
+    monkeypatch.setattr(audited, "READ_AT_ONCE", 2)
     entries = [record().id for _ in range(5)]
     pieces = operator.http.get("/audit?format=ndjson").streaming_content
     assert [len(piece.splitlines()) for piece in pieces] == [2, 2, 1]

@@ -145,6 +145,8 @@ def test_a_preview_of_nonsense_names_what_is_wrong(api, body, field, words):
         ({"verb": "move", "to": "new"}, "to", "no group new exists"),
         ({"verb": "edit"}, "error", "an error text"),
         ({"verb": "requeue", "spread_minutes": 10**9}, "spread_minutes", "from 0 to 43200"),
+        ({"verb": "edit", "error": "\ud800", "key": "a"}, "error", "it holds a lone surrogate"),
+        ({"reason": "\ud800", "key": "a"}, "reason", "it holds a lone surrogate"),
         ({"claimed": "maybe"}, "claimed", "one of skip, take"),
         ({"reason": "x" * 1_001}, "reason", "at most 1000 characters"),
         ({"q": "error:x", "group": None, "expected": 0, "as_of": None}, "as_of", "required"),
@@ -206,7 +208,7 @@ def test_it_tells_what_was_skipped_and_why(api):
 
 def test_it_is_cancelled(api, monkeypatch):
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    monkeypatch.setattr(bulk.pace, "MOST", 2)
+    monkeypatch.setattr(bulk.running, "MOST", 2)
     add(count=5)
     operation = purge(api)
     assert (operation["state"], operation["done"], operation["undoable"]) == ("running", 2, False)

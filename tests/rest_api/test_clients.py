@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from tasks_app import clients
 from tasks_app.models import Client, Scope, Task, WorkDone
+from tasks_app.reading import clients
 
 from .api import Api, answered
 

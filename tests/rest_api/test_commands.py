@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from tasks_app.command_record import CommandStatus
 from tasks_app.models import AuditEntry, Scope, Task
+from taskstore.types.command_record import CommandStatus
 
 from ..command_lists.commands import commands_in, submitted
 from ..command_lists.stages import completed, heard, is_in, open_list, running_list, writes

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tasks_app.command_record import CommandStatus
 from tasks_app.models import AuditEntry, Scope, Task
+from taskstore.types.command_record import CommandStatus
 from tests.command_lists.commands import commands_in, submitted
 
 from .api import Api, answered

@@ -8,14 +8,14 @@ import httpx
 import pytest
 from django.db import OperationalError
 
-from tasks_app import exporting
-from tasks_app.exporting import Export, pieces_of
-from tasks_app.files import Format, guarded
+from tasks_app.database.rows import PAYLOAD_BYTES
+from tasks_app.database.time_limits import TookTooLong
 from tasks_app.models import Scope, Task
-from tasks_app.payloads import PAYLOAD_BYTES
-from tasks_app.search import finding
-from tasks_app.search.grammar import parse
-from tasks_app.time_limits import TookTooLong
+from tasks_app.reading import exporting
+from tasks_app.reading.exporting import Export, pieces_of
+from tasks_app.reading.files import Format, guarded
+from tasks_app.reading.search import finding
+from tasks_app.reading.search.grammar import parse
 from tests.console.store import BOB, add, claim, fail
 
 from .api import Api

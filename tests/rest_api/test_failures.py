@@ -3,11 +3,20 @@
 import logging
 
 import pytest
+from django.core.exceptions import (
+    BadRequest,
+    RequestDataTooBig,
+    SuspiciousOperation,
+    TooManyFieldsSent,
+    TooManyFilesSent,
+)
 from django.db import InterfaceError, OperationalError
+from django.http.multipartparser import MultiPartParserError
 from django.test import Client
 
-from tasks_app.errors import CommitUnknown, StoreBusy, StoreUnavailable
 from tasks_app.managers import TaskManager
+from tasks_app.rest_api import views
+from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
 
 BODY = {"clientid": 1, "adds": [{"group": "mail", "data": "secret letter"}]}
 
@@ -117,6 +126,45 @@ def test_a_foreign_host_is_refused_in_json(db):
     response = Client(headers={"host": "rebound.example"}).get("/groups")
     assert response.status_code == 400
     assert "host name" in response.json()["detail"]
+    assert list(response.json()["errors"]) == ["Host"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "field"),
+    [
+        (SuspiciousOperation("odd"), 400, "request"),
+        (BadRequest("odd"), 400, "request"),
+        (TooManyFieldsSent("many"), 400, "body"),
+        (TooManyFilesSent("many"), 400, "body"),
+        (MultiPartParserError("broken"), 400, "body"),
+        (RequestDataTooBig("large"), 413, "body"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_django_refuses_is_told_as_the_api_tells_it(api, monkeypatch, error, status, field):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(views, "query_of", refuse)
+    response = api.http.get("/groups")
+    assert response.status_code == status
+    assert response.headers["Content-Type"] == "application/json"
+    assert list(response.json()["errors"]) == [field]
+    # A person gets a page.
+    response = api.http.get("/groups", headers={"accept": "text/html"})
+    assert (response.status_code, "<html" in response.content.decode()) == (status, True)
+
+
+def test_too_many_parameters_are_told_by_their_place(db):
+    response = Client().get("/console/login?" + "a=1&" * 1_001, headers={"accept": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["errors"] == {"query": ["must have at most 1000 fields"]}
+    form = {f"field-{number}": "1" for number in range(1_001)}
+    client = Client(enforce_csrf_checks=True)
+    client.cookies["csrftoken"] = "x" * 32
+    response = client.post("/console/login", form, headers={"accept": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["errors"] == {"body": ["must have at most 1000 fields"]}
 
 
 def test_answers_are_not_kept_by_anybody(api):

@@ -3,7 +3,7 @@ from urllib.parse import quote
 import pytest
 
 from tasks_app.models import Scope
-from tasks_app.rest_api import stream
+from tasks_app.rest_api import views
 
 from .api import BOB, Api
 
@@ -109,7 +109,7 @@ def test_a_foreign_group_is_forbidden(api):
 
 
 def test_a_group_larger_than_a_snapshot_comes_in_consecutive_pages(api, monkeypatch):
-    monkeypatch.setattr(stream, "SNAPSHOT_TASKS", 3)
+    monkeypatch.setattr(views, "SNAPSHOT_TASKS", 3)
     # Equal times, so that the pages must be told apart by id too.
     tasks = api.committed(
         clientid=BOB, adds=[{"group": "mail", "data": str(n), "timespec": 1 + n // 4} for n in range(9)]
@@ -120,6 +120,6 @@ def test_a_group_larger_than_a_snapshot_comes_in_consecutive_pages(api, monkeypa
 
 
 def test_more_than_fits_in_memory_comes_whole(api, monkeypatch):
-    monkeypatch.setattr(stream, "IN_MEMORY_BYTES", 100)
+    monkeypatch.setattr(views, "IN_MEMORY_BYTES", 100)
     tasks = api.committed(adds=[{"group": "mail", "data": "ä" * 5_000} for _ in range(40)])
     assert api.get("/group/mail")[1] == tasks

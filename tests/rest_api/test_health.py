@@ -2,8 +2,10 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from tasks_app.instance import INSTANCE
+from tasks_app import database
 from tasks_app.managers import TaskManager
+from tasks_app.models import KeptAnswer
+from tasks_app.writer.peers import INSTANCE
 
 
 def test_health_names_the_process_without_asking_the_database():
@@ -14,7 +16,7 @@ def test_health_names_the_process_without_asking_the_database():
 
 @pytest.mark.django_db
 def test_readiness_asks_the_database(django_assert_num_queries):
-    with django_assert_num_queries(1):
+    with django_assert_num_queries(5):  # It reads, and writes within a savepoint.
         assert Client().get("/readyz").json() == {"status": "ok", "instance": INSTANCE}
 
 
@@ -26,3 +28,27 @@ def test_without_a_database_the_server_lives_but_is_not_ready(monkeypatch):
     assert Client().get("/healthz").status_code == 200
     response = Client().get("/readyz")
     assert (response.status_code, response["Retry-After"], response.json()["code"]) == (503, "1", "unavailable")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("database or disk is full", "the disk of the database is full"),
+        ("attempt to write a readonly database", "the database is read-only or a standby"),
+    ],
+)
+def test_where_nothing_can_be_written_it_is_not_ready_and_says_why(monkeypatch, text, reason):
+    def fail(*_):
+        raise OperationalError(text)
+
+    monkeypatch.setattr(database, "probe", fail)
+    response = Client().get("/readyz")
+    assert (response.status_code, response["Retry-After"]) == (503, "1")
+    assert response.json()["detail"].startswith(reason)
+
+
+@pytest.mark.django_db
+def test_it_leaves_no_trace_of_the_question(django_assert_num_queries):
+    assert Client().get("/readyz").status_code == 200
+    assert not KeptAnswer.objects.exists()

@@ -9,10 +9,10 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from tasks_app import metrics
+from tasks_app.database.time_limits import TookTooLong
 from tasks_app.models import Scope, Task
-from tasks_app.operations import NewTask
-from tasks_app.time_limits import TookTooLong
+from tasks_app.reading import metrics
+from taskstore.types.tasks import NewTask
 
 from .api import ANN, BOB, Api
 
@@ -159,7 +159,7 @@ def test_without_the_store_the_server_still_tells_of_itself(machine, monkeypatch
     def fail() -> None:
         raise failure
 
-    monkeypatch.setattr(metrics, "group_counts", fail)
+    monkeypatch.setattr(metrics, "summary", fail)
     names = {family.name for family in families(machine)}
     assert told(machine, "taskstore_store_up") == {by(): 0}
     assert "taskstore_commits" in names

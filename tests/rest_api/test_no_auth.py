@@ -1,7 +1,11 @@
 import pytest
+from channels.testing import HttpCommunicator
 from django.test import Client
 
 from tasks_app.models import Task
+from taskstore_project.asgi import application
+
+from ..live.loop import in_event_loop
 
 HOME = "127.0.0.1:8048"
 
@@ -28,11 +32,28 @@ def test_the_server_answers_to_the_names_of_this_machine(client, host):
     assert update(client, host=host).status_code == 200
 
 
-@pytest.mark.parametrize(("host", "status"), [("tasks.example.org", 403), ("rebound.example", 400)])
-def test_a_foreign_host_is_refused(client, host, status):
-    assert update(client, host=host).status_code == status
-    assert client.get("/groups", headers={"host": host}).status_code == status
+@pytest.mark.parametrize("host", ["tasks.example.org", "rebound.example", "rebound.example:8048", "192.0.2.1"])
+def test_a_foreign_host_is_refused(client, host):
+    for answer in (update(client, host=host), client.get("/groups", headers={"host": host})):
+        assert (answer.status_code, answer.headers["Content-Type"]) == (400, "application/json")
+        assert answer.json()["detail"].startswith("Host: must name this machine, such as localhost")
     assert not Task.objects.exists()
+
+
+def test_a_browser_is_told_so_by_a_page(client):
+    answer = client.get("/console/", headers={"host": "rebound.example", "accept": "text/html"})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (400, "text/html; charset=utf-8")
+    assert "Host: must name this machine, such as localhost" in answer.content.decode()
+
+
+@in_event_loop
+async def test_a_foreign_host_is_refused_on_the_short_way_too(settings):
+    settings.TASKSTORE_NO_AUTH = True
+    headers = [(b"host", b"rebound.example"), (b"content-type", b"application/json")]
+    asked = HttpCommunicator(application, "POST", "/update", b'{"clientid": 1, "adds": [{"group": "mail"}]}', headers)
+    answer = await asked.get_response()
+    assert answer["status"] == 400
+    assert b"Host: must name this machine" in answer["body"]
 
 
 @pytest.mark.parametrize(

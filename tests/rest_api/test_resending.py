@@ -100,6 +100,21 @@ def test_bad_input_uses_no_key_up(api):
     assert post(api, "/update", ADD, "a")[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/update", {"clientid": ANN, "adds": [{"group": "mail", "error": "\ud800"}]}, "adds[0].error"),
+        ("/update", {"clientid": ANN, "adds": [{"group": "mail", "labels": {"\ud800": "x"}}]}, "adds[0].labels"),
+        ("/update", {"clientid": ANN, "adds": [{"group": "\ud800", "data": "x" * 300_000}]}, "adds[0].group"),
+        ("/claim", {"clientid": ANN, "group": "\ud800"}, "group"),
+    ],
+)
+def test_text_that_is_not_utf8_is_named(api, path, body, field):
+    status, answer = post(api, path, body, "a")
+    assert (status, list(answer["errors"])) == (400, [field])
+    assert post(api, "/update", ADD, "a")[0] == 200
+
+
 def test_header_and_body_must_agree(api):
     assert post(api, "/update", ADD | {"key": "a"}, "a")[0] == 200
     status, answer = post(api, "/update", ADD | {"key": "b"}, "a")

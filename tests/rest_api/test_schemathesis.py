@@ -8,7 +8,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
-from tasks_app.policy import ANYTHING
+from tasks_app.access.policy import ANYTHING
 
 from .api import Api
 

@@ -1,8 +1,13 @@
+import json
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
+from tasks_app.core.operations import EVERY_GROUP
 from tasks_app.models import PausedGroup, Scope
+from tasks_app.rest_api.views import in_numbers
+from tasks_app.writer import totals
 
 from .api import BOB, Api
 
@@ -68,6 +73,26 @@ def test_a_token_sees_its_own_groups_only(api):
         api.add(name)
     seen = stats(Api(Scope.READ, ("pay/*", "mail")))
     assert [group["group"] for group in seen] == ["mail", "pay/june"]
+
+
+def test_many_groups_are_answered_in_pieces(api, monkeypatch):
+    monkeypatch.setattr(totals, "PAGE_GROUPS", 2)
+    names = [f"group-{number}" for number in range(5)]
+    for name in names:
+        api.add(name)
+    totals.fold_here()
+    pieces = list(in_numbers(EVERY_GROUP))
+    assert len(pieces) == 4  # Two groups, two, one, and the end.
+    assert [group["group"] for group in json.loads(b"".join(pieces))["groups"]] == names
+    assert [group["group"] for group in stats(api)] == names
+
+
+def test_a_database_that_is_away_is_an_error_and_no_answer_that_breaks_off(api, monkeypatch):
+    def away(*_):
+        raise OperationalError("no connection")
+
+    monkeypatch.setattr(totals, "_numbers", away)
+    assert api.get("/stats")[0] == 503
 
 
 @pytest.mark.django_db

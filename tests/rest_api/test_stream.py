@@ -10,8 +10,8 @@ from django.db import OperationalError, connection, connections
 from psycopg import ServerCursor
 
 from tasks_app.models import Task
-from tasks_app.operations import NewTask
-from tasks_app.rest_api.stream import PAGES_AT_ONCE, PIECE_BYTES, listing, turns
+from tasks_app.rest_api.views import PAGES_AT_ONCE, PIECE_BYTES, listing, turns
+from taskstore.types.tasks import NewTask
 from tests.behaviour.databases import only_postgresql
 
 from .api import ANN

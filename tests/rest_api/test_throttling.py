@@ -3,9 +3,9 @@
 import pytest
 from django.test import Client, RequestFactory
 
-from tasks_app import request_limits
+from tasks_app.access import request_limits
+from tasks_app.access.request_limits import KEPT, Allowance, address_of, network_of
 from tasks_app.models import Scope
-from tasks_app.request_limits import KEPT, Allowance, address_of, network_of
 
 from .api import ANN, Api, Clock
 

@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.models import Scope
 
 from .api import Api, Clock

@@ -126,6 +126,103 @@ def test_keep_renews_a_lease_without_sending_the_data_again(api):
     assert renewed["timespec"] > task["timespec"]
 
 
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({}, ("1", "t/T", "bounced")),
+        ({"data": "2"}, ("2", None, "bounced")),
+        ({"data": ""}, ("", None, "bounced")),
+        ({"data_base64": "Mg==", "data_type": "t/U"}, ("2", "t/U", "bounced")),
+        ({"data_type": "t/U"}, ("1", "t/U", "bounced")),
+        ({"error": "lost"}, ("1", "t/T", "lost")),
+        ({"error": ""}, ("1", "t/T", "")),
+        ({"data": None, "error": None}, ("1", "t/T", "bounced")),
+    ],
+)
+def test_with_keep_what_is_named_changes_and_the_rest_stays(api, named, expected):
+    task = api.add(data="1", error="bounced", data_type="t/T")
+    [new] = api.committed(updates=[{"id": task["id"], "keep": True, **named}])
+    assert (new["data"], new.get("data_type"), new["error"]) == expected
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{}, {"data": "2"}, {"error": "", "labels": {}, "priority": 0}, {"data_base64": "/w==", "data_type": "t/U"}],
+)
+def test_an_add_with_keep_moves_the_task_that_the_commit_deletes(api, named):
+    api.add(data="1", error="bounced", data_type="t/T", labels={"to": "Bob"}, priority=5)
+    [task] = api.claimed()
+    [moved] = api.committed(adds=[{"group": "reports", "id": task["id"], "keep": True, **named}], deletes=[task["id"]])
+    same = {name: value for name, value in task.items() if not ("data" in named and name == "data_type")}
+    shown = {"data": None} if "data_base64" in named else {}
+    news = {"id": moved["id"], "group": "reports", "timespec": moved["timespec"], **named, **shown}
+    assert moved == same | news
+    steps = api.get(f"/history/{task['id']}")[1]["steps"]
+    assert [step["ended"] and step["ended"]["how"] for step in steps] == ["claimed", "moved", None]
+
+
+def test_a_move_can_renew_the_lease_or_give_the_task_back(api):
+    api.add(data="1")
+    [task] = api.claimed()
+    [renewed] = api.committed(
+        adds=[{"group": "reports", "id": task["id"], "keep": True, "timespec": -60_000}], deletes=[task["id"]]
+    )
+    assert Task.objects.get(id=renewed["id"]).leased
+    [released] = api.committed(
+        adds=[{"group": "mail", "id": renewed["id"], "keep": True, "timespec": -60_000, "release": True}],
+        deletes=[renewed["id"]],
+    )
+    assert (released["ownerid"], Task.objects.get(id=released["id"]).leased) == (0, False)
+
+
+def test_keep_and_release_of_an_add_need_the_task_that_they_are_about(api):
+    first, second = (api.add(data=data)["id"] for data in "12")
+    adds = [
+        {"group": "reports", "id": first, "keep": True},
+        {"group": "reports", "id": second, "keep": True},
+        {"group": "reports", "keep": True},
+        {"group": "reports", "id": first, "keep": True},
+        {"group": "reports", "release": True},
+    ]
+    status, answer = api.post("/update", {"clientid": ANN, "adds": adds, "deletes": [first]})
+    assert status == 400
+    assert answer["errors"].keys() == {"adds[1].keep", "adds[2].keep", "adds[3].keep", "adds[4].release"}
+    assert [task["id"] for task in api.get("/group/mail")[1]] == [first, second]
+
+
+def test_a_move_to_a_foreign_group_is_forbidden_and_from_one_finds_nothing(api):
+    mine, foreign = api.add("mail")["id"], api.add("reports")["id"]
+    limited = Api(groups=("mail",))
+    body = {"clientid": ANN, "adds": [{"group": "reports", "id": mine, "keep": True}], "deletes": [mine]}
+    assert limited.post("/update", body)[0] == 403
+    body = {"clientid": ANN, "adds": [{"group": "mail", "id": foreign, "keep": True}], "deletes": [foreign]}
+    assert limited.post("/update", body)[1]["error"]["deletes"] == [foreign]
+    assert api.get(f"/task/{mine}")[0] == api.get(f"/task/{foreign}")[0] == 200
+
+
+@pytest.mark.parametrize(("sent", "expected_ms"), [(-60_000, 60_000), (0, 0), (4_000_000_000_000, None)])
+def test_duration_is_another_name_for_timespec(api, sent, expected_ms):
+    before = Task.objects.now_ms()
+    old = api.add(duration=sent)
+    [new] = api.committed(updates=[{"id": old["id"], "duration": sent, "timespec": sent}])
+    for task in (old, new):
+        if expected_ms is None:
+            assert task["timespec"] == sent
+        else:
+            assert before + expected_ms <= task["timespec"] <= Task.objects.now_ms() + expected_ms
+
+
+def test_duration_and_timespec_that_differ_are_refused(api):
+    task = api.add()
+    adds, updates = (
+        [{"group": "mail", "timespec": 0, "duration": 1}],
+        [{"id": task["id"], "timespec": 5, "duration": 0}],
+    )
+    status, answer = api.post("/update", {"clientid": ANN, "adds": adds, "updates": updates})
+    assert (status, answer["errors"].keys()) == (400, {"adds[0].duration", "updates[0].duration"})
+    assert api.get("/group/mail")[1] == [task]
+
+
 def test_release_gives_the_task_back(api):
     api.add(data="1")
     [task] = api.claimed()
@@ -152,7 +249,7 @@ def test_it_names_every_wrong_field_of_values_and_of_types(api):
         "/update",
         {
             "adds": [{"group": "x" * 256, "data": 1}, {"group": "mail", "data": "1", "data_base64": "MQ=="}],
-            "updates": [{"id": 1}, 7, {"id": "1", "keep": True, "error": "", "priority": 101}],
+            "updates": [{"id": 1}, 7, {"id": "1", "keep": True, "error": 1, "priority": 101}],
             "deletes": {"1": 2},
             "mystery": 1,
         },

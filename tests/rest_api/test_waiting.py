@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from tasks_app import tokens, waiting_tokens
+from tasks_app.access import tokens
 from tasks_app.models import Scope, Task, Token
-from tasks_app.operations import NewTask
 from tasks_app.rest_api.authentication import NO_TOKEN
+from taskstore.types.tasks import NewTask
 
 from .api import Api
 from .workers import Worker, on_a_loop, until_waiting
@@ -162,7 +162,7 @@ async def test_it_is_forbidden_to_wait_for_a_foreign_group(worker_of_mail):
 
 @on_a_loop
 async def test_a_claim_whose_token_is_revoked_meanwhile_gets_nothing(worker, monkeypatch):
-    monkeypatch.setattr(waiting_tokens, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.05)
     claims = [worker.begin_claim() for _ in range(3)]
     await until_waiting(3)
     await asyncio.to_thread(revoke_all)
@@ -182,7 +182,7 @@ def revoke_all() -> None:
 
 @on_a_loop
 async def test_one_with_a_valid_token_goes_on_waiting_through_every_look(worker, monkeypatch):
-    monkeypatch.setattr(waiting_tokens, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.02)
     claim = worker.begin_claim()
     await until_waiting(1)
     await asyncio.sleep(0.2)

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tasks_app.writer import running
+from tasks_app.writer.writer import running
 
 PATIENCE_S = 30
 LONG_MS = 60_000  # A claim that waits as long as this and ends in the test was woken.

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tasks_app import rules
-from tasks_app.operations import Claim, Effect, Operation, Refusal, TaskRecord
+from tasks_app.core import rules
+from tasks_app.core.operations import Claim, Effect, Operation, TaskRecord
+from taskstore.types.tasks import Refusal
 
 from .model import Ended, NaiveStore
 from .sequences import Step, batches, resolved

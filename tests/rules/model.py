@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tasks_app.operations import Change, Claim, Commit, Ending, NewTask, Operation, Refusal, TaskRecord
+from tasks_app.core.operations import Claim, Commit, Operation, TaskRecord
+from taskstore.types.tasks import Change, Ending, NewTask, Refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +45,15 @@ class NaiveStore:
         self.last_commit += 1
         removed = {task_id: self.tasks.pop(task_id) for task_id in commit.changed_ids}
         moved_to: dict[int, TaskRecord] = {}
+        moving: dict[int, Change] = {}
         made = []
         for add in commit.adds:
             replaced = add.id if add.id in commit.deletes and add.id not in moved_to else None
-            made.append(self.added(add, commit.owner, removed[replaced] if replaced is not None else None))
+            if replaced is not None and add.moving:
+                made.append(self.changed(removed[replaced], add.moving, commit.owner))
+                moving[replaced] = add.moving
+            else:
+                made.append(self.added(add, commit.owner, removed[replaced] if replaced is not None else None))
             if replaced is not None:
                 moved_to[replaced] = made[-1]
         for change in commit.updates:
@@ -58,8 +64,12 @@ class NaiveStore:
             self.end(removed[change.id], ending, made[-1], commit)
         for task_id in commit.deletes:
             successor = moved_to.get(task_id)
-            ending = why_deleted(removed[task_id], successor, commit)
-            self.end_run(removed[task_id], ending, commit)
+            if successor and task_id in moving:
+                ending = why_changed(removed[task_id], successor, moving[task_id], commit)
+            else:
+                ending = why_deleted(removed[task_id], successor, commit)
+            if successor is None or successor.leased_since_ms == 0:
+                self.end_run(removed[task_id], ending, commit)
             self.end(removed[task_id], ending, successor, commit)
         return made
 
@@ -139,7 +149,7 @@ class NaiveStore:
             data=add.data,
             data_type=add.data_type,
             error=add.error,
-            labels=add.labels,
+            labels=labels_with(add.labels, source_of(replaced, add.group, add.error, "set") if replaced else ""),
             priority=add.priority,
             origin=replaced.origin if replaced else None,
             claims=replaced.claims if replaced else 0,
@@ -149,20 +159,28 @@ class NaiveStore:
 
     def changed(self, task: TaskRecord, change: Change, owner: int) -> TaskRecord:
         moment = self.moment(change.timespec_ms)
+        group = change.group if change.group is not None else task.group
+        error = task.error if change.error is None else change.error
+        labels = change.labels if change.labels is not None else task.labels
         return self.keep(
-            group=change.group if change.group is not None else task.group,
+            group=group,
             available_at_ms=moment,
             owner=0 if change.release else owner,
-            data=task.data if change.keep_data else change.data,
-            data_type=task.data_type if change.keep_data else change.data_type,
-            error=task.error if change.keep_error else change.error,
-            labels=change.labels if change.labels is not None else task.labels,
+            data=change.data if change.data is not None else task.data,
+            data_type=self.type_after(task, change),
+            error=error,
+            labels=labels_with(labels, source_of(task, group, error, "kept" if change.error is None else "set")),
             priority=change.priority if change.priority is not None else task.priority,
             origin=task.origin,
             claims=task.claims,
             leased_since_ms=self.lease_begin(task, owner) if not change.release and moment > self.now_ms else 0,
             created_at_ms=task.created_at_ms,
         )
+
+    def type_after(self, task: TaskRecord, change: Change) -> str:
+        if change.data_type is None and change.data is None:
+            return task.data_type
+        return change.data_type or ""
 
     def lease_begin(self, task: TaskRecord, owner: int) -> int:
         is_held_already = task.leased_since_ms != 0 and task.owner == owner
@@ -197,6 +215,20 @@ class NaiveStore:
             self.done[task.owner] += ending != Ending.GIVEN_BACK
 
 
+def source_of(task: TaskRecord, group: str, error: str, how: str) -> str:
+    """Where a dead letter comes from; empty for any other task."""
+    before = task.labels.get("failed_from", "")
+    stays, returns = group == task.group, group == before
+    if stays or (before and error and not returns):
+        return before
+    return task.group if error and how == "set" and not returns else ""
+
+
+def labels_with(labels, source: str):
+    others = {name: value for name, value in labels.items() if name != "failed_from"}
+    return others | {"failed_from": source} if source else others
+
+
 def why_changed(task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit) -> Ending:
     if successor.group != task.group:
         return Ending.MOVED
@@ -204,7 +236,7 @@ def why_changed(task: TaskRecord, successor: TaskRecord, change: Change, commit:
         return commit.operator.ending
     if change.release:
         return Ending.GIVEN_BACK
-    if change.keep_data and task.leased and successor.leased and successor.owner == task.owner:
+    if change.data is None and task.leased and successor.leased and successor.owner == task.owner:
         return Ending.RENEWED
     return Ending.CHANGED
 

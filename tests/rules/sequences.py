@@ -11,18 +11,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from tasks_app.operations import (
-    EVERY_GROUP,
-    Change,
-    Claim,
-    Commit,
-    Ending,
-    GroupScope,
-    NewTask,
-    Operation,
-    Operator,
-    Order,
-)
+from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation, Operator
+from taskstore.types.tasks import Change, Ending, NewTask, Order
 
 LENGTH = 30
 START_MS = 1_000_000  # The time of the first operation.
@@ -63,6 +53,11 @@ def made_of(kind, *parts, **makers):
     return make
 
 
+def moving(change: Change) -> NewTask:
+    """As REST writes a change of the group."""
+    return NewTask(group=change.group or "mail", id=change.id, moving=replace(change, group=change.group or "mail"))
+
+
 GROUPS = often("mail", "reports", "mail/in", times=1)
 # Mostly tasks that are there.
 IDS = [NEWEST + n for n in range(8)] * 6 + [-1, 0, 1, 2, 3, 5, 8, NEVER]
@@ -72,7 +67,7 @@ DEPENDS = one_of(*[any_of([()])] * 4, some(AN_ID, least=1, most=1))
 # Now; a second, a minute from now; long ago; about when the sequence runs; far ahead.
 TIMES = often(0, -1, -1_000, -60_000, 1, START_MS, START_MS + 1_000, START_MS + 60_000, 9_000_000, times=1)
 CONTENT = {"data": [b"", b"\0\xff"], "data_type": ["", "example/Letter"], "error": ["", "broken"], "timespec_ms": TIMES}
-KEPT = fields(keep_data=[False, True], keep_error=[False, True], release=[False, False, True])
+KEPT = {"data": [None, b"", b"\0\xff"], "data_type": [None, "", "example/Letter"], "error": [None, "", "broken"]}
 STAYING = fields(group=[None, None, "mail", "reports"], labels=[None, {}, {"team": "red"}], priority=[None, 0, 5, -5])
 BY_ANYBODY = {
     "owner": often(7, 8, 0, times=2),
@@ -84,10 +79,10 @@ BY = fields(**BY_ANYBODY, operator=OPERATORS)
 
 NEW = fields(**CONTENT, group=GROUPS, labels=[{}, {"team": "red"}], priority=often(0, 5, -5, times=1))
 ADDS = made_of(NewTask, NEW)
-MOVES = made_of(NewTask, NEW, id=AN_ID)
+CHANGES = made_of(Change, fields(**KEPT, timespec_ms=TIMES, release=[False, False, True]), STAYING, id=AN_ID)
+MOVES = one_of(made_of(NewTask, NEW, id=AN_ID), lambda chance: moving(CHANGES(chance)))
 GROUPLESS = any_of([NewTask(group="")])
-CHANGES = made_of(Change, fields(**CONTENT), KEPT, STAYING, id=AN_ID)
-RENEWALS = any_of([(Change(id=one, timespec_ms=-60_000, keep_data=True),) for one in IDS])
+RENEWALS = any_of([(Change(id=one, timespec_ms=-60_000),) for one in IDS])
 
 ADDING = made_of(Commit, BY, adds=some(ADDS, least=1, most=3))
 UPDATING = made_of(Commit, BY, updates=some(CHANGES, least=1), depends=DEPENDS)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tasks_app import rules
-from tasks_app.operations import Ending, Refusal
+from tasks_app.core import rules
+from taskstore.types.tasks import Ending, Refusal
 
 from .harness import Disagreement, check
 from .sequences import SEQUENCES
@@ -127,6 +127,6 @@ FAULTS = {
 
 @pytest.mark.parametrize(("place", "fault"), FAULTS.values(), ids=FAULTS.keys())
 def test_the_model_finds_a_broken_rule(monkeypatch, place, fault):
-    monkeypatch.setattr(f"tasks_app.rules.{place}", fault)
+    monkeypatch.setattr(f"tasks_app.core.rules.{place}", fault)
     with pytest.raises(Disagreement):
         check_sequences(2_000)

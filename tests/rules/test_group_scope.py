@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks_app.operations import EVERY_GROUP, GroupScope
+from tasks_app.core.operations import EVERY_GROUP, GroupScope
 
 pytestmark = pytest.mark.once
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tasks_app import tally
-from tasks_app.operations import Change, Claim, Commit, Effect, NewTask, Operation, Operator, Refusal, TaskRecord
-from tasks_app.rules import World, decide
+from tasks_app.core import tally
+from tasks_app.core.operations import Claim, Commit, Effect, Operation, Operator, TaskRecord
+from tasks_app.core.rules import World, decide
+from taskstore.types.tasks import Change, NewTask, Refusal
 
 from .harness import TableInMemory
 from .model import NaiveStore
@@ -114,7 +115,7 @@ def flow(table: CountedTable, group: str) -> tuple[int, int]:
 def test_claims_renewals_and_edits_neither_enter_nor_leave(table):
     task = table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)))
     task = table.do(Claim(groups=("mail",), owner=ANN))
-    task = table.do(Commit(owner=ANN, updates=(Change(id=task.id, timespec_ms=-60_000, keep_data=True),)))
+    task = table.do(Commit(owner=ANN, updates=(Change(id=task.id, timespec_ms=-60_000),)))
     task = table.do(Commit(owner=ANN, updates=(Change(id=task.id, data=b"2"),)))
     assert flow(table, "mail") == (1, 0)
     table.run([Commit(owner=ANN, deletes=(task.id,))], NOW_MS)
@@ -158,7 +159,7 @@ def test_the_same_error_from_the_next_worker_is_another_failure(table):
     task = table.do(Claim(groups=("mail",), owner=BOB))
     task = table.do(Commit(owner=BOB, updates=(Change(id=task.id, error="broken", release=True),)))
     assert table.sums["mail"]["failures"] == 2
-    table.do(Commit(owner=BOB, updates=(Change(id=task.id, keep_data=True, keep_error=True, group="reports"),)))
+    table.do(Commit(owner=BOB, updates=(Change(id=task.id, group="reports"),)))
     assert table.sums["reports"]["failures"] == 0
 
 
@@ -191,7 +192,7 @@ LATER_MS = NOW_MS + 300_000
 ENDS = {
     "deleting it": lambda task: Commit(owner=BOB, deletes=(task.id,)),
     "changing it": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, data=b"done"),)),
-    "giving it back": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, keep_data=True, release=True),)),
+    "giving it back": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, release=True),)),
     "giving it back for later": lambda task: Commit(
         owner=BOB, updates=(Change(id=task.id, timespec_ms=-60_000, release=True),)
     ),
@@ -212,9 +213,9 @@ def test_a_run_lasts_from_the_claim_to_what_its_holder_ends_it_by(table, held, e
     assert table.done == ({} if end in GIVING_BACK else {BOB: 1})
 
 
-@pytest.mark.parametrize("keep_data", [True, False], ids=["keeping the data", "with new data"])
-def test_a_renewal_does_not_start_the_run_anew(table, held, keep_data):
-    renewal = Change(id=held.id, timespec_ms=-120_000, keep_data=keep_data, data=b"" if keep_data else b"half done")
+@pytest.mark.parametrize("data", [None, b"half done"], ids=["keeping the data", "with new data"])
+def test_a_renewal_does_not_start_the_run_anew(table, held, data):
+    renewal = Change(id=held.id, timespec_ms=-120_000, data=data)
     renewed = table.do(Commit(owner=BOB, updates=(renewal,)), now_ms=NOW_MS - 30_000)
     assert table.runs == {}
     table.run([Commit(owner=BOB, deletes=(renewed.id,))], NOW_MS)

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.errors import InvalidInput, LimitExceeded
-from tasks_app.operations import Change, Claim, Commit, NewTask, Query, Update
-from tasks_app.validation import LATEST_MS, Limits, validate
+from tasks_app.core.operations import Claim, Commit, Query, Update
+from tasks_app.core.validation import LATEST_MS, Limits, validate
+from taskstore.errors import InvalidInput, LimitExceeded
+from taskstore.types.tasks import Change, NewTask
 
 pytestmark = pytest.mark.once
 

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 from msgspec import UNSET
 
 from tasks_app import schedules
+from tasks_app.core.operations import Operator
 from tasks_app.models import Task
-from tasks_app.operations import Operator
 from tasks_app.schedules import DueTask, LastRun, Schedule, SchedulePause, SchedulePlan, ScheduleRecord
 from tasks_app.schedules.running import due_claim, settle
 

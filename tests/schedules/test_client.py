@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tasks_app import tokens
-from tasks_app.client import AsyncClient, Client, DueJob, DueTask, InvalidInput, JobOptions, NotAllowed, NotFound
+from tasks_app.access import tokens
 from tasks_app.models import Scope
+from taskstore import AsyncClient, Client, DueJob, DueTask, InvalidInput, JobOptions, NotAllowed, NotFound
 
 
 @pytest.fixture

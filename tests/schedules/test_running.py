@@ -8,15 +8,16 @@ import pytest
 from django.db import connection
 
 from tasks_app import schedules
-from tasks_app.errors import StoreUnavailable
-from tasks_app.job_record import JobRecord
+from tasks_app.core.operations import Claim
+from tasks_app.core.validation import LATEST_MS
 from tasks_app.managers import TaskManager
 from tasks_app.models import Task
-from tasks_app.operations import Change, Claim, NewTask
 from tasks_app.schedules import CatchUp, DueJob, SchedulePlan, ScheduleState, running
 from tasks_app.schedules.record import iso
-from tasks_app.schedules.running import LEASE_MS, due_claim, settle
-from tasks_app.validation import LATEST_MS
+from tasks_app.schedules.running import LEASE_MS, due_claim, settle, settle_all
+from taskstore.errors import StoreUnavailable
+from taskstore.types.job_record import JobRecord
+from taskstore.types.tasks import Change, NewTask
 from tests.server.harness import wait_for
 
 from .schedules import HOUR_MS, OLAF, added, due_of, last_of, look, now, put, there
@@ -111,6 +112,10 @@ def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
         (b'{"cron": "@daily", "job": {}}', "job.function"),
         (b'{"cron": "@daily", "task": {"group": "mail"}, "due": "soon"}', "due"),
         (json.dumps({"cron": "@daily", "task": {"group": "schedules"}}).encode(), "task.group"),
+        (
+            json.dumps({"cron": "@daily", "task": {"group": "g"}, "paused": {"by": "\ud800", "at": 1}}).encode(),
+            "surrogate",
+        ),
     ],
 )
 def test_a_broken_one_gets_an_error_that_says_why_and_is_left_alone(clock, data, why):
@@ -123,6 +128,21 @@ def test_a_broken_one_gets_an_error_that_says_why_and_is_left_alone(clock, data,
     assert (after.task.available_at_ms, after.task.leased) == (LATEST_MS, False)
     # Whoever puts it again puts it right.
     assert (put().state, now().task.error) == (ScheduleState.ON, "")
+
+
+def test_one_that_fails_does_not_hold_up_the_others(clock, monkeypatch):
+    put("first")
+    advance_to(clock, due_of(put("second")))
+
+    def fail_for_the_first(task):
+        if task.labels["name"] == "first":
+            raise RuntimeError("unexpected")
+        settle(task)
+
+    monkeypatch.setattr(running, "settle", fail_for_the_first)
+    with pytest.raises(RuntimeError):
+        settle_all(sorted(Task.objects.perform(due_claim()), key=lambda task: task.labels["name"]))
+    assert [task.labels["schedule"] for task in added()] == ["second"]
 
 
 def test_a_task_that_has_no_name_and_a_second_one_of_a_name_are_broken(clock):
@@ -145,7 +165,7 @@ def test_one_that_was_made_available_by_hand_waits_until_it_is_due(clock):
             before = there(schedules.pause("digest", by="olaf"))
         Task.objects.commit(
             owner=0,
-            updates=[Change(id=before.task.id, keep_data=True, release=True)],
+            updates=[Change(id=before.task.id, release=True)],
             operator=OLAF,
         )
         assert look() == 1
@@ -165,7 +185,7 @@ def test_a_process_without_a_server_adds_what_is_due_and_goes_on_after_trouble(m
         return claim(self, operation)
 
     monkeypatch.setattr(TaskManager, "perform", perform)
-    monkeypatch.setattr(running, "PAUSE_S", 0.05)
+    monkeypatch.setattr(running, "LOOK_EVERY_S", 0.05)
     thread = threading.Thread(target=schedules.work, args=(stop,))
     thread.start()
     try:
@@ -189,7 +209,6 @@ def test_beside_the_writer_it_waits_for_what_is_due_and_goes_on_after_trouble(re
     with monkeypatch.context() as patch:
         patch.setattr(running, "settle", troubled)
         patch.setattr(running, "LEASE_MS", 200)
-        patch.setattr(running, "PAUSE_S", 0.05)
         scheduler = server.run(begun())
         server.writer.keep(scheduler)
         put(cron="every 1s")

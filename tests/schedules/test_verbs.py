@@ -7,10 +7,10 @@ import pytest
 from django.db import connections
 
 from tasks_app import schedules
-from tasks_app.errors import InvalidInput
+from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operations import GroupScope
 from tasks_app.schedules import ScheduleState, verbs
+from taskstore.errors import InvalidInput
 
 from .schedules import HOUR_MS, added, due_of, last_of, look, now, pause_of, plan, put, record_of, there
 

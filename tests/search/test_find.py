@@ -3,12 +3,14 @@
 import pytest
 from django.db import connection
 
-from tasks_app import clients, database
+from tasks_app import database
+from tasks_app.core.operations import EVERY_GROUP, GroupScope
 from tasks_app.models import Client, Task
-from tasks_app.operations import EVERY_GROUP, Change, GroupScope, NewTask
-from tasks_app.search import finding
-from tasks_app.search.finding import Walk, find
-from tasks_app.search.grammar import label_term, parse
+from tasks_app.reading import clients
+from tasks_app.reading.search import finding
+from tasks_app.reading.search.finding import Walk, find
+from tasks_app.reading.search.grammar import label_term, parse
+from taskstore.types.tasks import Change, NewTask
 from tests.console.store import ANN, BOB, add, claim, fail, one_of_each_state
 
 pytestmark = pytest.mark.django_db
@@ -286,7 +288,7 @@ def test_it_says_how_far_it_looked_when_the_time_is_up(monkeypatch):
 
 def test_payloads_of_their_own_row_are_searched():
     [task] = add(data=b"x" * 200_000 + b"needle")
-    Task.objects.commit(owner=ANN, updates=[Change(id=task.id, keep_data=True, group="reports")])
+    Task.objects.commit(owner=ANN, updates=[Change(id=task.id, group="reports")])
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"hay")])
     assert len(ids("data:needle")) == 1
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks_app.errors import InvalidInput
-from tasks_app.operations import State
-from tasks_app.search.grammar import MOST_TERMS, Bound, Key, Term, label, label_term, lone_id, parse, quoted
+from tasks_app.reading.search.grammar import MOST_TERMS, Bound, Key, Term, label, label_term, lone_id, parse, quoted
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import State
 
 pytestmark = pytest.mark.once
 

@@ -9,10 +9,10 @@ import grpc
 import pytest
 from django.test import Client
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.models import Client as Worker
 from tasks_app.models import Scope, Task
-from tasks_app.operations import NewTask
+from taskstore.types.tasks import NewTask
 from tests.grpc_api.client import message, theirs
 
 ANN, BOB = 1, 2

@@ -1,14 +1,14 @@
-"""docs/security.md names a test for each promise, and each test of this folder for a promise."""
+"""docs/security-promises.md names a test for each promise, and each test of this folder for a promise."""
 
 import re
 
 import pytest
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
 
 pytestmark = pytest.mark.once
 
-PAGE = (PROJECT / "docs" / "security.md").read_text()
+PAGE = (PROJECT / "docs" / "security-promises.md").read_text()
 ROWS = [line.strip("|").split(" | ") for line in PAGE.splitlines() if line.startswith("| ") and "**" not in line][1:]
 NAMED = re.findall(r"`(tests/[\w/.]+)`", PAGE)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tasks_app.bulk import Selection, Verb
 from tasks_app.models import EndedTask, Scope, Task
-from tasks_app.operations import NewTask
+from taskstore.types.tasks import NewTask
 
 from ..console.store import change_all
 from ..jobs_store.jobs import failed, succeeded

@@ -10,11 +10,11 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 from tasks_app.console.urls import urlpatterns
 from tasks_app.models import Scope, Task
-from tasks_app.operations import NewTask
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from taskstore.types.tasks import NewTask
 
 from ..admin import test_rights as admin
 from ..people import make_user, signed_in

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
 
 pytestmark = pytest.mark.once
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.live import consumer
 from tasks_app.models import Scope, Token
 

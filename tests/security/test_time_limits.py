@@ -10,13 +10,13 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
-from tasks_app import writer_connection
 from tasks_app.database import Statement, postgresql
-from tasks_app.errors import StoreUnavailable
+from tasks_app.database.time_limits import TookTooLong, at_most
 from tasks_app.models import Task
-from tasks_app.operations import NewTask
-from tasks_app.time_limits import TookTooLong, at_most
-from tasks_app.writer_connection import COMMIT, PostgreSQLConnection
+from tasks_app.writer import connection as writer_connection
+from tasks_app.writer.connection import COMMIT, PostgreSQLConnection
+from taskstore.errors import StoreUnavailable
+from taskstore.types.tasks import NewTask
 
 from ..behaviour.databases import only_postgresql
 from ..behaviour.rivals import Rival

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from taskstore_project.chaos.processes import Cluster
-from taskstore_project.testing.postgresql import FAST
+from lab.chaos.processes import Cluster
+from lab.testing.postgresql import FAST
 
 from .harness import wait_for
 

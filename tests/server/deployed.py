@@ -6,7 +6,7 @@ import sys
 from configparser import ConfigParser
 from pathlib import Path
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
 
 DEPLOYMENT = PROJECT / "docs" / "deployment"
 INSTALLED = "/opt/taskstore/bin/taskstore"

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import psycopg
 
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 
 START_SECONDS = 60  # The machine may be busy.
 END_SECONDS = 10  # What is promised.

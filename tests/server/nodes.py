@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from taskstore_project.testing import debian
+from lab.testing import debian
 
 from .harness import START_SECONDS, Server, Store, accepts, free_port, wait_for
 
@@ -65,9 +65,15 @@ def proxy(folder: Path, ports: Sequence[int]) -> Iterator[Server]:
 def viewer(place: Store, server: Server) -> Iterator[httpx.Client]:
     """The browser of somebody who has just signed in, and may see what there is."""
     assert place.manage("shell", "-c", MAKING).returncode == 0
+    with signed_in(server, "vera", PASSWORD) as browser:
+        yield browser
+
+
+@contextmanager
+def signed_in(server: Server, name: str, password: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False) as browser:
         [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/console/login").text)
-        form = {"csrfmiddlewaretoken": token, "username": "vera", "password": PASSWORD}
+        form = {"csrfmiddlewaretoken": token, "username": name, "password": password}
         assert browser.post("/console/login", data=form, headers={"Referer": server.url}).status_code == 302
         yield browser
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
-from tasks_app.masstasker.masstasker_pb2 import BulkSetRequest, Task, UpdateRequest
-from tasks_app.masstasker.masstasker_pb2_grpc import MassTaskerStub
+from taskstore.masstasker.masstasker_pb2 import BulkSetRequest, Task, UpdateRequest
+from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
 from tests.served import free_port
 
 from .harness import START_SECONDS, Server, Store
@@ -130,7 +130,7 @@ def by_grpc(port: int, token: str) -> Iterator[str]:
             (stub.Update, added, of_strangers),
             (stub.Update, UpdateRequest(created=[Task(group="a\0", data=data)]), of_ours),
             (stub.Update, UpdateRequest(created=[Task(group="mail", data=data)], predicates=[9_999_999]), of_ours),
-            (stub.BulkSet, BulkSetRequest(prototype=Task(data=data)), of_ours),
+            (stub.BulkSet, BulkSetRequest(prototype=Task(group="a\0", data=data)), of_ours),
             (garbage, b"\xff" + CANARY.encode(), of_ours),
         ]
         for call, request, metadata in calls:

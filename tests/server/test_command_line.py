@@ -4,15 +4,18 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
+from taskstore_project.command_table import LAB_COMMANDS, SECTIONS, SERVERS_COMMANDS, names
+from taskstore_project.program import unknown_variables
 
-from .harness import END_SECONDS
+from .harness import END_SECONDS, Store
 
 pytestmark = pytest.mark.once
 
@@ -54,14 +57,84 @@ def test_they_find_the_server_of_this_machine(store):
     assert (away.returncode, away.stdout, away.stderr.count("\n")) == (3, "", 1)
 
 
-def test_help_tells_of_both_kinds_of_commands(empty_place):
+def test_help_lists_the_commands_of_this_program(empty_place):
     told = empty_place.manage("--help")
-    assert told.returncode == 0
-    for command in ("claim", "history", "completion", "[taskstore_project]", "migrate", "token"):
-        assert re.search(rf"^ *{re.escape(command)}( |$)", told.stdout, re.MULTILINE), command
-    assert "Usage: taskstore claim" in empty_place.manage("help", "claim").stdout
+    assert (told.returncode, told.stderr) == (0, "")
+    for command in names():
+        assert re.search(rf"^  {command}  +[A-Z]", told.stdout, re.MULTILINE), command
+    assert "migrate" not in told.stdout
+    assert "`python3 manage.py help --commands`" in told.stdout
+    assert "\nmigrate\n" in empty_place.manage("help", "--commands").stdout
+    assert empty_place.manage().stdout == empty_place.manage("help").stdout == told.stdout
+    assert "Usage: python3 manage.py claim" in empty_place.manage("help", "claim").stdout
     assert "usage:" in empty_place.manage("help", "token").stdout
     assert empty_place.manage("completion", "fish").stdout.startswith("function ")
+    assert empty_place.manage("--version").stdout.startswith("taskstore 0.")
+
+
+def test_every_command_has_its_place_in_the_help():
+    ours, labs = (PROJECT / package / "management" / "commands" for package in ("taskstore_project", "lab"))
+    # Django's own `migrate` is ours only to leave nothing behind.
+    assert {*SERVERS_COMMANDS, "migrate"} == {file.stem for file in ours.glob("[a-z]*.py")}
+    assert LAB_COMMANDS.keys() == {file.stem for file in labs.glob("[a-z]*.py")}
+    assert sorted(name for section in SECTIONS.values() for name in section) == sorted(names())
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("adn", "add"), ("help adn", "add"), ("sreve", "serve"), ("migarte", "migrate"), ("frobnicate", "")],
+)
+def test_a_mistyped_command_is_told_with_the_one_that_is_like_it(empty_place, typed, meant):
+    told = empty_place.manage(*typed.split())
+    name = typed.split()[-1]
+    guess = f' Did you mean "{meant}"?' if meant else ""
+    why = f"taskstore: there is no command {name}.{guess} `python3 manage.py --help` lists all commands\n"
+    assert (told.returncode, told.stdout, told.stderr) == (2, "", why)
+
+
+@pytest.mark.parametrize("command", [["token", "list"], ["groups"]])
+def test_a_misspelt_variable_is_told(empty_place, command):
+    told = empty_place.manage(
+        *command, TASKSTORE_PUBLIC_ULR="http://x", TASKSTORE_TOKENN="x", TASKSTORE_WORKERS_OF_ANN="1", TASKSTORE_URL=""
+    )
+    assert told.stderr.splitlines()[:-1] == [
+        "taskstore: the environment variable TASKSTORE_PUBLIC_ULR has no effect: did you mean TASKSTORE_PUBLIC_URL?",
+        "taskstore: the environment variable TASKSTORE_TOKENN has no effect: did you mean TASKSTORE_TOKEN?",
+        "taskstore: the environment variable TASKSTORE_WORKERS_OF_ANN has no effect: no setting has this name",
+    ]
+
+
+def copied(store, text):
+    """What comes of a command that was shown to be copied: typed in a shell that knows nothing of the data folder."""
+    environment = {name: value for name, value in store._environment.items() if name != "TASKSTORE_DATA"}
+    command = text.replace("python3", shlex.quote(sys.executable))
+    return subprocess.run(
+        ["sh", "-c", command], cwd=PROJECT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_commands_that_are_shown_name_the_data_folder(empty_place):
+    store = Store(empty_place.folder.parent / "other data")
+    data = f"--data '{store.folder}'"
+    with store.up() as server:
+        assert store.manage("add", "mail", "hello").returncode == 0
+        claimed = store.manage("claim", "mail", *shlex.split(data), TASKSTORE_DATA="").stderr
+        assert data in claimed
+        assert copied(store, claimed.partition("when it is done: ")[2]).stdout == "deleted task 2\n"
+        refused = store.manage("ls", "mail", "--token", "", *shlex.split(data), TASKSTORE_DATA="").stderr
+        made = refused.split("`")[1].replace("NAME", "ann")
+        assert made == f"python3 manage.py token create ann --scope read {data}"
+        assert copied(store, made).stdout.startswith("ts_")
+        shown = server.ask("GET", "/groups", copied(store, made.replace("ann", "bob")).stdout.strip())
+        assert shown.json() == []
+    told = store.manage("demo", "wordcount")
+    assert f"`python3 manage.py up {data}`" in told.stderr
+
+
+def test_every_variable_that_is_read_is_known():
+    code = [*(PROJECT / "tasks_app").rglob("*.py"), *(PROJECT / "taskstore_project").rglob("*.py")]
+    read = {name for file in code for name in re.findall(r'"(TASKSTORE_[A-Z_]+)"', file.read_text())}
+    assert list(unknown_variables(dict.fromkeys(read - {"TASKSTORE_NO_AUTH"}, "1"))) == []
 
 
 def test_a_function_is_enqueued_run_and_its_result_read(store):

@@ -18,9 +18,9 @@ import yaml
 from dockerfile_parse import DockerfileParser
 from psycopg.conninfo import conninfo_to_dict
 
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.debian import program
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.debian import program
+from lab.testing.suite import clean_environment
 from tests.behaviour.databases import only_postgresql
 
 from .deployed import DEPLOYMENT, taskstore_in

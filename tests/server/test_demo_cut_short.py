@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taskstore_project.demo import wordcount_worker as worker
+from lab.demo import wordcount_worker as worker
 
 from .harness import Server, Store, wait_for
 from .texts import write_text
@@ -65,7 +65,8 @@ def test_without_a_server_it_says_what_to_do(store):
     done = store.manage("demo", "wordcount")
     assert done.returncode == 2
     assert done.stderr == (
-        "taskstore: no server runs on this data folder: start one with `up`, or name one with --url and --token\n"
+        f"taskstore: no server runs on this data folder: start one with `python3 manage.py up --data {store.folder}`, "
+        "or name one with --url and --token\n"
     )
 
 
@@ -74,7 +75,8 @@ def test_a_server_that_was_killed_is_told_from_one_that_runs(store):
         pass
     done = store.manage("demo", "wordcount")
     assert done.returncode == 2
-    assert re.fullmatch(r"taskstore: no server answers at http://\S+ \(.*\): start one with `up`\n", done.stderr)
+    hint = re.escape(f"start one with `python3 manage.py up --data {store.folder}`")
+    assert re.fullmatch(rf"taskstore: no server answers at http://\S+ \(.*\): {hint}\n", done.stderr)
 
 
 def processes_of(run: str) -> list[Path]:

@@ -3,10 +3,10 @@
 import pytest
 from django.core.management import CommandError, call_command
 
-from tasks_app.job_record import JobStatus
+from lab.demo.seed import Seed
 from tasks_app.models import Level, Task
-from tasks_app.totals import numbers_of_all
-from taskstore_project.demo.seed import Seed
+from tasks_app.writer.totals import numbers_of_all
+from taskstore.types.job_record import JobStatus
 
 ASKED = ("demo", "seed", "--tasks", "3000", "--groups", "10", "--workers", "25")
 

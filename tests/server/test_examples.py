@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from taskstore_project.demo.wordcount_worker import Store as Rest
-from taskstore_project.testing import PROJECT
+from lab.demo.wordcount_worker import Store as Rest
+from lab.testing import PROJECT
 
 from .harness import Server, Store, empty, free_port, wait_for
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
 
 from .clusters import cluster, configure, give_up_on_standby
 from .harness import Store, wait_for
@@ -19,9 +19,9 @@ NOBODY_FOLLOWS = "SET synchronous_standby_names = 'nobody'"
 COMMIT_ALONE = """
 import django
 django.setup()
-from tasks_app.errors import CommitUnknown
+from taskstore.errors import CommitUnknown
 from tasks_app.models import Task
-from tasks_app.operations import NewTask
+from taskstore.types.tasks import NewTask
 try:
     Task.objects.commit(owner=1, adds=[NewTask(group="mail")])
 except CommitUnknown as problem:

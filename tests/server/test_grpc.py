@@ -18,11 +18,10 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
 from tasks_app.grpc_api.serving import LISTENERS
-from tasks_app.masstasker.masstasker_pb2 import QueryRequest, Task, UpdateRequest
-from tasks_app.masstasker.masstasker_pb2_grpc import MassTaskerStub
-from taskstore_project.commands import CannotRun
-from taskstore_project.grpc_listening import check_certificate, refuse_plaintext
-from taskstore_project.listening import resolve
+from taskstore.masstasker.masstasker_pb2 import QueryRequest, Task, UpdateRequest
+from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
+from taskstore_project.base_command import CannotRun
+from taskstore_project.serving.listening import check_certificate, refuse_plaintext, resolve
 from tests.certificates import make_certificate
 from tests.served import free_port
 
@@ -107,14 +106,18 @@ def test_its_clients_see_what_others_see(lasting_server, lasting_store, lasting_
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_it_tells_how_it_is_and_what_it_has_to_whoever_asks(lasting_server, lasting_port):
+def test_it_tells_how_it_is_to_whoever_asks_and_what_it_has_for_a_token(lasting_server, lasting_store, lasting_port):
     with client_of(lasting_port) as client:
         assert (client.status(), client.status(SERVICE)) == (SERVING, SERVING)
         with pytest.raises(grpc.RpcError) as refused:
             client.status("mail")
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
         asked = [ServerReflectionRequest(list_services=""), ServerReflectionRequest(file_containing_symbol=SERVICE)]
-        listed, described = client.reflection.ServerReflectionInfo(iter(asked), timeout=PATIENCE_S)
+        with pytest.raises(grpc.RpcError) as refused:
+            next(client.reflection.ServerReflectionInfo(iter(asked), timeout=PATIENCE_S))
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        bearer = [("authorization", f"Bearer {lasting_store.token}")]
+        listed, described = client.reflection.ServerReflectionInfo(iter(asked), timeout=PATIENCE_S, metadata=bearer)
         assert SERVICE in [service.name for service in listed.list_services_response.service]
         [first, *_] = described.file_descriptor_response.file_descriptor_proto
         assert b"QueryRequest" in first
@@ -123,7 +126,9 @@ def test_it_tells_how_it_is_and_what_it_has_to_whoever_asks(lasting_server, last
 def test_nobody_who_waits_or_watches_holds_up_its_end(server, client):
     requests: queue.Queue[ServerReflectionRequest | None] = queue.Queue()
     requests.put(ServerReflectionRequest(list_services=""))
-    tool = client.reflection.ServerReflectionInfo(iter(requests.get, None), timeout=PATIENCE_S)
+    tool = client.reflection.ServerReflectionInfo(
+        iter(requests.get, None), timeout=PATIENCE_S, metadata=client.metadata
+    )
     next(tool)
     health = client.health.Watch(HealthCheckRequest(service=SERVICE), timeout=PATIENCE_S)
     assert next(health).status == SERVING

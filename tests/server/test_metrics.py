@@ -14,8 +14,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tasks_app.meters import REASONS
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
+from tasks_app.core.meters import REASONS
 
 from ..behaviour.databases import only_postgresql
 from .conftest import IS_POSTGRESQL

@@ -15,17 +15,19 @@ import grpc
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
-from tasks_app.masstasker.masstasker_pb2 import DebugRequest, Task, UpdateRequest
-from tasks_app.masstasker.masstasker_pb2_grpc import MassTaskerStub
-from taskstore_project.testing import PROJECT
-from taskstore_project.testing.suite import clean_environment
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
+from taskstore.masstasker.masstasker_pb2 import DebugRequest, Task, UpdateRequest
+from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
 
 from .conftest import new_store
 from .deployed import taskstore_in
 from .harness import END_SECONDS, START_SECONDS, Server, free_port, wait_for
+from .original import original
 
 pytestmark = pytest.mark.once
 
+HOUR_NS = 3_600 * 10**9
 PAGE = (PROJECT / "docs" / "migrating.md").read_text()
 PARTS = re.split(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 # Each program has the name that was said last before it.
@@ -99,22 +101,36 @@ def test_each_program_is_known_by_its_name():
     assert PAGE.count("```sh") == 5  # Each is run below.
 
 
-def test_tasks_of_the_original_are_copied_once(desk, server, store, tmp_path):
+def test_tasks_of_the_original_are_moved_once_they_are_available(desk, server, store):
     names = ["mail", "pay/eu %2F ü"]
-    tomorrow_ms = 4_000_000_000_000
-    adds: list[dict[str, Any]] = [{"group": name, "data": f"{number} ü"} for number in range(1_200) for name in names]
-    adds.append({"group": "mail", "data": "later", "timespec": tomorrow_ms})
-    (tmp_path / "old").mkdir()
-    with new_store(tmp_path / "old") as old_store, old_store.up("--no-auth") as old:
-        assert old.ask("POST", "/update", json={"clientid": 1, "adds": adds}).json()["error"] is None
+    with original() as old:
+        for number in range(150):
+            for name in names:
+                old.add(name, f"{number} ü\0")
+        old.add("mail", "later", duration=-HOUR_NS)
         script = commands("OLD_URL=").replace("http://127.0.0.1:8047", old.url)
-        assert desk.run(script).splitlines() == ["mail: 1201", "pay/eu %2F ü: 1200"]
-        with pytest.raises(AssertionError, match="The new store is not empty"):
+        with pytest.raises(AssertionError, match="Not available yet, run this again later: mail"):
             desk.run(script)
-    listed = server.ask("GET", "/group", store.token, params={"name": "mail", "owned": "yes"}).json()
-    assert [listed[-1][name] for name in ("data", "timespec")] == ["later", tomorrow_ms]
-    copied = [task for name in names for task in server.ask("GET", "/group", store.token, params={"name": name}).json()]
-    assert sorted(task["data"] for task in copied) == sorted(add["data"] for add in adds[:-1])
+        assert [task.data for task in old.tasks.values()] == ["later"]
+        old.passed_ns = 2 * HOUR_NS
+        assert desk.run(script).splitlines() == ["mail: 1"]
+        assert old.tasks == {}
+        assert desk.run(script) == ""
+    found = {
+        name: [task["data"] for task in server.ask("GET", "/group", store.token, params={"name": name}).json()]
+        for name in names
+    }
+    texts = [f"{number} ü\0" for number in range(150)]
+    assert sorted(found["mail"]) == sorted([*texts, "later"])
+    assert sorted(found["pay/eu %2F ü"]) == sorted(texts)
+
+
+def test_what_could_not_be_added_here_stays_in_the_original(desk):
+    with original() as old:
+        old.add("x" * 256, "no group has such a name here")
+        with pytest.raises(AssertionError, match=r"adds\[0\].group"):
+            desk.run(commands("OLD_URL=").replace("http://127.0.0.1:8047", old.url))
+        assert [task.data for task in old.tasks.values()] == ["no group has such a name here"]
 
 
 def test_tasks_of_masstasker_are_copied(desk, store, grpc_port, tmp_path):

@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tasks_app.neighbours import LISTENER
-from taskstore_project.chaos.scenes.pooled import bouncer
+from lab.chaos.scenes.pooled import bouncer
+from tasks_app.writer.peers import LISTENER
 from tests.behaviour.databases import only_postgresql
 
 from .harness import wait_for
@@ -54,3 +54,18 @@ def test_who_listens_does_so_beside_it(store, bounced):
             pooled.close()  # With all connections that lead through it.
             wait_for(lambda: all(name.startswith("Task Store") for name in names()), "their end")
             assert LISTENER in names()
+
+
+NOWHERE = "postgresql://ann@127.0.0.1:1/tasks"
+
+
+@pytest.mark.parametrize("why", ["nobody is there", "it is a pooler"])
+def test_the_log_says_that_nothing_can_be_heard(store, bounced, why):
+    with bouncer(bounced, store.database_url) as url:
+        direct = NOWHERE if why == "nobody is there" else url
+        with store.up(DATABASE_URL=url, TASKSTORE_DIRECT_DATABASE_URL=direct) as server:
+            wait_for(lambda: server._complaints, "a line of the log")
+            assert server.ask("GET", "/groups", store.token).status_code == 200
+            server.end()
+    [line] = server.complaints.splitlines()
+    assert "can't LISTEN at TASKSTORE_DIRECT_DATABASE_URL" in line

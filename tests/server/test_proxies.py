@@ -17,7 +17,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from taskstore_project.testing.debian import program
+from lab.testing.debian import program
 from tests.certificates import make_certificate
 from tests.served import free_port
 
@@ -28,22 +28,14 @@ from .test_grpc import SERVICE, SERVING, WAIT, Client
 
 pytestmark = pytest.mark.once
 
-# What nginx.conf is a part of, for a process of any user.
-NGINX = """
-daemon off;
-{user}
-pid {folder}/nginx.pid;
-error_log stderr warn;
-events {{}}
-http {{
+# Where a process of any user may write.
+NGINX = """http {{
     access_log off;
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    include {folder}/taskstore.conf;
-}}
 """
 PASSWORD = "correct horse battery"
 
@@ -105,10 +97,15 @@ def haproxy(proxied: Proxied) -> tuple[list[str], list[str]]:
 
 
 def nginx(proxied: Proxied) -> tuple[list[str], list[str]]:
-    (proxied.folder / "taskstore.conf").write_text(
+    file = proxied.folder / "nginx.conf"
+    file.write_text(
         text_of(
             "nginx.conf",
             **{
+                # Else root's nginx would serve as another user, who may not write here.
+                "user www-data;": "user root;" if os.geteuid() == 0 else "",
+                "/run/nginx.pid": str(proxied.folder / "nginx.pid"),
+                "http {\n": NGINX.format(folder=proxied.folder),
                 "listen 443": f"listen 127.0.0.1:{proxied.https}",
                 "listen 80;": f"listen 127.0.0.1:{proxied.http};",
                 ":8048": f":{proxied.rest}",
@@ -118,11 +115,9 @@ def nginx(proxied: Proxied) -> tuple[list[str], list[str]]:
             },
         )
     )
-    file = proxied.folder / "nginx.conf"
-    # Else root's nginx would serve as another user, who may not write here.
-    file.write_text(NGINX.format(folder=proxied.folder, user="user root;" if os.geteuid() == 0 else ""))
     path = program(("nginx",), ("nginx",))
-    return [path, "-t", "-q", "-c", str(file)], [path, "-c", str(file)]
+    words = [path, "-c", str(file), "-g", "daemon off; error_log stderr warn;"]
+    return [*words, "-t", "-q"], words
 
 
 @pytest.fixture(scope="module", params=[haproxy, nginx], ids=lambda kind: kind.__name__)
@@ -185,6 +180,7 @@ def test_people_sign_in_and_see_what_happens(proxied):
         headers = {"Cookie": cookies, "Origin": proxied.url}
         address = f"wss://127.0.0.1:{proxied.https}/console/live"
         with connect(address, ssl=proxied.trust, additional_headers=headers, proxy=None) as socket:
+            socket.send('{"type": "full", "totals": true}')
             assert "full" in socket.recv(START_SECONDS)
 
 

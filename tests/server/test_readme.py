@@ -13,10 +13,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from django.core.management import load_command_class
+from click import Context
+from django.core.management import get_commands, load_command_class
 
-from taskstore_project.demo.wordcount_worker import Store as Rest
-from taskstore_project.testing import PROJECT
+from lab.demo.wordcount_worker import Store as Rest
+from lab.testing import PROJECT
+from taskstore.cli.change import requeue
 
 from .harness import Server, Store, empty, wait_for
 
@@ -213,15 +215,15 @@ def test_the_first_command_serves(empty_place):
 
 @pytest.mark.once
 def test_every_option_exists():
-    commands = ("up", "serve", "test", "bench", "chaos", "token create", "bulk purge", "demo wordcount", "demo seed")
-    helps = "".join(map(help_of, (*commands, "verify", "cluster demo")))
+    commands = ("up", "serve", "test", "bench", "chaos", "token create", "demo wordcount", "demo seed")
+    helps = "".join([*map(help_of, (*commands, "verify", "cluster demo")), requeue.get_help(Context(requeue))])
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README + COMMANDS)) - {"--help"}:
         assert option in helps
 
 
 def help_of(command: str) -> str:
     name, *words = command.split()
-    parser = load_command_class("taskstore_project", name).create_parser("manage.py", name)
+    parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
     told = io.StringIO()
     with redirect_stdout(told), pytest.raises(SystemExit):
         parser.parse_args([*words, "--help"])

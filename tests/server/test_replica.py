@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskstore_project.chaos.scenes.failover import follow
+from lab.chaos.scenes.failover import follow
 
 from .clusters import cluster, configure
 from .harness import Store, wait_for

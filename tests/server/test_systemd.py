@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from taskstore_project.testing.debian import program
-from taskstore_project.testing.suite import clean_environment
+from lab.testing.debian import program
+from lab.testing.suite import clean_environment
 
 from .deployed import DEPLOYMENT, INSTALLED, Unit, taskstore_in, variables_of
 from .harness import END_SECONDS, START_SECONDS, Server, Store, wait_for
@@ -27,7 +27,7 @@ UNITS = sorted(path.name for path in DEPLOYMENT.iterdir() if path.suffix in (".s
 SERVICES = [name for name in UNITS if name.endswith(".service")]
 HTTPS = {"X-Forwarded-Proto": "https", "Host": "tasks.example.org"}  # As the proxy says it.
 JOB = """
-from tasks_app.jobs import job
+from taskstore import job
 
 
 @job

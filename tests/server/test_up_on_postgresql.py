@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import psycopg
 
-from taskstore_project.migration import MIGRATION_LOCK
+from taskstore_project.startup_migration import MIGRATION_LOCK
 
 from .harness import Store, wait_for
 

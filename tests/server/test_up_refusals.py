@@ -5,10 +5,10 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from taskstore_project.commands import CannotRun
-from taskstore_project.listening import resolve
+from taskstore_project.base_command import CannotRun
 from taskstore_project.management.commands.serve import worker_count
-from taskstore_project.starting import port_number, refuse_strangers
+from taskstore_project.serving.listening import resolve
+from taskstore_project.serving.starting import port_number, refuse_strangers
 
 pytestmark = pytest.mark.once
 
@@ -117,7 +117,8 @@ def test_serve_refuses_sqlite(sqlite_store):
     told = sqlite_store.manage("serve", "--port", "0")
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr == (
-        "taskstore: serve needs PostgreSQL, as SQLite has one server process only: set DATABASE_URL, or use `up`\n"
+        "taskstore: serve needs PostgreSQL, as SQLite has one server process only: set DATABASE_URL, or use "
+        f"`python3 manage.py up --data {sqlite_store.folder}`\n"
     )
 
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from taskstore_project.chaos import client
-from taskstore_project.chaos.client import Orders
-from taskstore_project.chaos.history import History, events_in
-from taskstore_project.chaos.truth import truth_of
+from lab.chaos import client
+from lab.chaos.client import Orders
+from lab.chaos.history import History, events_in
+from lab.chaos.truth import truth_of
 from tests.server.harness import Server, Store
 
 GOODBYE_S = 60

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 from django.db import connection
 
-from taskstore_project.chaos.checker import violations
+from lab.chaos.checker import violations
 
 from .load import clients, history_of, new_token
 

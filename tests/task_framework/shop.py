@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.db import connection
 
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
 
 SETTINGS = """
 DATABASES = {{"default": {database!r}}}
@@ -21,7 +21,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "tasks_app", "shop"]
 TASKS = {{
     "default": {{
-        "BACKEND": "tasks_app.task_framework.TaskStoreBackend",
+        "BACKEND": "tasks_app.tasks_backend.TaskStoreBackend",
         "QUEUES": ["default", "mail"],
         "OPTIONS": {{"backoff": 0, "queues": {{"mail": {{"max_attempts": 2}}}}}},
     }}
@@ -36,7 +36,7 @@ class Shop(AppConfig):
     name = "shop"
 
     def ready(self):
-        from tasks_app.task_framework.framework import task_finished, task_started
+        from tasks_app.tasks_backend.framework import task_finished, task_started
         from .models import Visit
 
         Visit.objects.count()  # A connection that no copy of this process may use.

@@ -9,18 +9,13 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.utils import timezone
 
-from tasks_app import job_queues
-from tasks_app.errors import InvalidInput
-from tasks_app.job_record import JobError, JobOptions, JobStatus, OnLost
+from tasks_app.jobs import queues as job_queues
 from tasks_app.models import Task
-from tasks_app.task_framework.backend import TaskStoreBackend, of_alias
-from tasks_app.task_framework.errors import JobEnded
-from tasks_app.task_framework.framework import (
-    InvalidTask,
-    TaskResultDoesNotExist,
-    TaskResultStatus,
-    task_enqueued,
-)
+from tasks_app.tasks_backend.backend import TaskStoreBackend, of_alias
+from tasks_app.tasks_backend.framework import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
+from tasks_app.tasks_backend.results import JobEnded
+from taskstore.errors import InvalidInput
+from taskstore.types.job_record import JobError, JobOptions, JobStatus, OnLost
 from tests.jobs_store.jobs import enqueued, finished, started
 
 from .framework import TaskResultMismatch
@@ -28,7 +23,7 @@ from .tasks import report, send, which
 
 pytestmark = pytest.mark.django_db
 
-BACKEND = "tasks_app.task_framework.TaskStoreBackend"
+BACKEND = "tasks_app.tasks_backend.TaskStoreBackend"
 
 
 @pytest.fixture

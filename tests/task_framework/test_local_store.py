@@ -13,10 +13,11 @@ import pytest
 from django.db import OperationalError, connection
 
 from tasks_app import database
-from tasks_app.errors import CommitRefused, StoreUnavailable
+from tasks_app.core.operations import Commit
 from tasks_app.local_store import LocalStore
-from tasks_app.operations import Change, Commit, NewTask, Order
-from tasks_app.writer import running
+from tasks_app.writer.writer import running
+from taskstore.errors import CommitRefused, InvalidInput, StoreUnavailable
+from taskstore.types.tasks import Change, NewTask, Order
 from tests.behaviour.databases import only_sqlite
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,8 +42,14 @@ def test_a_worker_claims_renews_and_commits_in_its_own_name(store):
         1,
     )
     assert store.tasks([held.id, added.id, other.id]) == [held, None, other]
-    [renewed] = store.commit(updates=[Change(id=held.id, timespec_ms=-90_000, keep_data=True)])
+    [renewed] = store.commit(updates=[Change(id=held.id, timespec_ms=-90_000)])
     assert renewed.available_at_ms > held.available_at_ms
+    assert (renewed.data, renewed.labels) == (b"1", {"to": "ann"})
+    [moved] = store.commit(updates=[Change(id=renewed.id, group="reports", error="torn", timespec_ms=-90_000)])
+    [renewed] = store.commit(updates=[Change(id=moved.id, group="mail", timespec_ms=-90_000)])
+    assert (renewed.data, renewed.error, renewed.origin) == (b"1", "torn", added.id)
+    with pytest.raises(InvalidInput, match=r"adds\[0\].id"):
+        store.commit(adds=[NewTask(group="mail", id=renewed.id)])
     with pytest.raises(CommitRefused):
         store.commit(deletes=[renewed.id], client_id=store.id + 1)
     assert store.commit(deletes=[renewed.id]) == []
@@ -70,7 +77,7 @@ def test_a_claim_finds_at_once_what_comes_after_a_lock_that_kept_a_look_out(roll
                 kept_out.set()
                 raise
 
-    monkeypatch.setattr("tasks_app.waiting_claims.LOOK_EVERY_S", 60.0)
+    monkeypatch.setattr("tasks_app.writer.waiting_claims.LOOK_EVERY_S", 60.0)
     watched = SimpleNamespace(connect=partial(sqlite3.connect, factory=Seen), OperationalError=sqlite3.OperationalError)
     monkeypatch.setattr("tasks_app.local_store.sqlite3", watched)
     with LocalStore() as store, ThreadPoolExecutor() as threads:
@@ -110,7 +117,7 @@ def test_at_its_end_claims_find_nothing_and_nothing_works_any_more():
 
 
 def test_a_database_that_is_away_is_a_store_that_is_away(store, monkeypatch):
-    monkeypatch.setattr("tasks_app.clients.seen", Mock(side_effect=OperationalError("gone")))
+    monkeypatch.setattr("tasks_app.reading.clients.seen", Mock(side_effect=OperationalError("gone")))
     with pytest.raises(StoreUnavailable):
         store.clients()
 

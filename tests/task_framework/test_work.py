@@ -6,10 +6,10 @@ from statistics import median
 import pytest
 from django.core.management import CommandError, call_command
 
-from tasks_app import job_queues
-from tasks_app.job_queues import Wanted
-from tasks_app.job_record import JobRecord, JobStatus
-from tasks_app.task_framework.framework import BaseTaskBackend
+from tasks_app.jobs import queues as job_queues
+from tasks_app.jobs.queues import Wanted
+from tasks_app.tasks_backend.framework import BaseTaskBackend
+from taskstore.types.job_record import JobRecord, JobStatus
 
 from .shop import Shop, wait_until
 
@@ -41,7 +41,7 @@ print(json.dumps({name: result.id for name, result in results.items()}))
 
 READ = """
 import json, sys
-from tasks_app.task_framework.framework import task_backends
+from tasks_app.tasks_backend.framework import task_backends
 
 def told(id):
     result = task_backends["default"].get_result(id)

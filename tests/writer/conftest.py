@@ -7,7 +7,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from tasks_app.writer import Bounds, Writer
+from tasks_app.writer.writer import Bounds, Writer
 from tests.behaviour.conftest import Clock, clock
 
 __all__ = ["Clock", "clock"]

@@ -12,15 +12,15 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from tasks_app import candidate_pools
-from tasks_app.asked import Asked
-from tasks_app.database import PostgreSQL
-from tasks_app.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
+from tasks_app.core.operations import Claim, Commit
+from tasks_app.database import PostgreSQL, claim_pools
+from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
-from tasks_app.operations import Change, Claim, Commit, NewTask, Order
-from tasks_app.postgresql_pipeline import _numbered
-from tasks_app.writer import Bounds
-from tasks_app.writer_connection import PostgreSQLConnection, SQLiteConnection
+from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection
+from tasks_app.writer.waiting_claims import Asked
+from tasks_app.writer.writer import Bounds
+from taskstore.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
+from taskstore.types.tasks import Change, NewTask, Order
 from tests.behaviour.databases import only_postgresql, only_sqlite
 from tests.behaviour.people import ANN, BOB
 
@@ -236,7 +236,7 @@ def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypat
         [held] = await writer.perform(adding(b"1"))
         holding = asyncio.ensure_future(asyncio.to_thread(hold, held.id, is_locked, may_end))
         await asyncio.to_thread(is_locked.wait)
-        monkeypatch.setattr("tasks_app.writer.Asked", long_ago)
+        monkeypatch.setattr("tasks_app.writer.writer.Asked", long_ago)
         try:
             with pytest.raises(StoreBusy):
                 await asyncio.wait_for(writer.perform(Commit(owner=ANN, deletes=(held.id,))), 30)
@@ -258,7 +258,7 @@ def test_what_the_database_can_not_write_is_not_done_for_certain(play, transacti
         )
 
     async def scenario(writer):
-        with pytest.raises(StoreUnavailable, match="can't write") as raised:
+        with pytest.raises(StoreUnavailable, match="disk of the database is full") as raised:
             await writer.perform(adding(b"1"))
         assert not isinstance(raised.value, CommitUnknown)
 
@@ -292,7 +292,7 @@ def test_a_task_with_an_old_time_is_the_oldest_at_once(play):
 
 
 def test_a_task_that_somebody_else_adds_with_an_old_time_is_found_when_nothing_else_is_left(play, monkeypatch):
-    monkeypatch.setattr(candidate_pools, "KEPT_S", float("inf"))
+    monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
         await writer.perform(adding(b"1", b"2", b"3"))
@@ -307,7 +307,7 @@ def test_a_task_that_somebody_else_adds_with_an_old_time_is_found_when_nothing_e
 
 
 def test_claims_from_a_large_busy_group_take_each_task_once_and_any_of_the_oldest_thousand(play, monkeypatch):
-    monkeypatch.setattr(candidate_pools, "KEPT_S", float("inf"))
+    monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
         tasks = await writer.perform(adding(*[b""] * 3_000))
@@ -323,7 +323,7 @@ def test_claims_from_a_large_busy_group_take_each_task_once_and_any_of_the_oldes
 
 
 def test_a_higher_priority_comes_first_also_in_a_busy_group(play, monkeypatch):
-    monkeypatch.setattr(candidate_pools, "KEPT_S", float("inf"))
+    monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
         await writer.perform(adding(*[b""] * 1_500))
@@ -345,7 +345,7 @@ def test_a_higher_priority_comes_first_also_in_a_busy_group(play, monkeypatch):
 
 
 def test_a_pause_holds_also_in_a_busy_group(play, monkeypatch):
-    monkeypatch.setattr(candidate_pools, "KEPT_S", float("inf"))
+    monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
         await writer.perform(adding(*[b""] * 1_500))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tasks_app.ending import ended
+from tasks_app.writer.cancelling import ended
 
 
 def test_a_task_ends_that_lost_its_first_cancellation():

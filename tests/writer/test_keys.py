@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from tasks_app.errors import CommitRefused, KeyReused
+from tasks_app.core.operations import Claim, Commit, ResendKey
 from tasks_app.models import Task
-from tasks_app.operations import Claim, Commit, NewTask, ResendKey
+from taskstore.errors import CommitRefused, KeyReused
+from taskstore.types.tasks import NewTask
 from tests.behaviour.people import ANN, BOB
 
 KEY = ResendKey("ann/1", "the digest of the request")

@@ -7,10 +7,11 @@ from contextlib import closing
 import pytest
 from django.db import connection
 
-from tasks_app import writer_connection
-from tasks_app.errors import StoreBusy
-from tasks_app.operations import Commit, NewTask
-from tasks_app.writer_connection import SQLiteConnection
+from tasks_app.core.operations import Commit
+from tasks_app.writer import connection as writer_connection
+from tasks_app.writer.connection import SQLiteConnection
+from taskstore.errors import StoreBusy
+from taskstore.types.tasks import NewTask
 
 from ..behaviour.databases import only_sqlite
 from ..behaviour.people import ANN

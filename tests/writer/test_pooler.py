@@ -5,8 +5,8 @@ import asyncio
 import psycopg
 import pytest
 
-from tasks_app.postgresql_pipeline import Pipeline
-from tasks_app.writer_connection import parameters_of
+from tasks_app.database.postgresql_pipeline import Pipeline
+from tasks_app.writer.connection import parameters_of
 
 from ..behaviour.databases import only_postgresql
 

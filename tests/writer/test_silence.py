@@ -5,9 +5,9 @@ import asyncio
 import psycopg
 import pytest
 
-from tasks_app import postgresql_pipeline
-from tasks_app.postgresql_pipeline import Pipeline
-from tasks_app.writer_connection import parameters_of
+from tasks_app.database import postgresql_pipeline
+from tasks_app.database.postgresql_pipeline import Pipeline
+from tasks_app.writer.connection import parameters_of
 from tests.behaviour.databases import only_postgresql
 
 pytestmark = [only_postgresql, pytest.mark.django_db(transaction=True)]

@@ -10,10 +10,12 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection
 
-from tasks_app import database, waiting_claims
-from tasks_app.errors import CommitRefused
+from tasks_app import database
+from tasks_app.core.operations import Claim, Commit, Query
 from tasks_app.models import PausedGroup
-from tasks_app.operations import Change, Claim, Commit, NewTask, Query
+from tasks_app.writer import waiting_claims
+from taskstore.errors import CommitRefused
+from taskstore.types.tasks import Change, NewTask
 from tests.behaviour.databases import only_sqlite
 from tests.behaviour.people import ANN, BOB
 

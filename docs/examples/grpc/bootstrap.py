@@ -6,7 +6,7 @@
 import sys
 from datetime import timedelta
 
-from tasks_app.masstasker.client import connect, create, delete, new_task
+from taskstore.masstasker.client import connect, create, delete, new_task
 
 LEASE = timedelta(seconds=30)
 IDLE = timedelta(seconds=0.3)

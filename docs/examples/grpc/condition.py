@@ -7,7 +7,7 @@ import sys
 import time
 from datetime import timedelta
 
-from tasks_app.masstasker.client import Refused, connect, create, delete, new_task, require
+from taskstore.masstasker.client import Refused, connect, create, delete, new_task, require
 
 LEASE = timedelta(seconds=30)
 IDLE = timedelta(seconds=0.3)

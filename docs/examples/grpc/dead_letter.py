@@ -6,7 +6,7 @@ Each task of the group `orders` is like `3 x 20`.
 import sys
 from datetime import timedelta
 
-from tasks_app.masstasker.client import Unrecoverable, connect, create, new_task
+from taskstore.masstasker.client import Unrecoverable, connect, create, new_task
 
 LEASE = timedelta(seconds=30)
 IDLE = timedelta(seconds=0.3)

@@ -7,7 +7,7 @@ import sys
 import time
 from datetime import timedelta
 
-from tasks_app.masstasker.client import LeaseLost, connect, create, new_task
+from taskstore.masstasker.client import LeaseLost, connect, create, new_task
 
 LEASE = timedelta(seconds=2)
 IDLE = timedelta(seconds=0.3)

@@ -3,7 +3,7 @@
 import sys
 from datetime import timedelta
 
-from tasks_app.masstasker.client import connect
+from taskstore.masstasker.client import connect
 
 LEASE = timedelta(seconds=30)
 STEPS = [("draft", "checked"), ("checked", "sent")]

@@ -6,7 +6,7 @@ For a dashboard the metric `masstasker_num_tasks` tells the same.
 import sys
 import time
 
-from tasks_app.masstasker.client import connect
+from taskstore.masstasker.client import connect
 
 GROUP = "mail"
 LOOK_EVERY_S = 0.2

@@ -8,14 +8,14 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from tasks_app.job_record import DEFAULT_QUEUE, why_no_queue
-from tasks_app.jobs.nursery_link import NotPrepared
-from tasks_app.jobs.worker import JobWorker
-from tasks_app.task_framework.backend import of_alias
-from tasks_app.task_framework.framework import DEFAULT_TASK_BACKEND_ALIAS
-from tasks_app.task_framework.watched_store import WatchedStore
+from tasks_app.tasks_backend.backend import of_alias
+from tasks_app.tasks_backend.framework import DEFAULT_TASK_BACKEND_ALIAS
+from tasks_app.tasks_backend.watched_store import WatchedStore
+from taskstore.jobs.nursery_link import NotPrepared
+from taskstore.jobs.worker import JobWorker
+from taskstore.types.job_record import DEFAULT_QUEUE, why_no_queue
 
-RESOLVER = "tasks_app.task_framework.functions:Functions"
+RESOLVER = "tasks_app.tasks_backend.functions:Functions"
 
 
 class Command(BaseCommand):

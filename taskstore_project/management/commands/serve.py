@@ -10,12 +10,13 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandParser
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS
 
+from tasks_app.database import dialect_of
 from tasks_app.grpc_api.port import GrpcPort
-from taskstore_project.commands import CannotRun
-from taskstore_project.serving.crew import Crew
-from taskstore_project.starting import ServerCommand, say_ready
+from taskstore_project.base_command import CannotRun, typed
+from taskstore_project.serving.processes import Crew
+from taskstore_project.serving.starting import ServerCommand, say_ready
 
 MOST_WORKERS = 256
 
@@ -28,9 +29,10 @@ class Command(ServerCommand):
         parser.add_argument("--workers", type=worker_count, default=2, help="how many processes (default: 2)")
 
     def handle(self, **options: Any) -> None:
-        if connection.vendor == "sqlite":
+        if not dialect_of(DEFAULT_DB_ALIAS).serves_many:
             raise CannotRun(
-                "serve needs PostgreSQL, as SQLite has one server process only: set DATABASE_URL, or use `up`"
+                "serve needs PostgreSQL, as SQLite has one server process only: set DATABASE_URL, "
+                f"or use `{typed('up')}`"
             )
         super().handle(**options)
 

@@ -11,13 +11,13 @@ from django.core.management.base import CommandParser
 from django.db import transaction
 from django.utils import timezone
 
-from tasks_app import audit, tokens
-from tasks_app.errors import InvalidInput
+from tasks_app.access import audit, tokens
 from tasks_app.models import Scope, Token
-from taskstore_project.commands import CannotRun, ProjectCommand
-from taskstore_project.migration import need_store
-from taskstore_project.tables import lines_of
-from taskstore_project.users_name import users_name
+from taskstore.errors import InvalidInput
+from taskstore_project.base_command import CannotRun, ProjectCommand, typed
+from taskstore_project.os_user import users_name
+from taskstore_project.startup_migration import need_store
+from taskstore_project.text_table import lines_of
 
 MOST_DAYS = 36_500
 COLUMNS = ("id", "name", "scope", "groups", "clients", "created", "expires", "last used", "state")
@@ -104,7 +104,9 @@ def find(name_or_id: str) -> Token:
         case [token]:
             return token
         case []:
-            raise CannotRun(f"there is no token {name_or_id!a} that could be revoked: see `token list`")
+            raise CannotRun(
+                f"there is no token {name_or_id!a} that could be revoked: `{typed('token list')}` lists them"
+            )
         case several:
             ids = ", ".join(str(token.pk) for token in several)
             raise CannotRun(f"{len(several)} tokens are named {name_or_id!r}: revoke them by id ({ids})")

@@ -9,8 +9,8 @@ from typing import Any
 
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.serving import work
-from taskstore_project.server import Server
-from taskstore_project.starting import ServerCommand, say_ready, spare_the_collector
+from taskstore_project.serving.daphne_server import Server
+from taskstore_project.serving.starting import ServerCommand, say_ready, spare_the_collector
 
 
 class Command(ServerCommand):

@@ -6,9 +6,9 @@ import sys
 
 from django.core.management.base import CommandParser
 
-from taskstore_project import verifying
-from taskstore_project.commands import ProjectCommand
-from taskstore_project.migration import need_store
+from taskstore_project.backup import verifying
+from taskstore_project.base_command import ProjectCommand
+from taskstore_project.startup_migration import need_store
 
 WRONG = 1
 

@@ -6,10 +6,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tasks_app import tokens
-from tasks_app.client import Client
+from tasks_app.access import tokens
 from tasks_app.models import Scope
-from taskstore_project.client_commands import program
+from taskstore import Client
+from taskstore_project.command_table import program
 
 
 class Terminal(io.TextIOWrapper):
@@ -72,6 +72,6 @@ def typing(monkeypatch):
     """Somebody sits at the terminal, and types this."""
 
     def sit_down(text):
-        monkeypatch.setattr("tasks_app.client.command_line.changing.standard_input", lambda: Terminal(text))
+        monkeypatch.setattr("taskstore.cli.change.standard_input", lambda: Terminal(text))
 
     return sit_down

@@ -3,15 +3,17 @@
 import pytest
 
 from tasks_app import bulk
-from tasks_app.client import Client, NewTask
+from tasks_app.access import tokens
+from tasks_app.models import AuditEntry, BulkOperation, Scope
+from taskstore import Client, NewTask
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("tasks_app.client.command_line.changing.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("taskstore.cli.change.LOOK_EVERY_S", 0.01)
 
 
-def test_it_shows_what_it_would_do_and_asks(command, ann, typing):
+def test_it_shows_what_it_would_do_and_asks(command, ann, served, typing):
     ann.commit(adds=[NewTask(group="mail", error="no") for _ in range(3)])
     ann.claim("mail")
     asked = ("requeue", "group:mail", "state:failed", "--reason", "a test")
@@ -30,7 +32,7 @@ def test_it_shows_what_it_would_do_and_asks(command, ann, typing):
     assert told.words[-3:] == [
         "done 2, skipped 1, failed 0",
         "skipped, claimed by a worker: 1",
-        f"to take it back: undo {ann.operations().operations[0].id}",
+        f"to take it back: taskstore undo {ann.operations().operations[0].id} --url {served.url} --token TOKEN",
     ]
     assert ann.stats().groups[0].failed == 1
     assert ann.operations().operations[0].reason == "a test"
@@ -46,6 +48,108 @@ def test_tasks_are_moved_by_their_ids(command, ann):
     assert (operation["verb"], operation["done"], operation["state"]) == ("move", 2, "done")
     assert [task.data for task in ann.group("reports")] == [b"0", b"2"]
     assert command("operations").words[1].startswith(f"{operation['id']} move 2 selected tasks done 2 of 2")
+
+
+def test_tasks_are_edited(command, ann, typing):
+    gold = ann.add("mail", "kept", labels={"tier": "gold"})
+    other = ann.add("mail", error="smtp 550")
+    typing("y\n")
+    told = command(
+        "edit", "group:mail", "label.tier:gold", "--priority", "50", "--error", "x" * 201, "--reason", "paid"
+    )
+    assert told.code == 0
+    assert told.words[:5] == [
+        "edit group:mail label.tier:gold",
+        f"error {'x' * 200}...",
+        "priority 50",
+        "tasks 1 in mail",
+        "ready 1",
+    ]
+    edited, same = sorted(ann.group("mail"), key=lambda task: task.origin)
+    assert (edited.data, edited.labels, edited.priority, edited.error) == (b"kept", gold.labels, 50, "x" * 201)
+    assert (same.id, same.priority) == (other.id, 0)
+    [entry] = AuditEntry.objects.all()
+    assert (entry.actor, entry.action, entry.done, entry.reason) == ("token:Ann", "edit", 1, "paid")
+    told = command("edit", str(edited.id), str(other.id), "--error", "", "--yes")
+    assert (told.code, told.words[1]) == (0, "error (none)")
+    assert [(task.error, task.priority) for task in ann.group("mail")] in ([("", 50), ("", 0)], [("", 0), ("", 50)])
+    command("undo", str(ann.operations().operations[0].id))
+    assert {(task.error, task.priority) for task in ann.group("mail")} == {("x" * 201, 50), ("smtp 550", 0)}
+
+
+def test_an_edit_leaves_what_workers_hold(command, ann):
+    ann.add("mail")
+    ann.claim("mail")
+    told = command("edit", "group:mail", "--priority", "1", "--yes")
+    assert (told.code, told.words[-2:]) == (0, ["done 0, skipped 1, failed 0", "skipped, claimed by a worker: 1"])
+    told = command("edit", "group:mail", "--priority", "1", "--yes", "--take-claimed", "--json")
+    [operation] = told.records
+    assert (operation["verb"], operation["done"], operation["parameters"]["priority"]) == ("edit", 1, 1)
+    assert (told.err, [task.priority for task in ann.group("mail")]) == ("", [1])
+
+
+def test_a_token_for_other_groups_edits_nothing(command, ann):
+    task = ann.add("mail")
+    secret = tokens.create("Bob", Scope.OPERATE, groups=["pay/*"])[1]
+    told = command("edit", str(task.id), "--priority", "1", "--yes", token=secret)
+    assert (told.code, told.err) == (1, "taskstore: no matching tasks: there is nothing to change\n")
+    assert ann.task(task.id).priority == 0
+
+
+def test_it_asks_about_what_it_shows_also_with_json(command, ann, typing):
+    ann.add("mail")
+    typing("n\n")
+    told = command("move", "group:mail", "--to", "later", "--create", "--json")
+    assert (told.code, told.out) == (1, "")
+    assert [" ".join(line.split()) for line in told.err.splitlines()][:3] == [
+        "move group:mail",
+        "to later",
+        "tasks 1 in mail",
+    ]
+    typing("y\n")
+    told = command("move", "group:mail", "--to", "later", "--create", "--json")
+    assert (told.code, [record["verb"] for record in told.records]) == (0, ["move"])
+
+
+def test_tasks_are_requeued_for_later(command, ann):
+    ann.add("mail")
+    told = command("requeue", "group:mail", "--at", "2099-01-01", "--spread-minutes", "9", "--yes")
+    assert told.code == 0
+    assert told.words[1:3] == ["available at 2099-01-01 00:00:00 UTC", "spread over 9 min"]
+    assert [task.available_at_ms for task in ann.group("mail", owned=True)] == [4_070_908_800_000]
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "words"),
+    [
+        (2, ("purge", " ", "--yes"), "q: say which tasks are meant"),
+        (2, ("purge", "nonsense", "--yes"), "q: nonsense: say where to look"),
+        (2, ("requeue", "group:mail"), "nobody can be asked here: say --yes"),
+        (2, ("edit", "group:mail", "--yes"), "nothing to change: say --error TEXT or --priority N, or both"),
+        (2, ("edit", "group:mail", "--priority", "101", "--yes"), "101 is not in the range"),
+        (2, ("edit", "group:mail", "--priority", "high", "--yes"), "'high' is not a valid number"),
+        (2, ("edit", "group:mail", "--error", "x" * 100_001, "--yes"), "error: at most 100000 characters, not 100001"),
+        (2, ("edit", "group:mail", "--error", "\udcff", "--yes"), "error: text that can be written as UTF-8"),
+        (
+            2,
+            ("edit", "group:mail", "--error", "x", "--reason", "x" * 1_001, "--yes"),
+            "reason: at most 1000 characters",
+        ),
+        (2, ("requeue", "group:mail", "--spread-minutes", "43201", "--yes"), "spread_minutes: a whole number from 0"),
+        (1, ("edit", "group:nowhere", "--priority", "1", "--yes"), "no matching tasks"),
+        (1, ("edit", "999999", "--priority", "1", "--yes"), "no matching tasks"),
+        (1, ("undo", "7"), "there is no operation 7: `taskstore operations --url"),
+        (1, ("cancel", "7"), "there is no operation 7: `taskstore operations --url"),
+        (2, ("cancel", "9" * 30), "is not in the range"),
+    ],
+)
+def test_what_can_not_be_done_changes_nothing(command, ann, code, arguments, words):
+    task = ann.add("mail")
+    told = command(*arguments)
+    assert told.code == code
+    assert words in told.err
+    assert not BulkOperation.objects.exists()
+    assert ann.task(task.id)
 
 
 def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing):
@@ -65,20 +169,23 @@ def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing)
     assert (again.code, "undone before" in again.err) == (1, True)
 
 
-def test_one_that_goes_on_is_left_or_cancelled(command, ann, monkeypatch):
+def test_one_that_goes_on_is_left_or_cancelled(command, ann, served, monkeypatch):
     ann.commit(adds=[NewTask(group="mail")] * 3)
     # Nobody runs it on here: as if it took long.
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    monkeypatch.setattr(bulk.pace, "MOST", 2)
+    monkeypatch.setattr(bulk.running, "MOST", 2)
     asked = ("purge", "group:mail", "--yes", "--type", "mail")
     with monkeypatch.context() as patch:
         patch.setattr(Client, "operation", interrupt)
         told = command(*asked)
     [operation] = ann.operations().operations
-    left = f"operation {operation.id} goes on at the server: `cancel {operation.id}` ends it"
+    here = f"--url {served.url} --token TOKEN"
+    left = f"operation {operation.id} goes on at the server: `taskstore cancel {operation.id} {here}` ends it"
     assert (told.code, left in told.err) == (130, True)
     told = command("cancel", str(operation.id))
     assert (told.code, ann.operation(operation.id).state) == (0, "cancelled")
+    assert told.words[0] == "done 2, skipped 0, failed 0 (cancelled)"
+    assert ann.operation(operation.id).cancelled_by == "token:Ann"
     told = command("cancel", str(operation.id))
     assert (told.code, told.err) == (1, f"taskstore: operation {operation.id} has ended: it is cancelled\n")
 
@@ -94,3 +201,25 @@ def test_a_group_is_paused_and_goes_on(command, ann):
     assert command("claim", "mail").code == 1
     assert command("resume", "mail", "--json").records == [{"group": "mail", "paused": None}]
     assert command("claim", "mail").code == 0
+
+
+def dead_letter(ann, group="mail"):
+    task = ann.add(group)
+    return ann.move(task, f"{group}/failed", error="boom")
+
+
+def test_dead_letters_go_back_and_the_question_says_where_to(command, ann, typing):
+    dead_letter(ann)
+    typing("y\n")
+    told = command("requeue", "group:mail/failed")
+    assert told.code == 0
+    assert "available in mail (1)" in told.words
+    assert [(task.group, task.error, task.labels) for task in ann.group("mail")] == [("mail", "", {})]
+
+
+def test_dead_letters_stay_when_that_is_said(command, ann):
+    dead_letter(ann)
+    told = command("requeue", "group:mail/failed", "--here", "--yes")
+    assert told.code == 0
+    assert "available in mail/failed (1)" in told.words
+    assert [task.error for task in ann.group("mail/failed")] == [""]

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from tasks_app.client.command_line import commands_looking
-from tasks_app.command_record import CommandStatus
 from tasks_app.models import Scope
+from taskstore.cli import commands_read
+from taskstore.types.command_record import CommandStatus
 
 from ...command_lists.commands import commands_in
 from ...command_lists.stages import completed, heard, is_in, open_list, run, running_list, writes
@@ -97,10 +97,12 @@ def test_it_takes_a_token_of_the_scope_commands(command, settings):
     assert (told.code, "scope commands" in told.err) == (4, True)
 
 
-def test_a_server_that_takes_no_commands_says_how_it_would(commands, settings):
+def test_a_server_that_takes_no_commands_says_how_it_would(command, token_of, settings):
     settings.TASKSTORE_COMMANDS = False
-    told = commands("submit", "true")
-    assert (told.code, "--commands" in told.err, "token" in told.err) == (4, True, False)
+    for token in (token_of(Scope.COMMANDS), token_of(Scope.OPERATE)):
+        told = command("commands", "submit", "true", token=token)
+        assert (told.code, "token" in told.err) == (4, False)
+        assert "start it with `up --commands` or `serve --commands`, or set TASKSTORE_COMMANDS=1" in told.err
 
 
 # ---- Look
@@ -159,7 +161,7 @@ def test_results_are_listed(commands):
 
 
 def test_all_results_are_listed_page_by_page(commands, monkeypatch):
-    monkeypatch.setattr("tasks_app.client.command_line.commands_group.MOST", 2)
+    monkeypatch.setattr("taskstore.cli.commands_group.MOST", 2)
     ids = [completed()[1].id for _ in range(5)]
     assert [each["id"] for each in commands("results", "--limit", "0", "--json").records] == ids[::-1]
     assert [each["id"] for each in commands("results", "--limit", "3", "--json").records] == ids[:1:-1]
@@ -185,7 +187,7 @@ def test_what_is_not_finished_says_so(commands):
 def test_on_a_terminal_it_is_written_without_what_a_terminal_obeys():
     ours, terminal = os.openpty()
     with open(ours, "rb") as screen, open(terminal, "w") as output:
-        commands_looking.write(output, b"a\x1b]0;gone\x07\n\xff\n")
+        commands_read.write(output, b"a\x1b]0;gone\x07\n\xff\n")
         assert [screen.readline(), screen.readline()] == [b"a\\x1b]0;gone\\x07\r\n", "\ufffd\r\n".encode()]
 
 

@@ -6,8 +6,8 @@ import shlex
 import click
 import pytest
 
-from taskstore_project.client_commands import COMMANDS, program
-from taskstore_project.testing import PROJECT
+from lab.testing import PROJECT
+from taskstore_project.command_table import COMMANDS, program
 
 pytestmark = pytest.mark.once
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app import tokens
+from tasks_app.access import tokens
 from tasks_app.models import Scope
 from tests.served import free_port
 
@@ -11,7 +11,7 @@ from .conftest import run
 
 @pytest.mark.once
 def test_a_server_that_is_away_is_exit_code_3(monkeypatch):
-    monkeypatch.setattr("tasks_app.client.command_line.session.PATIENCE_S", 0)
+    monkeypatch.setattr("taskstore.cli.context.PATIENCE_S", 0)
     url = f"http://127.0.0.1:{free_port()}"
     told = run("groups", "--url", url)
     assert (told.code, told.out) == (3, "")
@@ -31,13 +31,13 @@ def test_a_server_that_is_away_is_exit_code_3(monkeypatch):
 def test_what_is_not_allowed_is_exit_code_4_and_names_the_scope(command, token_of, scope, needs, arguments):
     told = command(*arguments, token=token_of(scope))
     assert (told.code, told.out) == (4, "")
-    assert f"`token create NAME --scope {needs}`" in told.err
+    assert f"`taskstore token create NAME --scope {needs}`" in told.err
 
 
 def test_without_a_token_it_says_how_to_get_one(command):
     told = command("groups", token="")
     assert told.code == 4
-    assert "`token create NAME --scope read`" in told.err
+    assert "`taskstore token create NAME --scope read`" in told.err
 
 
 @pytest.mark.once
@@ -55,13 +55,13 @@ def test_a_token_for_other_groups_is_told_so(command):
     told = command("add", "mail", "x", token=secret)
     assert told.code == 4
     assert 'may not touch the group "mail"' in told.err
-    assert "`token create NAME --groups`" in told.err
-    assert "--scope" not in told.err
+    assert "`taskstore token create NAME --scope work --groups GROUP`" in told.err
 
 
-def test_a_group_that_nobody_knows_is_named(command):
+def test_a_group_that_nobody_knows_is_named(command, served):
     told = command("stats", "nowhere")
-    assert (told.code, told.err) == (1, "taskstore: no task is in nowhere: `groups` lists where there are some\n")
+    hint = f"`taskstore groups --url {served.url} --token TOKEN` lists the groups that hold some"
+    assert (told.code, told.err) == (1, f"taskstore: no tasks in nowhere: {hint}\n")
 
 
 def test_an_id_that_is_none_is_told_so(command):

@@ -2,7 +2,7 @@
 
 import json
 
-from tasks_app.client import NewTask
+from taskstore import NewTask
 
 WRONG = {"group": "mail", "priority": "high"}
 

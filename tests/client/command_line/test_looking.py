@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app.client import Change, NewTask
+from taskstore import Change, NewTask
 
 
 def test_groups_are_listed_and_counted(command, ann):
@@ -78,3 +78,29 @@ def test_nothing_there_is_exit_code_1(command, arguments):
     told = command(*arguments)
     assert (told.code, told.out) == (1, "")
     assert told.err.startswith("taskstore: ")
+
+
+LISTS = [
+    ["ls", "mail"],
+    ["ls", "mail", "--state", "failed"],
+    ["search", "group:mail"],
+    ["groups"],
+    ["stats"],
+    ["stats", "mail"],
+    ["workers"],
+    ["operations"],
+    ["job", "list"],
+    ["schedule", "list"],
+    ["commands", "projects"],
+    ["commands", "lists"],
+    ["commands", "results"],
+]
+
+
+@pytest.mark.parametrize("arguments", LISTS, ids=" ".join)
+def test_an_empty_list_is_no_lines_of_json_and_no_failure(command, settings, arguments):
+    settings.TASKSTORE_COMMANDS = True
+    told = command(*arguments, "--json")
+    assert (told.code, told.out, told.err) == (0, "", "")
+    told = command(*arguments)
+    assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)

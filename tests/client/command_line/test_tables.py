@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from tasks_app.client.command_line.tables import Column, table
+from taskstore.cli.tables import Column, table
 
 COLUMNS = (
     Column(title="group", is_long=True, is_folded=True),

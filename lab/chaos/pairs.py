@@ -1,0 +1,92 @@
+"""Pairs of operations that get in each other's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tasks_app.core.operations import Claim, Commit, Operation
+from taskstore.types.tasks import Change, NewTask
+
+NOBODY, ANN, BOB = 1, 2, 3
+GONE = 0  # An id that no task has.
+
+Make = Callable[[int, int, int], Operation]  # Of the ids of the tasks that are there.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """What Ann and Bob do at the same time where there are three tasks, one in each of the groups."""
+
+    name: str
+    ann: Make
+    bob: Make
+    groups: Sequence[str] = ("mail", "reports", "reports")
+
+    @property
+    def preparation(self) -> Commit:
+        """What makes the tasks."""
+        tasks = [NewTask(group=group, data=f"task {place}".encode()) for place, group in enumerate(self.groups)]
+        return Commit(owner=NOBODY, adds=tuple(tasks))
+
+    def operations(self, ids: Sequence[int]) -> tuple[Operation, Operation]:
+        first, second, third = ids
+        return self.ann(first, second, third), self.bob(first, second, third)
+
+
+def commit(
+    owner: int, *, adds: str = "", updates: Sequence[int] = (), deletes: Sequence[int] = (), depends: Sequence[int] = ()
+) -> Commit:
+    """`adds`: to which group."""
+    data = f"of {owner}".encode()
+    return Commit(
+        owner=owner,
+        adds=(NewTask(group=adds, data=data),) if adds else (),
+        updates=tuple(Change(id=task_id, data=data, error="") for task_id in updates),
+        deletes=tuple(deletes),
+        depends=tuple(depends),
+    )
+
+
+def claim(owner: int, depends: Sequence[int] = ()) -> Claim:
+    return Claim(groups=("mail",), owner=owner, depends=tuple(depends))
+
+
+PAIRS = (
+    Pair(
+        name="both update the same, depending on the same",
+        ann=lambda a, b, c: commit(ANN, updates=[a, b], depends=[c]),
+        bob=lambda a, b, c: commit(BOB, updates=[b, a], depends=[c]),
+    ),
+    Pair(
+        name="both delete one of theirs and the same",
+        ann=lambda a, b, c: commit(ANN, adds="mail", deletes=[a, b], depends=[c]),
+        bob=lambda a, b, c: commit(BOB, adds="mail", deletes=[b], depends=[c]),
+    ),
+    Pair(
+        name="each depends on what the other updates",
+        ann=lambda a, b, c: commit(ANN, updates=[a], depends=[b]),
+        bob=lambda a, b, c: commit(BOB, updates=[b], depends=[a]),
+    ),
+    Pair(
+        name="one depends on what the other deletes",
+        ann=lambda a, b, c: commit(ANN, updates=[a], depends=[b]),
+        bob=lambda a, b, c: commit(BOB, adds="reports", deletes=[b], depends=[c]),
+    ),
+    Pair(name="both claim the only one", ann=lambda a, b, c: claim(ANN), bob=lambda a, b, c: claim(BOB)),
+    Pair(
+        name="one claims what the other deletes, which adds another",
+        ann=lambda a, b, c: claim(ANN),
+        bob=lambda a, b, c: commit(BOB, adds="mail", deletes=[a], depends=[c]),
+    ),
+    Pair(
+        name="one claims what the other is refused to delete",
+        ann=lambda a, b, c: claim(ANN),
+        bob=lambda a, b, c: commit(BOB, deletes=[a], depends=[GONE]),
+    ),
+    Pair(
+        name="one claims, depending on what the other updates, which depends on what is claimed",
+        ann=lambda a, b, c: claim(ANN, depends=[b]),
+        bob=lambda a, b, c: commit(BOB, updates=[b], depends=[a]),
+    ),
+)

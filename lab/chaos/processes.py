@@ -1,0 +1,283 @@
+"""Servers and databases of our own, made to be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import httpx
+import psycopg
+from psycopg import sql
+
+from lab.benchmarks.processes import PROC, family
+from lab.testing import PROJECT, CannotTest, debian
+from lab.testing import postgresql as throw_away
+from lab.testing.suite import clean_environment
+
+from . import CannotTry
+
+START_S = 60.0  # The machine may be busy.
+END_S = 30.0
+LOOK_EVERY_S = 0.02
+PORTS = range(20_000, 32_000)  # Below those that the system gives to outgoing connections: it stays free for a restart.
+CHANCE = random.SystemRandom()
+THE_PROJECT = ("-m", "taskstore_project")
+
+
+class StoreServer:
+    """A server of this store, always on the same port. `command`: `up`, or `serve` with its options.
+
+    `program`: what Python runs for it.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        program: Sequence[str] = THE_PROJECT,
+        port: int = 0,
+    ) -> None:
+        self._program = program
+        self._command = command
+        self.folder = folder
+        self.variables = variables
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = folder.with_suffix(".log")
+        self._instances: set[str] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise CannotTry("the server was not started")
+        return self._process.pid
+
+    def start(self, **variables: str) -> float:
+        """Start it, and wait until it serves. Returns after how many seconds it did."""
+        began_s = time.monotonic()
+        self.begin(**variables)
+        self.wait_until_it_serves()
+        return time.monotonic() - began_s
+
+    def begin(self, **variables: str) -> None:
+        if is_taken(self.port):
+            raise CannotTry(f"somebody else listens on port {self.port}")
+        name, *options = self._command
+        words = [*self._program, name, "--port", str(self.port), "--grpc-port", "0", *options]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *words],
+                cwd=PROJECT,
+                env={**clean_environment(self.folder), **self.variables, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us, who end it.
+            )
+
+    def wait_until_it_serves(self) -> None:
+        """Until this very start of it answers, and not one before."""
+        deadline = time.monotonic() + START_S
+        while (instance := self.instance()) in {"", *self._instances}:
+            if instance or time.monotonic() > deadline or not self.is_running:
+                raise CannotTry(f"a server did not start: {self.last_words()}")
+            time.sleep(LOOK_EVERY_S)
+        self._instances.add(instance)
+
+    def instance(self) -> str:
+        """Of the process that answers now; empty when none does."""
+        try:
+            return str(httpx.get(f"{self.url}/healthz", timeout=END_S, trust_env=False).json()["instance"])
+        except httpx.HTTPError:
+            return ""
+
+    def is_ready(self) -> bool:
+        """Whether it can work, its database too."""
+        with suppress(httpx.HTTPError):
+            return httpx.get(f"{self.url}/readyz", timeout=END_S, trust_env=False).status_code == 200
+        return False
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """With all its processes, at once."""
+        if self._process is not None:
+            kill_family(self._process)
+
+    def end(self) -> int:
+        """Tell it to end in good order. Returns its exit code; raises CannotTry when it takes too long."""
+        self._process_or_none().terminate()
+        try:
+            return self._process_or_none().wait(END_S)
+        except subprocess.TimeoutExpired:
+            raise CannotTry(f"a server did not end within {END_S:g} s of SIGTERM") from None
+
+    def _process_or_none(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise CannotTry("the server was not started")
+        return self._process
+
+    def last_words(self) -> str:
+        return self.log.read_text(errors="replace").strip().rpartition("\n")[2]
+
+
+class Cluster:
+    """A PostgreSQL, as durable as by default. `settings`: others than the defaults."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        try:
+            binaries = throw_away.system_binaries() or throw_away.wheels_binaries(folder)
+            user = throw_away.unprivileged_user()
+        except CannotTest as problem:
+            raise CannotTry(str(problem)) from None
+        self.server = throw_away.Server(
+            binaries=binaries, folder=folder, user=user, settings={"max_connections": "200", **settings}
+        )
+        if user:
+            throw_away.give(folder, user)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def folder(self) -> Path:
+        return self.server.folder
+
+    def make(self) -> None:
+        self.server.make_cluster()
+
+    def start(self, **variables: str) -> None:
+        """`variables`: of the environment, this time."""
+        try:
+            self._process = replace(self.server, environment=variables).start()
+            self.server.wait_until_ready(self._process)
+        except CannotTest as problem:
+            raise CannotTry(str(problem)) from None
+
+    def kill(self) -> None:
+        """The postmaster and all its children, at once."""
+        if self._process is not None:
+            kill_family(self._process)
+
+    def url_of(self, database: str) -> str:
+        return self.server.url.replace("/postgres?", f"/{database}?")
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        with psycopg.connect(self.url_of(database), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def number(self, question: str, database: str = "postgres") -> int:
+        with psycopg.connect(self.url_of(database)) as connection:
+            found = connection.execute(question.encode()).fetchone()
+        return int(found[0]) if found else 0
+
+    def new_database(self, name: str, template: str = "template1") -> str:
+        """Make a database, and return its address."""
+        with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
+            names = sql.Identifier(name), sql.Identifier(template)
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
+        return self.url_of(name)
+
+
+def kill_family(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for it and all that it has started; gone when this returns."""
+    # Stopped first: who is told that a child has died would start another one.
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGSTOP)
+    children = family(process.pid) - {process.pid}
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    # They are not ours to wait for, and hold their ports and locks until their last thread is gone.
+    while any(map(is_alive, children)):
+        time.sleep(LOOK_EVERY_S)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a thread of the process runs: the first one may be gone before the others."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        threads = [stat.read_text() for stat in (PROC / str(pid) / "task").glob("*/stat")]
+        return any(text.rpartition(")")[2].split()[0] != "Z" for text in threads)
+    return False
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    while is_taken(port := CHANCE.choice(PORTS)):
+        pass
+    return port
+
+
+def is_taken(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=END_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def command(*words: str, folder: Path, **variables: str) -> str:
+    """Run a command of this project, and return what it says. Raises CannotTry when it fails."""
+    done = run_command(*words, folder=folder, **variables)
+    if done.returncode:
+        raise CannotTry(f"{' '.join(words)}: {done.stderr.strip().rpartition(chr(10))[2]}")
+    return done.stdout.strip()
+
+
+def run_command(*words: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *THE_PROJECT, *words],
+        cwd=PROJECT,
+        env={**clean_environment(folder), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def faked_clock(offset: str) -> dict[str, str]:
+    """The environment in which all clocks of a program are off by so much: `+1h`. Raises CannotTry."""
+    folder = Path(program("faketime", "faketime")).parents[1] / "lib"
+    library = next(folder.glob("*/faketime/libfaketime.so.1"), None)
+    if not library:
+        raise CannotTry(f"there is no libfaketime in {folder}")
+    # Not the one on the wall alone: then the library fails every time.sleep().
+    return {"LD_PRELOAD": str(library), "FAKETIME": offset}
+
+
+def program(name: str, package: str) -> str:
+    """Where the program is; its package is installed where it is missing and we may. Raises CannotTry."""
+    try:
+        return debian.program((name,), (package,))
+    except CannotTest as problem:
+        raise CannotTry(str(problem)) from None

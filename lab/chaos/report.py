@@ -1,0 +1,54 @@
+"""The results as text, in Markdown's tables: they are read on a terminal too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from lab.benchmarks.report import table
+
+from .outcome import SceneResult, Violation
+from .run import Result
+
+HEAD = ("", "database", "operations", "faults", "in doubt", "violations", "at most 1 in")
+MOST_ENTRIES = 20  # Of a violation.
+
+
+def report(results: Sequence[Result]) -> str:
+    """A line for each scene, what was measured in it, and what could not be tried."""
+    lines = [_line(result, result.outcome) for result in results if result.outcome]
+    parts = [table([HEAD, *lines]), BOUND] if lines else []
+    return "\n\n".join([*parts, *filter(None, ["\n".join(_figures(results)), "\n".join(_problems(results))])])
+
+
+BOUND = "At most 1 in: where nothing went wrong, with 95 % confidence no more than one operation in so many does."
+
+
+def _line(result: Result, outcome: SceneResult) -> list[str]:
+    bound = _number(round(1 / outcome.bound)) if outcome.operations >= 3 and not outcome.violations else "-"
+    counts = (outcome.operations, outcome.faults, outcome.in_doubt, len(outcome.violations))
+    return [f"`{result.scene.name}`", result.database, *map(_number, counts), bound]
+
+
+def _figures(results: Sequence[Result]) -> Iterator[str]:
+    for result in results:
+        for figure in result.outcome.figures if result.outcome else ():
+            yield f"* `{result.scene.name}`, {result.database}: {figure}"
+
+
+def _problems(results: Sequence[Result]) -> Iterator[str]:
+    for result in results:
+        if result.problem:
+            yield f"* `{result.scene.name}`, {result.database}: not tried: {result.problem}"
+
+
+def in_full(violation: Violation) -> str:
+    """The sentence, and below it the requests that it is about, one a line."""
+    entries = [json.dumps(asdict(event)) for event in violation.entries[:MOST_ENTRIES]]
+    more = len(violation.entries) - len(entries)
+    return "\n    ".join([violation.text, *entries, *([f"and {more} more"] if more else [])])
+
+
+def _number(value: int) -> str:
+    return f"{value:,}".replace(",", " ")

@@ -1,0 +1,221 @@
+"""Two who do something to the store at the same time, each on a connection of their own, statement by statement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from tasks_app.core.operations import Operation, TaskRecord
+from tasks_app.database import (
+    SILENCE_S,
+    Decided,
+    PostgreSQL,
+    Row,
+    Statement,
+    Steps,
+    T,
+    Undecided,
+    granted,
+    look_and_decide,
+)
+from tasks_app.writer.connection import COMMIT, PostgreSQLConnection
+
+Connection = psycopg.AsyncConnection[Row]
+MakeDialect = Callable[..., PostgreSQL]  # As PostgreSQL itself.
+Answer = Decided | psycopg.Error  # The last: what nobody expects, and a client would be answered with a 500.
+
+BEGIN, ROLLBACK = Statement("BEGIN"), Statement("ROLLBACK")
+LOOK_S = 0.004  # A statement that takes longer may be waiting for a lock.
+WAITS = b"SELECT %s = ANY(pg_blocking_pids(%s))"
+# It takes a second to notice a deadlock else.
+HURRY = b"SET deadlock_timeout = '10ms'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How the store does an operation: its writer passes over what is locked, and does it alone then, and waits."""
+
+    waits: bool
+
+    def __str__(self) -> str:
+        return "alone" if self.waits else "by the writer"
+
+    def opening(self, operation: Operation, dialect: PostgreSQL) -> Sequence[Statement]:
+        """What comes before the first look; who waits locks what the operation names."""
+        if self.waits:
+            return [BEGIN, *dialect.preparation([operation])]
+        begin, configure = PostgreSQLConnection.opening
+        return [begin, Statement(configure.sql, ["on", f"{SILENCE_S}s", f"{SILENCE_S}s"])]
+
+
+ALONE, BY_THE_WRITER = Way(waits=True), Way(waits=False)
+
+
+def performed(operation: Operation, way: Way, make_dialect: MakeDialect = PostgreSQL) -> Steps[Answer]:
+    """All that the store sends until the operation is decided, one statement at a time, as far as it matters.
+
+    What it does when the operation meets another one is what the writer and `database.run` do.
+    """
+    while True:
+        dialect = make_dialect("default", waits=way.waits)
+        try:
+            outcome = yield from transaction(operation, way, dialect)
+        except psycopg.Error as error:
+            yield [ROLLBACK]
+            if not dialect.is_contention(error):
+                return error
+            continue
+        if not isinstance(outcome, Undecided):
+            return outcome
+        if outcome is Undecided.LOCKED:
+            way = ALONE
+
+
+def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[Decided | Undecided]:
+    plan = yield from one_by_one(look_and_decide([operation], dialect), way.opening(operation, dialect))
+    ids = (yield from one_by_one(dialect.write(plan.written))) if plan.written else ()
+    [outcome] = plan.outcomes_with(ids)
+    yield [ROLLBACK if isinstance(outcome, Undecided) and way.waits else COMMIT]
+    return outcome
+
+
+def one_by_one(steps: Steps[T], opening: Sequence[Statement] = ()) -> Steps[T]:
+    """The same steps; of the statements that go together each is sent alone, the first of all after the opening."""
+    answers: list[Sequence[Row]] | None = None
+    while True:
+        try:
+            statements = next(steps) if answers is None else steps.send(answers)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        answers = []
+        for statement in statements:
+            *_, rows = yield [*opening, statement]
+            answers.append(rows)
+            opening = ()
+
+
+class Rival:
+    """Who performs one operation after another, each statement when told to."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._steps: Steps[Answer]
+        self._next: Sequence[Statement]
+        self._sent: asyncio.Task[list[list[Row]]] | None = None
+        self.is_done = False
+        self.answer: Answer  # When it is done.
+        self.answered = 0  # Statements, in this operation.
+
+    def begin(self, steps: Steps[Answer]) -> None:
+        self._steps, self._next, self.is_done, self.answered = steps, next(steps), False, 0
+
+    def tasks(self) -> list[TaskRecord]:
+        """What was answered. Raises CommitRefused, or what went wrong."""
+        if isinstance(self.answer, psycopg.Error):
+            raise self.answer
+        return granted(self.answer)
+
+    @property
+    def pid(self) -> int:
+        return self._connection.info.backend_pid
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a statement is under way."""
+        return self._sent is not None
+
+    def go_on(self) -> None:
+        """Send the next statement, if there is one."""
+        if not self.is_done:
+            self._sent = asyncio.create_task(self._send(self._next))
+
+    async def _send(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        cursors = [await self._connection.execute(sql.encode(), parameters) for sql, parameters in statements]
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    async def is_answered(self) -> bool:
+        """Whether nothing is under way any more, after a short wait."""
+        if self._sent is None:
+            return True
+        await asyncio.wait([self._sent], timeout=LOOK_S)
+        if not self._sent.done():
+            return False
+        sent, self._sent = self._sent, None
+        self._take(sent)
+        return True
+
+    def _take(self, sent: asyncio.Task[list[list[Row]]]) -> None:
+        self.answered += 1
+        try:
+            error = sent.exception()
+            self._next = self._steps.throw(error) if error else self._steps.send(sent.result())
+        except StopIteration as stop:
+            self.is_done, self.answer = True, stop.value
+
+
+@dataclass
+class Tally:
+    """What happened in all orders that were tried."""
+
+    orders: int = 0
+    waits: int = 0  # Statements that had to wait for the other rival.
+    deadlocks: int = 0
+
+
+class Duel:
+    """Two rivals, and a third connection that sees which of them waits for the other."""
+
+    def __init__(self, rivals: tuple[Rival, Rival], watcher: Connection, tally: Tally) -> None:
+        self.rivals, self._watcher, self.tally = rivals, watcher, tally
+
+    async def play(self, order: Iterable[int]) -> None:
+        """Each place in the order is that of the rival who sends the next statement; then both go on to the end.
+
+        Who waits for the other's lock, or is done already, misses a turn.
+        """
+        for place in order:
+            await self._turn_of(place)
+        while not all(rival.is_done for rival in self.rivals):
+            for place in (0, 1):
+                await self._turn_of(place)
+
+    async def play_one(self, place: int) -> None:
+        while not self.rivals[place].is_done:
+            await self._turn_of(place)
+
+    async def _turn_of(self, place: int) -> None:
+        rival, other = self.rivals[place], self.rivals[1 - place]
+        if rival.is_busy:
+            return
+        rival.go_on()
+        if await self._waits(rival, other):
+            self.tally.waits += 1
+            if other.is_busy:
+                await self._end_deadlock()
+        await self._waits(other, rival)
+
+    async def _end_deadlock(self) -> None:
+        """PostgreSQL fails one of the two, and the other goes on."""
+        self.tally.deadlocks += 1
+        one, other = self.rivals
+        while not (await one.is_answered() or await other.is_answered()):
+            pass
+        await self._waits(one, other)
+
+    async def _waits(self, rival: Rival, other: Rival) -> bool:
+        """Whether its statement waits for a lock of the other's. If not, it is answered."""
+        while not await rival.is_answered():
+            cursor = await self._watcher.execute(WAITS, [other.pid, rival.pid])
+            if (await cursor.fetchone()) == (True,):
+                return True
+        return False
+
+
+async def connected(address: str) -> Connection:
+    connection = await psycopg.AsyncConnection.connect(address, autocommit=True)
+    await connection.execute(HURRY)
+    return connection

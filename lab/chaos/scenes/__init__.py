@@ -1,0 +1,74 @@
+"""What can be tried, by its name on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from ..outcome import SceneResult
+from ..stage import Database, Stage
+from .databases import backup, blocker, clocks, database_clock, interleavings, kill_postgresql
+from .disks import disk_full
+from .failover import asynchronous_failover, failover
+from .greedy import greedy_client
+from .leases import kill_worker, slow_worker
+from .networks import cut_network
+from .pages import many_pages
+from .pooled import pgbouncer
+from .servers import by_grpc, contention, kill_migrate, kill_server, many_groups, many_tasks, terminate
+from .slow import slow_clients
+
+SQLITE = (Database.SQLITE,)
+POSTGRESQL = (Database.POSTGRESQL,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    name: str
+    title: str
+    act: Callable[[Stage], SceneResult]
+    databases: Collection[Database] = tuple(Database)
+    is_tiny: bool = False  # Part of `chaos --tiny`.
+
+
+SCENES = (
+    Scene(name="contention", title="clients that all want the same", act=contention, is_tiny=True),
+    Scene(name="grpc", title="clients of gRPC and of HTTP", act=by_grpc, is_tiny=True),
+    Scene(
+        name="interleavings",
+        title="two operations in every order of their statements",
+        act=interleavings,
+        databases=POSTGRESQL,
+    ),
+    Scene(name="kill-server", title="kill -9 of a server", act=kill_server, is_tiny=True),
+    Scene(name="kill-migrate", title="kill -9 of a first start", act=kill_migrate, databases=SQLITE, is_tiny=True),
+    Scene(
+        name="kill-postgresql",
+        title="kill -9 of PostgreSQL and its children",
+        act=kill_postgresql,
+        databases=POSTGRESQL,
+        is_tiny=True,
+    ),
+    Scene(name="cut-network", title="connections cut, answers swallowed", act=cut_network, is_tiny=True),
+    Scene(name="terminate", title="SIGTERM under load", act=terminate, is_tiny=True),
+    Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker, is_tiny=True),
+    Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker, is_tiny=True),
+    Scene(name="clocks", title="clients a day off, servers an hour", act=clocks),
+    Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
+    Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
+    Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
+    Scene(
+        name="asynchronous-failover",
+        title="failover to a standby that lags behind",
+        act=asynchronous_failover,
+        databases=POSTGRESQL,
+    ),
+    Scene(name="backup", title="a backup restored, while clients hold ids from after it", act=backup),
+    Scene(name="slow-clients", title="clients that hardly send or never read", act=slow_clients),
+    Scene(name="greedy-client", title="the largest bodies, and far larger ones", act=greedy_client),
+    Scene(name="open-pages", title="commits beside many open pages of the console", act=many_pages),
+    Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
+    Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
+    Scene(name="many-tasks", title="claims among a million tasks", act=many_tasks),
+    Scene(name="many-groups", title="commits while somebody looks at 300 000 groups", act=many_groups),
+)

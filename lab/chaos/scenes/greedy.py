@@ -1,0 +1,232 @@
+"""A client with a token for one prefix that sends the largest bodies it may, and far larger ones."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import statistics
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from lab.benchmarks.processes import memory_mb
+
+from ..outcome import Figure, SceneResult, outcome_of
+from ..probe import probing
+from ..processes import StoreServer, command, free_port
+from ..stage import Stage
+
+PREFIX = "greedy/"
+CLIENT = 77
+IDLE_S = 3.0
+REFUSED_S, PERMITTED_S = 0.1, 0.25  # By how much a probe may be delayed.
+MEMORY_S = 10.0  # Until the memory of a request has to be given back.
+MORE_MB = 150.0  # What may stay: buffers that are used again, and the helper process.
+ANSWERED_S = 120.0
+MIB = 2**20
+
+Send = Callable[["Target"], str]  # Returns the status of the answer.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    server: StoreServer
+    grpc_address: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """A request. `is_refused`: whether a limit is exceeded."""
+
+    name: str
+    send: Send
+    is_refused: bool = True
+
+
+def greedy_client(stage: Stage) -> SceneResult:
+    """How long each request keeps a probe waiting, and whether the memory comes back."""
+    port = free_port()
+    server = stage.server(*stage.usual_command, "--grpc-port", str(port))
+    url = server.variables["DATABASE_URL"]
+    words = ("token", "create", "greedy", "--scope", "work", "--groups", f"{PREFIX}*")
+    token = command(*words, folder=server.folder, DATABASE_URL=url).strip()
+    target = Target(server=server, grpc_address=f"127.0.0.1:{port}", token=token)
+    attempt(target, Attack(name="", send=rest("/update", small_commit()), is_refused=False))  # All is loaded.
+    with probing(server.port) as idle_s:
+        time.sleep(IDLE_S)
+    usual_s, before_mb = statistics.median(idle_s), memory_mb(server.pid)
+    problems, figures = [], []
+    for attack in ATTACKS:
+        status, delay_s = attempt(target, attack)
+        if attack.is_refused == (status in ("200", "OK")):
+            problems.append(f"{attack.name}: answered {status}")
+        limit = REFUSED_S if attack.is_refused else PERMITTED_S
+        figures.append(Figure(name=f"{attack.name} ({status}): delay", value=delay_s - usual_s, limit=limit))
+    figures.append(Figure(name="more memory after 10 s", value=left_mb(server, before_mb), limit=MORE_MB, unit="MB"))
+    return outcome_of(stage.history(server), faults=len(ATTACKS), problems=problems, figures=figures)
+
+
+def attempt(target: Target, attack: Attack) -> tuple[str, float]:
+    """The status of the answer, and the longest that a probe took meanwhile."""
+    with probing(target.server.port) as times_s:
+        status = attack.send(target)
+        time.sleep(0.5)  # What goes on after the answer counts, too.
+    return status, max(times_s, default=0.0)
+
+
+def left_mb(server: StoreServer, before_mb: float) -> float:
+    """How much more memory than before is used 10 s later, or as soon as it is little."""
+    until_s = time.monotonic() + MEMORY_S
+    while (more_mb := memory_mb(server.pid) - before_mb) > MORE_MB and time.monotonic() < until_s:
+        time.sleep(0.5)
+    return more_mb
+
+
+def rest(path: str, body: Callable[[], bytes]) -> Send:
+    def send(target: Target) -> str:
+        connection = http.client.HTTPConnection("127.0.0.1", target.server.port, timeout=ANSWERED_S)
+        with closing(connection):
+            try:
+                connection.request("POST", path, body(), {"Authorization": f"Bearer {target.token}"})
+                response = connection.getresponse()
+                response.read()
+            except ConnectionError:
+                return "cut off"
+            return str(response.status)
+
+    return send
+
+
+def by_grpc(method: str, body: Callable[[], bytes]) -> Send:
+    def send(target: Target) -> str:
+        unlimited = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+        with grpc.insecure_channel(target.grpc_address, options=unlimited) as channel:
+            ask: Any = channel.unary_unary(f"/masstasker.MassTasker/{method}")
+            try:
+                ask(body(), metadata=[("authorization", f"Bearer {target.token}")], timeout=ANSWERED_S)
+            except grpc.RpcError as error:
+                return str(error.code().name)
+            return "OK"
+
+    return send
+
+
+def socket_frames(target: Target) -> str:
+    """A websocket without a session, and 64 MiB of frames that nobody has asked for."""
+    key = b64encode(os.urandom(16)).decode()
+    head = (
+        f"GET /console/live HTTP/1.1\r\nHost: 127.0.0.1:{target.server.port}\r\nOrigin: {target.server.url}\r\n"
+        f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+    )
+    frame = b"\x82\xff" + MIB.to_bytes(8, "big") + bytes(4 + MIB)
+    with socket.create_connection(("127.0.0.1", target.server.port), ANSWERED_S) as connection:
+        try:
+            connection.sendall(head.encode())
+            for _ in range(64):
+                connection.sendall(frame)
+            return connection.recv(100).decode(errors="replace").partition("\r\n")[0] or "cut off"
+        except ConnectionError:
+            return "cut off"
+
+
+# ---- Bodies. Each is made when it is sent: together they would fill the memory.
+
+
+def with_items(field: str, item: str, count: int, **others: object) -> Callable[[], bytes]:
+    """An object with a list of the same item so many times."""
+
+    def made() -> bytes:
+        start = json.dumps({"clientid": CLIENT, **others})[:-1].encode()
+        return start + f', "{field}": ['.encode() + b",".join([item.encode()] * count) + b"]}"
+
+    return made
+
+
+def small_commit() -> Callable[[], bytes]:
+    return with_items("adds", json.dumps({"group": f"{PREFIX}a"}), 1)
+
+
+def labelled(count: int) -> str:
+    return json.dumps({"group": f"{PREFIX}a", "labels": {f"l{number}": "v" for number in range(count)}})
+
+
+def created(count: int, size: int = 0) -> Callable[[], bytes]:
+    """An Update that creates so many tasks, with data of so many bytes in each."""
+
+    def made() -> bytes:
+        task = field_bytes(2, f"{PREFIX}a".encode())
+        if size:
+            task += field_bytes(3, field_bytes(2, b"x" * size))
+        return field_bytes(1, task) * count
+
+    return made
+
+
+def predicates(count: int) -> Callable[[], bytes]:
+    return lambda: field_bytes(3, b"\x01" * count)
+
+
+def with_labels(count: int) -> Callable[[], bytes]:
+    def made() -> bytes:
+        labels = b"".join(field_bytes(4, field_bytes(1, b"%d" % number)) for number in range(count))
+        return field_bytes(1, field_bytes(2, f"{PREFIX}a".encode()) + labels)
+
+    return made
+
+
+def field_bytes(number: int, content: bytes) -> bytes:
+    """A field of a message that holds bytes, as protobuf writes it."""
+    return bytes([number << 3 | 2, *varint(len(content))]) + content
+
+
+def varint(number: int) -> Iterator[int]:
+    while number > 127:
+        yield number & 127 | 128
+        number >>= 7
+    yield number
+
+
+SMALL = json.dumps({"group": f"{PREFIX}a"})
+BIG = json.dumps({"group": f"{PREFIX}a", "data": "x" * 6_000})
+HUGE = json.dumps({"group": f"{PREFIX}a", "data": "x" * (10 * MIB)})
+KEYS = {"group": f"{PREFIX}none"}
+
+ATTACKS: Sequence[Attack] = (
+    Attack(name="2 400 000 adds", send=rest("/update", with_items("adds", SMALL, 2_400_000))),
+    Attack(name="10 001 adds", send=rest("/update", with_items("adds", SMALL, 10_001))),
+    Attack(name="30 000 000 deletes", send=rest("/update", with_items("deletes", "1", 30_000_000))),
+    Attack(name="6 MB of adds", send=rest("/update", with_items("adds", SMALL, 250_000))),
+    Attack(name="2 000 000 groups", send=rest("/claim", with_items("groups", f'"{PREFIX}a"', 2_000_000))),
+    Attack(name="5 000 000 args", send=rest("/jobs", with_items("args", "1", 5_000_000, function="f", queue="a"))),
+    Attack(name="64 MiB of brackets", send=rest("/update", lambda: b"[" * (64 * MIB))),
+    Attack(name="64 MiB of escapes", send=rest("/update", lambda: b'{"clientid": "' + b"\\n" * (31 * MIB) + b'"}')),
+    Attack(name="64 MiB of lines", send=rest("/import", lambda: b"\n" * (64 * MIB))),
+    Attack(name="a lot of lines", send=rest("/import", lambda: (SMALL.encode() + b"\n") * 2_400_000)),
+    Attack(name="far too large", send=rest("/update", lambda: b" " * (256 * MIB))),
+    Attack(name="a form", send=rest("/console/login", lambda: b"a=" + b"%41" * (21 * MIB))),
+    Attack(name="a websocket's frames", send=socket_frames),
+    Attack(name="gRPC: 3 000 000 created", send=by_grpc("Update", created(3_000_000))),
+    Attack(name="gRPC: 10 001 created", send=by_grpc("Update", created(10_001))),
+    Attack(name="gRPC: 60 000 000 predicates", send=by_grpc("Update", predicates(60_000_000))),
+    Attack(name="gRPC: 3 000 000 labels", send=by_grpc("Update", with_labels(3_000_000))),
+    Attack(name="gRPC: far too large", send=by_grpc("Update", created(4, 40 * MIB))),
+    Attack(name="10 000 adds", send=rest("/update", with_items("adds", SMALL, 10_000)), is_refused=False),
+    Attack(name="10 000 adds of 6 kB", send=rest("/update", with_items("adds", BIG, 10_000)), is_refused=False),
+    Attack(name="10 000 adds of 64 labels", send=rest("/update", with_items("adds", labelled(64), 10_000)),
+           is_refused=False),
+    Attack(name="6 adds of 10 MiB", send=rest("/update", with_items("adds", HUGE, 6)), is_refused=False),
+    Attack(name="1 000 groups", send=rest("/claim", with_items("groups", f'"{PREFIX}none"', 1_000)),
+           is_refused=False),
+    Attack(name="a claim of 1 000", send=rest("/claim", with_items("depends", "1", 0, group=f"{PREFIX}a", limit=1_000)),
+           is_refused=False),
+    Attack(name="gRPC: 10 000 created", send=by_grpc("Update", created(10_000)), is_refused=False),
+    Attack(name="gRPC: 10 000 created of 6 kB", send=by_grpc("Update", created(10_000, 6_000)), is_refused=False),
+)  # fmt: skip

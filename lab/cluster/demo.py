@@ -1,0 +1,140 @@
+"""Work with a cluster while it grows and while its parts are killed, and check what became of all that was answered."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from lab.chaos.history import History, events_in
+from lab.chaos.load import at_work
+from lab.chaos.outcome import SceneResult, outcome_of
+from lab.chaos.stage import wait_until
+from lab.chaos.truth import truth_of
+
+from .faults import FAULTS, PRIMARY, Fault, Happened, happen
+from .nodes import Cluster
+from .plan import HOST
+
+SETTLE_S = 2.0  # Until haproxy and the clients have found what is new.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    clients: int
+    seconds: float  # Of each measurement, and of the work between two faults.
+    faults: Sequence[Fault]
+    times: int = 1  # How often each is killed.
+    measures: bool = True  # How much more nodes bring, before anything is killed.
+
+
+FULL = Pace(clients=8, seconds=15, faults=FAULTS)
+QUICK = Pace(clients=4, seconds=3, faults=(PRIMARY,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A time in which nothing happened but work. Seconds by the clock that never goes back."""
+
+    nodes: int
+    began_s: float
+    ended_s: float
+    wal_bytes: int  # What the primary wrote into its log meanwhile.
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_s - self.began_s
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What happened, and what the clients were answered meanwhile."""
+
+    windows: Sequence[Window]
+    faults: Sequence[Happened]
+    history: History
+
+    @cached_property
+    def outcome(self) -> SceneResult:
+        return outcome_of(self.history, faults=len(self.faults))
+
+    @cached_property
+    def statuses(self) -> Mapping[int | None, int]:
+        """How many requests were answered with which status; None: not at all, as the connection broke."""
+        return Counter(event.status for event in self.history.requests)
+
+    @cached_property
+    def acknowledged_s(self) -> list[float]:
+        """When each change was answered, in order; a claim that found nothing changes nothing."""
+        return sorted(event.received_s for event in self.history.done if not event.is_nothing)
+
+    def changes(self, window: Window) -> int:
+        """How many changes were acknowledged within it."""
+        return sum(window.began_s <= at_s < window.ended_s for at_s in self.acknowledged_s)
+
+    def gap_s(self, happened: Happened) -> float:
+        """The longest time without an acknowledged change that reaches into that from the kill until all is whole."""
+        # Where none is acknowledged any more, the gap lasts until the clients ended.
+        times = pairwise([*self.acknowledged_s, self.ended_s])
+        return max(b - a for a, b in times if b > happened.began_s and a < happened.ended_s)
+
+    @cached_property
+    def ended_s(self) -> float:
+        """When the last client was answered, or knew that it would not be."""
+        return max(event.received_s for event in self.history.requests)
+
+
+def play(cluster: Cluster, pace: Pace, seed: str, say: Callable[[str], None]) -> Observed:
+    """All of it, on a cluster that has no web node yet. Raises CannotTry."""
+    cluster.add_node()
+    wait_until(cluster.is_ready, "haproxy finds the web node")
+    say(f"{pace.clients} clients work through {cluster.plan.url}")
+    notes = cluster.new_folder("clients")
+    address = f"{HOST}:{cluster.plan.web_port}"
+    with at_work([address], cluster.token, notes, count=pace.clients, seed=seed, resends=True):
+        windows = list(growing(cluster, pace, say)) if pace.measures else grown(cluster)
+        faults = list(breaking(cluster, pace, say))
+    say("the clients have ended: what they were answered is compared with the database")
+    truth = truth_of(notes, cluster.plan.direct_url, cluster.plan.url, cluster.token)
+    history = History(list(events_in(notes.glob("client-*.jsonl"))), truth, may_be_unavailable=True)
+    return Observed(windows, faults, history)
+
+
+def grown(cluster: Cluster) -> list[Window]:
+    """Start all web nodes at once. Measures nothing."""
+    while len(cluster.nodes) < len(cluster.plan.nodes):
+        cluster.add_node()
+    time.sleep(SETTLE_S)
+    return []
+
+
+def growing(cluster: Cluster, pace: Pace, say: Callable[[str], None]) -> Iterator[Window]:
+    """Measure with one web node, then with one more each time."""
+    while True:
+        time.sleep(SETTLE_S)
+        say(f"measuring for {pace.seconds:g} s, web nodes: {len(cluster.nodes)}")
+        yield measured(cluster, pace.seconds)
+        if len(cluster.nodes) == len(cluster.plan.nodes):
+            return
+        cluster.add_node()
+
+
+def measured(cluster: Cluster, seconds: float) -> Window:
+    before, began_s = cluster.wal_bytes(), time.monotonic()
+    time.sleep(seconds)
+    ended_s, after = time.monotonic(), cluster.wal_bytes()
+    return Window(nodes=len(cluster.nodes), began_s=began_s, ended_s=ended_s, wal_bytes=after - before)
+
+
+def breaking(cluster: Cluster, pace: Pace, say: Callable[[str], None]) -> Iterator[Happened]:
+    """Kill one thing after the other, where there is another one to take its place."""
+    for fault in [fault for fault in pace.faults for _ in range(pace.times)]:
+        if len(cluster.nodes) >= fault.least_nodes and len(cluster.databases) > fault.least_standbys:
+            say(f"kill -9: {fault.name}; {fault.remedy}")
+            happened = happen(fault, cluster)
+            say(f"all is there again after {happened.whole_after_s:.1f} s")
+            yield happened
+            time.sleep(pace.seconds / 3)

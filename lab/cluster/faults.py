@@ -1,0 +1,129 @@
+"""What is killed, one after the other, and how it comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab.chaos.stage import wait_until
+
+from .nodes import Cluster
+from .supervisor import Supervised
+
+DATABASE_GAP_S = 30.0
+WEB_GAP_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    word: str  # On the command line.
+    name: str  # What is killed.
+    remedy: str  # What makes the store work again.
+    act: Callable[[Cluster], None]  # Returns when the store can be used and nothing is missing.
+    goal_s: float | None = None  # The longest time without an acknowledged change.
+    least_nodes: int = 1  # Of the web, for the remedy.
+    least_standbys: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happened:
+    fault: Fault
+    began_s: float  # By the clock that never goes back.
+    ended_s: float
+
+    @property
+    def whole_after_s(self) -> float:
+        return self.ended_s - self.began_s
+
+
+def happen(fault: Fault, cluster: Cluster) -> Happened:
+    began_s = time.monotonic()
+    fault.act(cluster)
+    wait_until(cluster.is_ready, "the store can be used again")
+    wait_until(cluster.is_whole, "all databases are there again")
+    return Happened(fault=fault, began_s=began_s, ended_s=time.monotonic())
+
+
+def primary(cluster: Cluster) -> None:
+    """With its Patroni, as if the machine were gone; it is back when another one has taken its place."""
+    old = cluster.leader()
+    program = cluster.databases[old]
+    cluster.supervisor.take_away(program)
+    wait_until(lambda: cluster.leader() not in ("", old), "another database becomes the primary")
+    wait_until(cluster.is_ready, "the store finds the new primary")
+    cluster.supervisor.give_back(program)
+
+
+def postgresql(cluster: Cluster) -> None:
+    """PostgreSQL alone, on the primary; its Patroni starts it again."""
+    cluster.kill_postgresql(cluster.leader())
+
+
+def standby(cluster: Cluster) -> None:
+    """The one that each commit waits for, with its Patroni."""
+    name = cluster.synchronous()
+    again(cluster, cluster.databases[name])
+    wait_until(lambda: cluster.is_standby(name), "the standby is there again")
+
+
+def web_node(cluster: Cluster) -> None:
+    node = cluster.nodes[-1]
+    again(cluster, node)
+    wait_until(node.is_ready, "the web node is ready again")
+
+
+def pgbouncer(cluster: Cluster) -> None:
+    again(cluster, cluster.pgbouncer)
+
+
+def haproxy(cluster: Cluster) -> None:
+    again(cluster, cluster.haproxy)
+
+
+def etcd(cluster: Cluster) -> None:
+    again(cluster, cluster.etcd[0])
+    wait_until(cluster.etcd_is_healthy, "all members of etcd are there again")
+
+
+def again(cluster: Cluster, each: Supervised) -> None:
+    cluster.supervisor.kill(each)
+    wait_until(lambda: each.is_running, "it is started again")
+
+
+PRIMARY = Fault(
+    word="failover",
+    name="primary",
+    remedy="a standby takes its place; it comes back as one",
+    act=primary,
+    goal_s=DATABASE_GAP_S,
+)
+FAULTS = (
+    PRIMARY,
+    Fault(
+        word="postgresql",
+        name="PostgreSQL of the primary",
+        remedy="its Patroni starts it again",
+        act=postgresql,
+        goal_s=DATABASE_GAP_S,
+    ),
+    Fault(
+        word="standby",
+        name="synchronous standby",
+        remedy="commits wait for another one",
+        act=standby,
+        goal_s=DATABASE_GAP_S,
+        least_standbys=2,
+    ),
+    Fault(
+        word="node",
+        name="web node",
+        remedy="haproxy asks the others",
+        act=web_node,
+        goal_s=WEB_GAP_S,
+        least_nodes=2,
+    ),
+    Fault(word="pgbouncer", name="pgbouncer", remedy="started again", act=pgbouncer),
+    Fault(word="haproxy", name="haproxy", remedy="started again", act=haproxy),
+    Fault(word="etcd", name="a member of etcd", remedy="the others agree without it", act=etcd),
+)

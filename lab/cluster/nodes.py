@@ -1,0 +1,246 @@
+"""A cluster of real processes on this machine, in a temporary folder; all of it goes with the `with` block."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Self
+
+import httpx
+import psycopg
+from psycopg import sql
+
+from lab.chaos import CannotTry
+from lab.chaos.processes import StoreServer
+from lab.chaos.stage import make_store, token_of, wait_until
+
+from . import configuration
+from .plan import DATABASE, HOST, DatabaseNode, EtcdMember, Plan, WebNode
+from .programs import Program, Programs, kill_all_in
+from .supervisor import Supervisor
+
+PATIENCE_S = 5.0  # For the answer of a program on this machine.
+CONNECT_S = 5
+SYNCHRONOUS = "sync"
+STANDBYS = "SELECT application_name, sync_state FROM pg_stat_replication WHERE state = 'streaming'"
+SIZE = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint"
+
+
+class Cluster:
+    def __init__(self, plan: Plan, parent: Path, say: Callable[[str], None]) -> None:
+        self.plan = plan
+        # By its real name: the processes in it are found by that.
+        self.folder = Path(mkdtemp(prefix="taskstore-cluster-", dir=parent)).resolve()
+        # The programs' user passes through here to folders of its own; others see nothing of them.
+        self.folder.chmod(0o711)
+        self._say = say
+        self.programs = Programs()
+        self._stack = ExitStack()
+        self.supervisor = Supervisor()
+        self.etcd: list[Program] = []
+        self.databases: dict[str, Program] = {}  # By their names; each with its Patroni.
+        self.nodes: list[StoreServer] = []
+
+    def __enter__(self) -> Self:
+        self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self._stack.enter_context(self.supervisor)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with undisturbed():
+            self._stack.close()
+
+    # ---- From nothing to a store
+
+    def start(self) -> None:
+        """All but the web nodes. Raises CannotTry."""
+        self.etcd = [self._begin(self._etcd(member)) for member in self.plan.etcd]
+        self._wait(self.etcd_is_healthy, f"etcd has a leader (members: {len(self.etcd)})")
+        self.databases = {node.name: self._begin(self._database(node)) for node in self.plan.databases}
+        self.haproxy = self._begin(self._haproxy())
+        self._wait(self.is_writable, "PostgreSQL has a primary")
+        self._wait(self.is_whole, f"its standbys follow ({len(self.databases) - 1}), one synchronously")
+        self.pgbouncer = self._begin(self._pgbouncer())
+        self._make_store()
+
+    def add_node(self) -> None:
+        """One more web node, which serves when this returns."""
+        node = self.plan.nodes[len(self.nodes)]
+        server = self._server(node)
+        self.supervisor.begin(server)
+        self.nodes.append(server)
+        self._wait(server.is_ready, f"{node.name} is ready at {server.url}")
+
+    def _begin(self, program: Program) -> Program:
+        self.supervisor.begin(program)
+        return program
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        wait_until(condition, what)
+        self._say(what)
+
+    def new_folder(self, name: str) -> Path:
+        """One that no other user can enter."""
+        folder = self.folder / name
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def _program(self, name: str, *command: str) -> Program:
+        return Program(command, self.new_folder(name), self.programs.user)
+
+    def _etcd(self, member: EtcdMember) -> Program:
+        return self._program(member.name, *configuration.etcd_command(self.programs.etcd, member, self.plan))
+
+    def _database(self, node: DatabaseNode) -> Program:
+        program = self._program(node.name, self.programs.patroni, "patroni.json")
+        text = configuration.patroni(node, self.plan, program.folder, self.programs.postgresql)
+        program.write("patroni.json", text)
+        return program
+
+    def _haproxy(self) -> Program:
+        program = self._program("haproxy", self.programs.haproxy, "-db", "-f", "haproxy.cfg")
+        program.write("haproxy.cfg", configuration.haproxy(self.plan))
+        return program
+
+    def _pgbouncer(self) -> Program:
+        program = self._program("pgbouncer", self.programs.pgbouncer, "pgbouncer.ini")
+        program.write("pgbouncer.ini", configuration.pgbouncer(self.plan))
+        program.write("users.txt", configuration.pgbouncer_users(self.plan))
+        return program
+
+    def _server(self, node: WebNode) -> StoreServer:
+        # haproxy tells from whom a request came.
+        variables = {"DATABASE_URL": self.plan.pooled_url, "TASKSTORE_PROXIES": "1"}
+        return StoreServer(("serve", "--workers", "1"), self.folder / node.name, variables, port=node.port)
+
+    def _make_store(self) -> None:
+        with psycopg.connect(self.plan.superuser_url, autocommit=True) as connection:
+            name, password = sql.Identifier(DATABASE), sql.Literal(self.plan.passwords.store)
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, password))
+            connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, name))
+        folder = self.new_folder("store")
+        make_store(folder, self.plan.direct_url)
+        self.token = token_of(folder)
+        self._say("the store is made")
+
+    def kill_postgresql(self, name: str) -> None:
+        """PostgreSQL alone, not the Patroni that looks after it."""
+        kill_all_in(self.databases[name].folder / "data")
+
+    # ---- What it says of itself
+
+    def leader(self) -> str:
+        """The name of the database that is the primary; empty when there is none."""
+        return next((node.name for node in self.plan.databases if _answers(node.patroni_port, "/primary")), "")
+
+    def standbys(self) -> dict[str, str]:
+        """The standbys that follow the primary now, and whether commits wait for them: by name, `sync` or `async`."""
+        with psycopg.connect(self.plan.superuser_url, connect_timeout=CONNECT_S) as connection:
+            return dict(connection.execute(STANDBYS).fetchall())
+
+    def synchronous(self) -> str:
+        """The name of the standby that each commit waits for. Raises CannotTry when there is none."""
+        found = [name for name, treated in self.standbys().items() if treated == SYNCHRONOUS]
+        if not found:
+            raise CannotTry("no standby is synchronous")
+        return found[0]
+
+    def is_whole(self) -> bool:
+        """Whether all databases are there, one of the standbys is synchronous, and Patroni knows which.
+
+        It promotes no other one, and learns of it some seconds after PostgreSQL has begun with it.
+        """
+        with suppress(psycopg.OperationalError):
+            standbys = self.standbys()
+            is_there = len(standbys) == len(self.databases) - 1 and SYNCHRONOUS in standbys.values()
+            return is_there and any(_answers(node.patroni_port, "/sync") for node in self.plan.databases)
+        return False
+
+    def is_standby(self, name: str) -> bool:
+        """Whether this database works as one, as its Patroni says, which began with it."""
+        return any(node.name == name and _answers(node.patroni_port, "/replica") for node in self.plan.databases)
+
+    def is_writable(self) -> bool:
+        """Whether haproxy leads to a primary."""
+        with suppress(psycopg.OperationalError), psycopg.connect(self.plan.superuser_url, connect_timeout=CONNECT_S):
+            return True
+        return False
+
+    def is_ready(self) -> bool:
+        """Whether the store can be used through haproxy."""
+        return _answers(self.plan.web_port, "/readyz")
+
+    def addresses(self) -> dict[str, str]:
+        """What of it can be looked at, with all that it takes."""
+        databases = {f"{node.name} (Patroni)": _url(node.patroni_port) for node in self.plan.databases}
+        return {
+            "store": self.plan.url,
+            "token": self.token,
+            **{node.name: _url(node.port) for node in self.plan.nodes},
+            "primary": self.plan.direct_url,
+            "primary through pgbouncer": self.plan.pooled_url,
+            **databases,
+            **{member.name: _url(member.port) for member in self.plan.etcd},
+            "folder": str(self.folder),
+        }
+
+    def last_words(self) -> dict[str, str]:
+        """The last line of each program's log, by the program's name."""
+        logs = [*self.folder.glob("*/log"), *self.folder.glob("*.log")]
+        names = [log.parent.name if log.name == "log" else log.stem for log in logs]
+        return {name: last_line(log) for name, log in sorted(zip(names, logs, strict=True))}
+
+    def keep_logs(self) -> Path:
+        """Copy the logs of all programs, and what the clients noted, to a folder that stays. Returns it."""
+        kept = Path(mkdtemp(prefix="taskstore-cluster-logs-", dir=self.folder.parent))
+        notes = [*self.folder.glob("clients/*"), *self.folder.glob("*/data/log/*")]
+        for file in [*self.folder.glob("*/log"), *self.folder.glob("*.log"), *notes]:
+            if file.is_file():
+                copy = kept / file.relative_to(self.folder)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+        return kept
+
+    def etcd_is_healthy(self) -> bool:
+        """Whether all members are there and agree who leads."""
+        return all(_answers(member.port, "/health") for member in self.plan.etcd)
+
+    def wal_bytes(self) -> int:
+        """How much the primary has written into its write-ahead log so far."""
+        with psycopg.connect(self.plan.direct_url) as connection:
+            found = connection.execute(SIZE).fetchone()
+        return int(found[0]) if found else 0
+
+
+def last_line(log: Path) -> str:
+    return log.read_text(errors="replace").strip().rpartition("\n")[2]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A second Ctrl-C must not leave processes behind."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _answers(port: int, path: str) -> bool:
+    with suppress(httpx.HTTPError):
+        return _get(port, path).status_code == 200
+    return False
+
+
+def _get(port: int, path: str) -> httpx.Response:
+    # Without the proxies of the environment: they lead out.
+    return httpx.get(f"{_url(port)}{path}", timeout=PATIENCE_S, trust_env=False)
+
+
+def _url(port: int) -> str:
+    return f"http://{HOST}:{port}"

@@ -1,0 +1,144 @@
+"""The programs that a cluster is made of, each in a folder of its own, by which all its processes are found."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lab.benchmarks.processes import PROC
+from lab.chaos import CannotTry
+from lab.chaos.processes import LOOK_EVERY_S, is_alive, program
+from lab.testing import CannotTest
+from lab.testing import postgresql as throw_away
+
+
+class Programs:
+    """Where they are. Raises CannotTry, with the remedy, where one is missing and can't be installed."""
+
+    @cached_property
+    def etcd(self) -> str:
+        return program("etcd", "etcd-server")
+
+    @cached_property
+    def patroni(self) -> str:
+        return program("patroni", "patroni")
+
+    @cached_property
+    def pgbouncer(self) -> str:
+        return program("pgbouncer", "pgbouncer")
+
+    @cached_property
+    def haproxy(self) -> str:
+        return program("haproxy", "haproxy")
+
+    @cached_property
+    def postgresql(self) -> Path:
+        """The folder of PostgreSQL's programs."""
+        if not throw_away.system_binaries():
+            program("postgres", "postgresql")  # Debian's lies on no path: what is installed is looked for again.
+        found = throw_away.system_binaries()
+        if not found:
+            raise CannotTry(f"There is no PostgreSQL {throw_away.OLDEST} or later; {throw_away.REMEDY}")
+        return found
+
+    @cached_property
+    def user(self) -> pwd.struct_passwd | None:
+        """Who they run as where we are root, which most of them refuse."""
+        try:
+            return throw_away.unprivileged_user()
+        except CannotTest as problem:
+            raise CannotTry(str(problem)) from None
+
+    def versions(self) -> dict[str, str]:
+        """Of each, by its name."""
+        asked = {
+            "PostgreSQL": (str(self.postgresql / "postgres"), "--version"),
+            "Patroni": (self.patroni, "--version"),
+            "etcd": (self.etcd, "--version"),
+            "pgbouncer": (self.pgbouncer, "--version"),
+            "haproxy": (self.haproxy, "-v"),
+        }
+        return {name: version_told_by(command) for name, command in asked.items()}
+
+
+def version_told_by(command: Sequence[str]) -> str:
+    """The first number with a point in what it says."""
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\d+\.[\d.]*\d", told)
+    return found.group() if found else "of unknown version"
+
+
+@dataclass
+class Program:
+    """A program with all that it starts, whoever it gives that to: everything at work in its folder."""
+
+    command: Sequence[str]
+    folder: Path
+    user: pwd.struct_passwd | None = None
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def write(self, name: str, text: str) -> None:
+        """A file for it, that no other user can read."""
+        file = self.folder / name
+        file.touch(mode=0o600)
+        file.write_text(text)
+
+    def begin(self) -> None:
+        if self.user:
+            throw_away.give(self.folder, self.user)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                cwd=self.folder,
+                user=self.user and self.user.pw_uid,
+                group=self.user and self.user.pw_gid,
+                extra_groups=[] if self.user else None,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us, who end it.
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """All of it at once; gone when this returns."""
+        kill_all_in(self.folder)
+        if self._process is not None:
+            self._process.wait()
+
+
+def kill_all_in(folder: Path) -> None:
+    """SIGKILL for all that works there, also what was only just started; gone when this returns."""
+    while alive := [pid for pid in at_work_in(folder) if is_alive(pid)]:
+        for pid in alive:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(LOOK_EVERY_S)
+
+
+def at_work_in(folder: Path) -> list[int]:
+    """The processes whose working directory is the folder or below it: PostgreSQL leaves the family of its Patroni."""
+    return [int(each.name) for each in PROC.iterdir() if each.name.isdigit() and _works_in(each, folder)]
+
+
+def _works_in(process: Path, folder: Path) -> bool:
+    # Of those that have ended, and of other users, it is not to be known.
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        return (process / "cwd").readlink().is_relative_to(folder)
+    return False

@@ -1,0 +1,71 @@
+"""What came of the demo, in Markdown's tables: they are read on a terminal too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.benchmarks.machine import cores
+from lab.benchmarks.report import NOTHING, number, table
+
+from .demo import Observed, Window
+from .faults import Happened
+
+
+def report(observed: Observed, conditions: Mapping[str, str]) -> str:
+    """Conditions, what was acknowledged and lost, how long it stood still, and what more nodes bring."""
+    told = "\n".join(f"* {name}: {value}" for name, value in conditions.items())
+    parts = [told, promises(observed), statuses(observed), gaps(observed)]
+    if observed.windows:
+        parts += [rates(observed), about_cores(observed)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def promises(observed: Observed) -> str:
+    outcome = observed.outcome
+    head = ["", "acknowledged", "faults", "in doubt", "violations"]
+    counts = (outcome.operations, outcome.faults, outcome.in_doubt, len(outcome.violations))
+    return table([head, ["requests", *map(number, counts)]])
+
+
+def statuses(observed: Observed) -> str:
+    """What was answered: 503 where the database was away, and never 500."""
+    counted = sorted(observed.statuses.items(), key=lambda item: item[0] or 0)
+    names = [str(status or "none, the connection broke") for status, _ in counted]
+    return table([["status", *names], ["answers", *(number(count) for _, count in counted)]])
+
+
+def gaps(observed: Observed) -> str:
+    """How long no change was acknowledged."""
+    head = ["kill -9", "longest gap, s", "goal, s", "met", "whole after, s"]
+    return table([head, *(_gap(observed, happened) for happened in observed.faults)])
+
+
+def _gap(observed: Observed, happened: Happened) -> list[str]:
+    fault, gap_s = happened.fault, observed.gap_s(happened)
+    goal = (
+        ["none", NOTHING] if fault.goal_s is None else [f"{fault.goal_s:g}", "yes" if gap_s <= fault.goal_s else "NO"]
+    )
+    return [f"{fault.name}: {fault.remedy}", f"{gap_s:.1f}", *goal, f"{happened.whole_after_s:.1f}"]
+
+
+def rates(observed: Observed) -> str:
+    """How much was done with how many web nodes."""
+    head = ["web nodes", "changes/s", "WAL a change, bytes"]
+    return table([head, *(_rate(observed, window) for window in observed.windows)])
+
+
+def _rate(observed: Observed, window: Window) -> list[str]:
+    changes = observed.changes(window)
+    wal = number(round(window.wal_bytes / changes)) if changes else NOTHING
+    return [str(window.nodes), number(round(changes / window.seconds)), wal]
+
+
+def about_cores(observed: Observed) -> str:
+    """What must be said where the machine itself is the limit."""
+    nodes = max(window.nodes for window in observed.windows)
+    if nodes < 2:
+        return ""
+    return (
+        f"All of it, with the clients, shares the {cores()} cores of this machine: more web nodes than are idle bring"
+        " nothing here. Each on a machine of its own is what they are for."
+    )

@@ -1,0 +1,306 @@
+"""A store full of plausible work in every state, with history and rates: to look at, and to try the console with.
+
+Tasks come and go by the store's own verbs; only what lies in the past, which no verb can reach, is written beside them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from django.db.models import Sum
+
+from tasks_app import schedules
+from tasks_app.core.heartbeats import LOST_MS
+from tasks_app.core.tally import bucket_of
+from tasks_app.core.validation import MOST_CLAIMED
+from tasks_app.models import Client, Level, Rate, Task, WorkDone
+from tasks_app.operating import pauses
+from tasks_app.reading import clients
+from tasks_app.reading.counts import COUNTED, group_counts
+from tasks_app.schedules import CatchUp, DueJob, DueTask, SchedulePlan
+from tasks_app.writer import totals
+from taskstore.types.tasks import Change, NewTask, Order
+
+from .jobs import sow_jobs
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+AT_ONCE = 5_000  # Tasks of a commit.
+RATES_AT_ONCE = 5_000
+LARGEST_SHARE = 0.6  # Of all tasks in the largest group.
+BUSY_GROUPS = 40  # That have rates for each minute; the others for every few hours, and just now,
+STILL_GROUPS = 2  # but for some in which nobody works any more.
+FIRST_OWNER = 5_000
+HOUR, DAY = 60, 1_440  # Minutes.
+SILENT_MS = 20 * MINUTE_MS  # Of a lost worker.
+
+AREAS = ("mail", "billing", "images", "search", "reports", "import", "export", "push", "video", "fraud", "crm", "stock")
+STEPS = (
+    "incoming",
+    "fetch",
+    "parse",
+    "resize",
+    "render",
+    "send",
+    "retry",
+    "archive",
+    "index",
+    "notify",
+    "sync",
+    "verify",
+)
+REGIONS = ("eu", "us", "ap", "sa", "af")
+ERRORS = (
+    "connection to 10.{a}.{b}.{c} refused after {n} ms",
+    "no such recipient <user{n}@example.org>",
+    'key "order" is missing in /srv/inbox/{n}.json',
+    "order {n} is unknown (request {hex})",
+    'Traceback (most recent call last):\n  File "/srv/app/run.py", line {a}, in run\n    send(task)\n'
+    "TimeoutError: no answer within {b} s",
+    "HTTP 502 from https://api.example.org/v1/items/{n}",
+)
+
+
+@dataclass(kw_only=True)
+class Seed:
+    """`tell` gets what is going on: what is done, how much of it, and how much there is to do."""
+
+    tasks: int
+    groups: int
+    workers: int
+    tell: Callable[[str, int, int], None]
+    chance: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - the same store each time.
+
+    def sow(self) -> None:
+        self._now_ms = Task.objects.now_ms()
+        sizes = dict(zip(self._names(), sizes_of(self.tasks, self.groups), strict=True))
+        self._add(sizes)
+        self._work_on(sizes)
+        self._register(list(sizes))
+        self._remember(sizes)
+        for name in list(sizes)[7:9]:
+            pauses.pause(name, by="demo", reason="maintenance of what it needs")
+        sow_jobs(self.chance, range(FIRST_OWNER, FIRST_OWNER + self.workers))
+        self._schedule(list(sizes))
+        totals.fold_here()
+        # That a million tasks came within a minute would be all that the charts show.
+        Rate.objects.filter(minute__gte=self._now_ms // MINUTE_MS).delete()
+        self._remember_levels(list(sizes)[:BUSY_GROUPS])
+        self._remember_work()
+
+    def _names(self) -> list[str]:
+        names = [f"{area}/{step}" for step, area in itertools.product(STEPS, AREAS)]
+        names += [f"{name}/{region}" for region, name in itertools.product(REGIONS, names)]
+        more = (f"tenant-{number}/jobs" for number in itertools.count(1))
+        return list(itertools.islice(itertools.chain(names, more), self.groups))
+
+    # ---- What is there
+
+    def _add(self, sizes: dict[str, int]) -> None:
+        done = 0
+        for group, size in sizes.items():
+            for start in range(0, size, AT_ONCE):
+                new = [self._task(group) for _ in range(min(AT_ONCE, size - start))]
+                done += len(Task.objects.commit(owner=0, adds=new))
+                self.tell("tasks added", done, self.tasks)
+
+    def _task(self, group: str) -> NewTask:
+        chance = self.chance
+        kind = chance.random()
+        ago_ms = int(3 * DAY_MS * chance.random() ** 4)
+        return NewTask(
+            group=group,
+            data=self._data(),
+            timespec_ms=-int(2 * DAY_MS * chance.random()) - 1 if kind < 0.06 else self._now_ms - ago_ms,
+            error=self._error() if kind > 0.97 else "",
+            labels={"tier": chance.choice(("gold", "silver", "free")), "region": chance.choice(REGIONS)},
+            priority=chance.choice((0, 0, 0, 0, 0, 10, -10)),
+        )
+
+    def _data(self) -> bytes:
+        number = self.chance.randrange(10**6)
+        content = {"order": number, "user": number % 50_000, "to": f"user{number % 50_000}@example.org"}
+        return json.dumps(content | {"items": [{"sku": f"A-{number % 997}", "n": number % 7}]}).encode()
+
+    def _error(self) -> str:
+        numbers = {name: self.chance.randrange(256) for name in "abc"}
+        return self.chance.choice(ERRORS).format(
+            **numbers, n=self.chance.randrange(10**6), hex=f"{self.chance.getrandbits(48):012x}"
+        )
+
+    def _schedule(self, groups: Sequence[str]) -> None:
+        task = DueTask(group=groups[-1], data='{"of": "yesterday"}', labels={"tier": "gold"})
+        job = DueJob(function="reports.build", kwargs={"of": "yesterday"}, queue="reports")
+        plans = {
+            "daily-report": SchedulePlan(cron="30 3 * * MON-FRI", zone="Europe/Berlin", job=job),
+            "hourly-sync": SchedulePlan(cron="@hourly", catch_up=CatchUp.LATEST, task=task),
+            "clean-up": SchedulePlan(cron="0 4 * * SUN", task=task),
+        }
+        for name, plan in plans.items():
+            schedules.put(name, plan, by="demo")
+        schedules.pause("clean-up", by="demo", reason="until the disks are larger")
+
+    # ---- What workers do
+
+    def _work_on(self, sizes: dict[str, int]) -> None:
+        """In each group some tasks are finished, some fail, some leases run, and some have run out."""
+        for number, (group, size) in enumerate(sizes.items()):
+            few = min(max(size // 50, 2), AT_ONCE)
+            for held in self._claimed(group, 2 * few, MINUTE_MS):
+                self._finish(held)
+            self._claimed(group, few // 4, 0)
+            self._claimed(group, few // 2, 30 * MINUTE_MS)
+            self.tell("groups worked on", number + 1, len(sizes))
+
+    def _claimed(self, group: str, limit: int, lease_ms: int) -> list[list[Task]]:
+        """Tasks that were claimed, by each of some workers."""
+        owners = self.chance.sample(range(self.workers), min(3, self.workers))
+        each = min(math.ceil(limit / len(owners)), MOST_CLAIMED)
+        return [
+            Task.objects.claim(group, owner=FIRST_OWNER + owner, duration_ms=lease_ms, limit=each, order=Order.OLDEST)
+            for owner in owners
+            if each
+        ]
+
+    def _finish(self, held: Sequence[Task]) -> None:
+        """Most are done; of the rest each is given back with an error."""
+        failing = [task for task in held if self.chance.random() < 0.1]
+        changes = [Change(id=task.id, error=self._error(), release=True) for task in failing]
+        done = [task.id for task in held if task not in failing]
+        if held:
+            Task.objects.commit(owner=held[0].owner, deletes=done, updates=changes)
+
+    def _register(self, groups: Sequence[str]) -> None:
+        for number in range(self.workers):
+            clients.hear(
+                Client(
+                    id=FIRST_OWNER + number,
+                    name=f"worker-{number + 1}",
+                    host=f"node-{number % 8 + 1}.example.org",
+                    pid=1_000 + self.chance.randrange(30_000),
+                    groups=self.chance.sample(groups, min(4, len(groups))),
+                    version=self.chance.choice(("2.3.1", "2.3.1", "2.4.0")),
+                    info="{}",
+                )
+            )
+        # One in twenty is lost, one in twenty is late.
+        for number in range(self.workers):
+            silent_ms = {0: SILENT_MS, 1: 45_000}.get(number % 20, self.chance.randrange(20_000))
+            client = Client.objects.filter(id=FIRST_OWNER + number)
+            client.update(seen_at_ms=Task.objects.now_ms() - silent_ms)
+
+    @property
+    def _lost(self) -> range:
+        """The numbers of the workers that have fallen silent."""
+        return range(0, self.workers, 20)
+
+    # ---- What was
+
+    def _remember(self, sizes: dict[str, int]) -> None:
+        """Rates of thirty days, as housekeeping would have left them."""
+        total, counts = len(sizes), group_counts()
+        for number, group in enumerate(sizes):
+            size = counts[group].total if group in counts else 0
+            is_still = BUSY_GROUPS <= number < BUSY_GROUPS + STILL_GROUPS
+            rates = list(self._rates(group, size, is_busy=number < BUSY_GROUPS, is_still=is_still))
+            Rate.objects.bulk_create(leading_to(size, rates), RATES_AT_ONCE, ignore_conflicts=True)
+            self.tell("groups with a past", number + 1, total)
+
+    def _rates(self, group: str, size: int, *, is_busy: bool, is_still: bool) -> Iterator[Rate]:
+        now = self._now_ms // MINUTE_MS
+        backlog, busyness = size * 1.2 + 10, 2 + size / 2_000
+        for minutes, oldest, newest in ((60, 43_200, 10_080), (10, 10_080, 1_440), (1, 1_440, 1)):
+            every = minutes if is_busy else max(minutes, 240)
+            start = (now - oldest) - (now - oldest) % minutes
+            for minute in range(start, now - newest - minutes + 1, every):
+                entered = self._many(busyness * minutes * day_and_night(minute))
+                left = min(self._many(busyness * minutes * day_and_night(minute - 20)), int(backlog) + entered)
+                backlog = max(0, backlog + entered - left + (size - backlog) * minutes / 20_000)
+                yield self._rate(group, minutes, minute, entered, left, int(backlog))
+        if not is_still:
+            some = max(1, self._many(busyness * day_and_night(now)))
+            yield self._rate(group, 1, now - 1, some, some, int(backlog))
+
+    def _rate(self, group: str, minutes: int, minute: int, entered: int, left: int, tasks: int) -> Rate:
+        waits = f"{bucket_of(self.chance.randrange(200, 3_000))}:{left} {bucket_of(20_000)}:{left // 20 + 1}"
+        runs = f"{bucket_of(self.chance.randrange(400, 1_500))}:{left} {bucket_of(9_000)}:{left // 30 + 1}"
+        return Rate(
+            group=group,
+            minutes=minutes,
+            minute=minute,
+            entered=entered,
+            left=left,
+            failures=self._many(left / 60),
+            claimed=left,
+            tasks=tasks,
+            waits=waits,
+            runs=runs,
+        )
+
+    def _remember_levels(self, busy: Sequence[str]) -> None:
+        """Of a day: they went as the backlogs of the busy groups did, and lead to what there is."""
+        rates = Rate.objects.filter(group__in=busy, minutes=1)
+        backlogs = dict(rates.values_list("minute").annotate(Sum("tasks")).order_by("minute"))
+        Level.objects.all().delete()
+        Level.objects.bulk_create(self._levels(backlogs), ignore_conflicts=True)
+
+    def _levels(self, backlogs: dict[int, int]) -> Iterator[Level]:
+        numbers, end = totals.numbers_of_all(), Task.objects.now_ms() // MINUTE_MS
+        last = backlog = [*backlogs.values()][-1]
+        for minute in range(end - DAY, end):
+            backlog, ago = backlogs.get(minute, backlog), end - minute
+            means = (getattr(numbers, state) * backlog / max(last, 1) for state in COUNTED)
+            counts = (self._many(mean * up_and_down(ago, place)) for place, mean in enumerate(means))
+            yield Level(minute=minute, **dict(zip(COUNTED, counts, strict=True)), workers=self._heard(ago))
+
+    def _heard(self, minutes_ago: int) -> int:
+        """How many workers: a lost one still was, for some time after its last word."""
+        return self.workers - (len(self._lost) if minutes_ago * MINUTE_MS < SILENT_MS - LOST_MS else 0)
+
+    def _remember_work(self) -> None:
+        """Of an hour: what left the groups was done by the workers, each at its own pace, until it fell silent."""
+        end = Task.objects.now_ms() // MINUTE_MS
+        left = Rate.objects.filter(minutes=1, minute__gte=end - HOUR).aggregate(left=Sum("left"))["left"] or 0
+        WorkDone.objects.all().delete()
+        for number in range(self.workers):
+            pace = left / HOUR / self.workers * self.chance.uniform(0.5, 1.5)
+            silent = SILENT_MS // MINUTE_MS if number in self._lost else 0
+            minutes = range(end - HOUR, end - silent)
+            work = (WorkDone(minute=at, client=FIRST_OWNER + number, tasks=self._many(pace)) for at in minutes)
+            WorkDone.objects.bulk_create(work, ignore_conflicts=True)
+
+    def _many(self, mean: float) -> int:
+        """A whole number about the mean, and never below zero."""
+        return max(0, round(self.chance.gauss(mean, math.sqrt(mean) + 0.1)))
+
+
+def sizes_of(tasks: int, groups: int) -> list[int]:
+    """One large group, and the rest ever smaller; together so many tasks, and none is empty if there are enough."""
+    largest = int(tasks * LARGEST_SHARE) if groups > 1 else tasks
+    weights = [1 / (place + 1) for place in range(groups - 1)]
+    rest = tasks - largest
+    sizes = [largest, *(max(1, int(rest * weight / sum(weights))) for weight in weights)]
+    sizes[0] += tasks - sum(sizes)
+    return sizes
+
+
+def leading_to(size: int, rates: list[Rate]) -> list[Rate]:
+    """The rates of a group, whose backlog ends with what there is."""
+    more = size - rates[-1].tasks
+    for rate in rates:
+        rate.tasks = max(0, rate.tasks + more)
+    return rates
+
+
+def up_and_down(minutes_ago: int, place: int) -> float:
+    """From 0.6 to 1, which it is now; the first of several not at all, each of the others at its own pace."""
+    return 1 - 0.2 * (1 - math.cos(minutes_ago / (4 + place))) * (place > 0)
+
+
+def day_and_night(minute: int) -> float:
+    """From 0.2 at night to 1 by day (UTC)."""
+    return 0.6 - 0.4 * math.cos(2 * math.pi * (minute % 1_440) / 1_440)

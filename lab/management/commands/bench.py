@@ -1,0 +1,134 @@
+"""How fast the store is, beside the bare database and its peers, all in one run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import resource
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from lab.benchmarks import machine
+from lab.benchmarks.pace import FULL, QUICK, Pace
+from lab.benchmarks.report import page, report
+from lab.benchmarks.run import run
+from lab.benchmarks.scenes import Scene, chosen, names, scenes
+from lab.benchmarks.services import Services
+from taskstore_project import bootstrap
+from taskstore_project.base_command import CannotRun, ProjectCommand
+
+INCOMPLETE = 1
+INTERRUPTED = 130
+BUSY = 0.5  # Processes that want to run: from here on the figures are too low.
+
+
+class Command(ProjectCommand):
+    help = "Measure the store beside the bare database and its peers. Starts all that it needs, and puts it away."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("parts", nargs="*", metavar="PART", help=f"only: {', '.join(names(scenes(FULL)))}")
+        parser.add_argument("--quick", action="store_true", help="the most important parts, in about two minutes")
+        parser.add_argument("--seconds", type=at_least_one, metavar="S", help="of each measurement")
+        parser.add_argument("--rounds", type=at_least_one, metavar="N", help="of everything that is compared")
+        parser.add_argument(
+            "--folder",
+            type=Path,
+            default=Path(tempfile.gettempdir()),
+            metavar="DIR",
+            help="on the disk to measure; the database's user has to reach it (default: %(default)s)",
+        )
+        parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
+
+    def handle(self, *, parts: Sequence[str], quick: bool, folder: Path, save: Path | None, **options: Any) -> None:
+        # Whoever ends us wants what we started to end too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        if not folder.is_dir():
+            raise CannotRun(f"there is no folder {folder} for the databases")
+        pace = pace_of(QUICK if quick else FULL, **options)
+        selected = selection(pace, parts, quick=quick)
+        get_peers(selected)
+        get_browser(selected)
+        allow_many_connections()
+        try:
+            is_complete = self.measure(selected, pace, folder, save)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        if not is_complete:
+            sys.exit(INCOMPLETE)
+
+    def measure(self, selected: Sequence[Scene], pace: Pace, folder: Path, save: Path | None) -> bool:
+        """Run the scenes and tell the results. Returns whether all of it could be measured."""
+        load = machine.load()
+        if load > BUSY:
+            say(f"The machine is busy (load {load:.1f}): the figures will be too low.")
+        with Services(folder) as services:
+            results = run(selected, pace, services, say)
+            conditions = machine.conditions(folder, services.versions())
+        text = report(selected, results, {**conditions, "Load before": f"{load:.2f}", "Pace": str(pace)})
+        say(f"\n{text.rstrip()}")
+        if save:
+            save.parent.mkdir(parents=True, exist_ok=True)
+            save.write_text(page(shlex.join(["python3", "manage.py", *sys.argv[1:]]), selected, text))
+        return results.is_complete
+
+
+def at_least_one(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) >= 1:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is no whole number from 1")
+
+
+def pace_of(pace: Pace, *, seconds: int | None, rounds: int | None, **_: Any) -> Pace:
+    return replace(pace, seconds=seconds or pace.seconds, rounds=rounds or pace.rounds)
+
+
+def selection(pace: Pace, parts: Sequence[str], *, quick: bool) -> list[Scene]:
+    """Raises CannotRun when a word names nothing, or nothing is left."""
+    everything = scenes(pace)
+    if unknown := [part for part in parts if part not in names(everything)]:
+        raise CannotRun(f"there is nothing called {unknown[0]} to measure; there is {', '.join(names(everything))}")
+    # What is quick is a choice of scenes too, but one that a name overrules.
+    quick_ones = [scene for scene in everything if scene.is_quick]
+    named = any(scene.is_named_by(parts) for scene in everything)
+    found = chosen(quick_ones if quick and not named else everything, parts)
+    if not found:
+        raise CannotRun(f"{' '.join(parts)}: no such contender takes part there")
+    return found
+
+
+def get_peers(selected: Sequence[Scene]) -> None:
+    """Install them, where one takes part. Raises CannotRun where it is not known what they need."""
+    if not any(entry.contender.kind == "peers" for scene in selected for entry in scene.entries):
+        return
+    if not bootstrap.requirements("bench").exists():
+        raise CannotRun("what the peers need is listed in the project's repository, not in the installed package")
+    bootstrap.add_requirements("bench")
+    importlib.invalidate_caches()
+
+
+def get_browser(selected: Sequence[Scene]) -> None:
+    """What drives it comes with the tests. Raises CannotRun where these can't be installed."""
+    if not any(scene.needs_browser for scene in selected):
+        return
+    if not bootstrap.requirements("test").exists():
+        raise CannotRun("what drives a browser is listed in the project's repository, not in the installed package")
+    bootstrap.add_requirements("test")
+    importlib.invalidate_caches()
+
+
+def allow_many_connections() -> None:
+    """For us and all that we start: thousands of claims wait, each on a connection of its own."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,139 @@
+"""Whether the store keeps its promises while servers, databases, workers and networks fail."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from lab.chaos.pace import SHORT, TINY, Pace
+from lab.chaos.report import in_full, report
+from lab.chaos.run import Result, run
+from lab.chaos.scenes import SCENES, Scene
+from lab.chaos.stage import Database, Places
+from taskstore_project.base_command import CannotRun, ProjectCommand
+
+VIOLATED = 1
+INCOMPLETE = 3
+INTERRUPTED = 130
+HOUR_S = 3_600
+MOST_SHOWN = 5  # Violations of a scene.
+
+
+class Command(ProjectCommand):
+    help = "Break servers, databases, workers and networks under load, and check that the store kept its promises."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        names = ", ".join(scene.name for scene in SCENES)
+        parser.add_argument("scenes", nargs="*", metavar="SCENE", help=f"only: {names}")
+        length = parser.add_mutually_exclusive_group()
+        length.add_argument("--short", action="store_true", help="the default: 14 minutes on SQLite, 22 on PostgreSQL")
+        length.add_argument("--tiny", action="store_true", help="about a minute for each database, less of everything")
+        length.add_argument("--long", type=hours, metavar="HOURS", help="again and again, each time with another seed")
+        parser.add_argument("--database", choices=[*Database, "both"], default="both", help="default: both")
+        parser.add_argument("--seed", help="of an earlier run, to repeat its moves (default: a new one)")
+        parser.add_argument(
+            "--folder",
+            type=Path,
+            default=Path(tempfile.gettempdir()),
+            metavar="DIR",
+            help="for the databases; PostgreSQL's user has to reach it (default: %(default)s)",
+        )
+        parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
+
+    def handle(self, *, scenes: Sequence[str], database: str, folder: Path, save: Path | None, **options: Any) -> None:
+        # Whoever ends us wants what we started to end too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        if not folder.is_dir():
+            raise CannotRun(f"there is no folder {folder} for the databases")
+        selected = selection(scenes, tiny=options["tiny"])
+        databases = list(Database) if database == "both" else [Database(database)]
+        if not any(found in scene.databases for scene in selected for found in databases):
+            raise CannotRun(f"{' '.join(scenes)}: there is no such thing to try on {database}")
+        results: list[Result] = []
+        try:
+            with Places(folder) as places:
+                for result in rounds(selected, databases, places, **options):
+                    results.append(result)
+                    tell(result)
+        except KeyboardInterrupt:
+            say("interrupted: what follows is what was done so far")
+        text = report(results)
+        say(f"\n{text}")
+        if save:
+            save.write_text(f"{text}\n")
+        sys.exit(exit_code(results))
+
+
+def hours(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if 0 < found <= 24 * 365:
+        return found
+    raise argparse.ArgumentTypeError(f"{text} is no number of hours above 0")
+
+
+def selection(names: Sequence[str], *, tiny: bool) -> list[Scene]:
+    """Raises CannotRun when a name names nothing."""
+    known = {scene.name: scene for scene in SCENES}
+    if unknown := [name for name in names if name not in known]:
+        raise CannotRun(f"there is nothing called {unknown[0]} to try; there is {', '.join(known)}")
+    return [known[name] for name in names] or [scene for scene in SCENES if scene.is_tiny or not tiny]
+
+
+def rounds(
+    scenes: Sequence[Scene],
+    databases: Sequence[Database],
+    places: Places,
+    *,
+    seed: str | None,
+    tiny: bool,
+    long: float | None,
+    **_: Any,
+) -> Iterator[Result]:
+    """All of it once, or until the hours are over."""
+    pace: Pace = TINY if tiny else SHORT
+    end_s = time.monotonic() + (long or 0) * HOUR_S
+    while True:
+        chosen = seed or secrets.token_hex(4)
+        say(f"seed {chosen}")
+        yield from run(scenes, databases, places, chosen, pace, say)
+        if time.monotonic() >= end_s:
+            return
+        seed = None
+
+
+def tell(result: Result) -> None:
+    if result.outcome is None:
+        say(f"  not tried: {result.problem}")
+        return
+    outcome = result.outcome
+    say(
+        f"  {outcome.operations} operations, {outcome.faults} faults, {outcome.in_doubt} in doubt, "
+        f"{len(outcome.violations)} violations"
+    )
+    for figure in outcome.figures:
+        say(f"  {figure}")
+    for violation in outcome.violations[:MOST_SHOWN]:
+        say(f"  VIOLATION {in_full(violation)}")
+
+
+def exit_code(results: Sequence[Result]) -> int:
+    """Goals of time are not counted: they are the machine's as much as the store's."""
+    if any(result.outcome and result.outcome.violations for result in results):
+        return VIOLATED
+    return INCOMPLETE if any(result.outcome is None for result in results) or not results else 0
+
+
+def say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,173 @@
+"""The store on several nodes, to be tried on one machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from lab.benchmarks import machine
+from lab.chaos import CannotTry
+from lab.chaos.report import in_full
+from lab.cluster.demo import FULL, QUICK, Pace, play
+from lab.cluster.faults import FAULTS
+from lab.cluster.nodes import Cluster
+from lab.cluster.plan import Plan, new_plan
+from lab.cluster.report import report
+from taskstore_project.base_command import CannotRun, ProjectCommand, number_up_to
+
+VIOLATED = 1
+INCOMPLETE = 3
+INTERRUPTED = 130
+MOST_NODES = 3
+MOST_SECONDS = 3_600
+MOST_TIMES = 1_000
+MOST_SHOWN = 5  # Violations.
+
+
+@dataclass
+class Progress:
+    """A line for each step, with the time since the begin."""
+
+    began_s: float = field(default_factory=time.monotonic)
+
+    def __call__(self, text: str) -> None:
+        print(f"{time.monotonic() - self.began_s:6.1f} s  {text}", flush=True)
+
+
+class Command(ProjectCommand):
+    help = "Run the store on several nodes with a database that fails over, all on this machine."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="demo")
+        demo = actions.add_parser("demo", help="work with it, kill its parts, and check that nothing answered was lost")
+        demo.add_argument(
+            "--nodes", type=number_up_to(MOST_NODES), metavar="N", help="web nodes (default: 3; quick: 1)"
+        )
+        demo.add_argument(
+            "--seconds",
+            type=number_up_to(MOST_SECONDS),
+            metavar="N",
+            help="of each measurement (default: 15; quick: 3)",
+        )
+        demo.add_argument(
+            "--quick", action="store_true", help="the smallest: one standby, and only the primary is killed"
+        )
+        demo.add_argument(
+            "--only",
+            choices=[fault.word for fault in FAULTS],
+            help="kill only this, and measure nothing before (failover: the primary)",
+        )
+        demo.add_argument(
+            "--times", type=number_up_to(MOST_TIMES), metavar="N", help="how often, one after the other (with --only)"
+        )
+        demo.add_argument("--keep", action="store_true", help="leave it running afterwards, until Ctrl-C")
+        demo.add_argument("--seed", help="of an earlier run, to repeat the clients' moves (default: a new one)")
+        demo.add_argument(
+            "--folder",
+            type=Path,
+            default=Path(tempfile.gettempdir()),
+            metavar="DIR",
+            help="for the databases; PostgreSQL's user has to reach it (default: %(default)s)",
+        )
+        demo.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
+
+    def handle(self, *, folder: Path, seed: str | None, save: Path | None, **options: Any) -> None:
+        # Whoever ends us wants what we started to end too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        # A shell script has what it starts in the background ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise CannotRun(f"there is no folder {folder} for the databases, or we may not write there")
+        if save and not save.parent.is_dir():
+            raise CannotRun(f"there is no folder {save.parent} for the report")
+        pace, plan = pace_of(**options), plan_of(**options)
+        refuse_what_is_too_small(pace, plan, **options)
+        say, seed = Progress(), seed or secrets.token_hex(4)
+        say(f"seed {seed}")
+        try:
+            with Cluster(plan, folder, say) as cluster, explained(cluster):
+                code = self.demo(cluster, pace, seed, save, say, keep=options["keep"])
+        except CannotTry as problem:
+            print(f"taskstore: {problem}", file=sys.stderr)
+            code = INCOMPLETE
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        say("ended: no process is left")
+        sys.exit(code)
+
+    def demo(self, cluster: Cluster, pace: Pace, seed: str, save: Path | None, say: Progress, *, keep: bool) -> int:
+        """Returns the exit code."""
+        conditions = conditions_of(cluster)
+        cluster.start()
+        observed = play(cluster, pace, seed, say)
+        text = report(observed, conditions)
+        print(f"\n{text}", flush=True)
+        if save:
+            save.write_text(text)
+        for violation in observed.outcome.violations[:MOST_SHOWN]:
+            print(f"VIOLATION {in_full(violation)}", flush=True)
+        if observed.outcome.violations:
+            print(f"The logs of all programs are kept in {cluster.keep_logs()}", flush=True)
+        if keep:
+            stay(cluster)
+        return VIOLATED if observed.outcome.violations else 0
+
+
+@contextmanager
+def explained(cluster: Cluster) -> Iterator[None]:
+    """Where something can't be tried, say what the programs said last: their folders go."""
+    try:
+        yield
+    except CannotTry:
+        for name, words in cluster.last_words().items():
+            print(f"{name}: {words}", file=sys.stderr)
+        raise
+
+
+def plan_of(*, nodes: int | None, quick: bool, **_: Any) -> Plan:
+    if quick:
+        return new_plan(nodes=nodes or 1, standbys=1, etcd=1)
+    return new_plan(nodes=nodes or MOST_NODES, standbys=2, etcd=3)
+
+
+def pace_of(*, seconds: int | None, quick: bool, only: str | None, times: int | None, **_: Any) -> Pace:
+    pace = QUICK if quick else FULL
+    if only:
+        pace = replace(pace, faults=[each for each in FAULTS if each.word == only], times=times or 1, measures=False)
+    return replace(pace, seconds=seconds or pace.seconds)
+
+
+def refuse_what_is_too_small(pace: Pace, plan: Plan, *, only: str | None, times: int | None, **_: Any) -> None:
+    """Raise CannotRun where the chosen fault could not be tried."""
+    if times and not only:
+        raise CannotRun("--times needs --only")
+    for fault in pace.faults if only else ():
+        if len(plan.nodes) < fault.least_nodes or len(plan.databases) <= fault.least_standbys:
+            raise CannotRun(f"--only {only} needs more nodes: leave out --quick, and --nodes {len(plan.nodes)}")
+
+
+def conditions_of(cluster: Cluster) -> Mapping[str, str]:
+    """What the figures depend on."""
+    found = machine.conditions(cluster.folder, cluster.programs.versions())
+    return {**found, "Load before": f"{machine.load():.1f} processes that wanted to run, in the last minute"}
+
+
+def stay(cluster: Cluster) -> None:
+    """Until Ctrl-C."""
+    print("It goes on running until Ctrl-C:\n")
+    for name, address in cluster.addresses().items():
+        print(f"  {name:<{max(map(len, cluster.addresses()))}}  {address}")
+    sys.stdout.flush()
+    with suppress(KeyboardInterrupt):
+        signal.pause()

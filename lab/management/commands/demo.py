@@ -1,0 +1,168 @@
+"""Demos: the store at work, to be watched in the console."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+from django.conf import settings
+from django.core.management.base import CommandParser
+
+from lab.demo import wordcount_worker
+from lab.demo.crew import Crew, WorkerFailed
+from lab.demo.seed import Seed
+from lab.demo.texts import sample_text, text_of
+from lab.demo.wordcount import WordCount, differences
+from lab.demo.wordcount_worker import LEASE_MS, Refused, ServerAway, Store, words_of
+from tasks_app.models import Task
+from taskstore_project import startup_migration
+from taskstore_project.base_command import CannotRun, ProjectCommand, number_up_to, typed
+from taskstore_project.data_directory import ServerFile
+from taskstore_project.text_table import grouped
+
+COUNTS_DIFFER = 1
+INTERRUPTED = 130
+MOST_WORKERS = 64  # Processes.
+MOST_TASKS, MOST_GROUPS, MOST_SEEDED = 10_000_000, 10_000, 1_000
+TELL_EVERY_S = 2.0
+
+
+class Command(ProjectCommand):
+    help = "Show the store at work; watch the console meanwhile."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        demos = parser.add_subparsers(dest="demo", required=True, metavar="wordcount|seed")
+        wordcount = demos.add_parser("wordcount", help="count the words of a text by map and reduce tasks")
+        wordcount.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: a megabyte found here")
+        wordcount.add_argument("--workers", type=number_up_to(MOST_WORKERS), default=8, metavar="N", help="default: 8")
+        wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random meanwhile")
+        wordcount.add_argument("--keep", action="store_true", help="leave the output tasks in the store")
+        wordcount.add_argument("--url", help="of the server (default: the one that runs on this data folder)")
+        wordcount.add_argument("--token", help="for that server, scope work (default: this machine's own)")
+
+        seed = demos.add_parser("seed", help="fill an empty store with plausible work, to try the console with")
+        seed.add_argument("--tasks", type=number_up_to(MOST_TASKS), default=10_000, metavar="N", help="default: 10 000")
+        seed.add_argument("--groups", type=number_up_to(MOST_GROUPS), default=50, metavar="N", help="default: 50")
+        seed.add_argument("--workers", type=number_up_to(MOST_SEEDED), default=10, metavar="N", help="default: 10")
+
+    def handle(self, *, demo: str, **options: Any) -> None:
+        if demo == "seed":
+            self.seed(**options)
+        else:
+            self.wordcount(**options)
+
+    def seed(self, *, tasks: int, groups: int, workers: int, **_: Any) -> None:
+        if tasks < 2 * groups:
+            raise CannotRun(f"{tasks} tasks are too few for {groups} groups: there have to be two for each")
+        startup_migration.need_store()
+        if Task.objects.exists():
+            raise CannotRun("this store holds tasks: fill an empty one, for example with --data DIR")
+        began_at = time.monotonic()
+        Seed(tasks=tasks, groups=groups, workers=workers, tell=Progress()).sow()
+        print(f"done in {time.monotonic() - began_at:.1f} s")
+
+    def wordcount(self, *, files: Sequence[Path], url: str | None, token: str | None, **options: Any) -> None:
+        text = read(files)
+        url, token = access(url, token)
+        try:
+            with Store(url, token) as store:
+                found = self.count(text, store, url, token, **options)
+        except (WorkerFailed, Refused, TimeoutError) as problem:
+            raise CannotRun(str(problem)) from problem
+        except ServerAway as problem:
+            raise CannotRun(f"the server at {url} does not answer: {problem}") from problem
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        self.compare(found, Counter(words_of(text)))
+
+    def count(
+        self, text: str, store: Store, url: str, token: str, *, workers: int, kill_workers: bool, keep: bool, **_: Any
+    ) -> Counter[str]:
+        run = f"wordcount/{secrets.token_hex(3)}"
+        program = Path(wordcount_worker.__file__)
+        crew = Crew(program, [url, run], {"TASKSTORE_TOKEN": token}, size=workers, is_killed=kill_workers)
+        demo = WordCount(run, store, crew, Progress())
+        demo.try_token()
+        print(f"{workers} workers count the words of a text. Watch the groups {run}/... at {url}/console/")
+        if kill_workers:
+            print(
+                "Workers are killed (kill -9) at random, and replaced. The tasks that one held go to the others "
+                f"when its lease of {LEASE_MS // 1_000} s ends."
+            )
+        sys.stdout.flush()
+        started_at = time.monotonic()
+        try:
+            with crew:
+                found = demo.count(text)
+        finally:
+            if not keep:
+                demo.clean_up()
+        killed = f", {crew.kills} workers were killed and replaced" if kill_workers else ""
+        print(f"done in {time.monotonic() - started_at:.1f} s{killed}")
+        return found
+
+    def compare(self, found: Counter[str], expected: Counter[str]) -> None:
+        """Print the most frequent words. Ends with exit code 1 when any count is not that of a plain count."""
+        print("the most frequent words:")
+        for word, count in found.most_common(10):
+            print(f"{grouped(count):>12}  {word}")
+        wrong = differences(found, expected)
+        if not wrong:
+            print(f"right: all {grouped(len(expected))} words have the same count as in a plain count of the text")
+            return
+        print(f"{grouped(len(wrong))} words have another count than in a plain count:", file=sys.stderr)
+        for word in wrong[:10]:
+            print(f"    {word}: {found[word]} instead of {expected[word]}", file=sys.stderr)
+        sys.exit(COUNTS_DIFFER)
+
+
+class Progress:
+    """What is done: one line that changes on a terminal, else a line every two seconds and at each end."""
+
+    def __init__(self) -> None:
+        self._told_at = 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        is_whole = done >= total
+        if sys.stdout.isatty():
+            print(f"\r{grouped(done)} of {grouped(total)} {what}\033[K", end="\n" if is_whole else "", flush=True)
+        elif is_whole or time.monotonic() - self._told_at > TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            print(f"{grouped(done)} of {grouped(total)} {what}", flush=True)
+
+
+def read(files: Sequence[Path]) -> str:
+    try:
+        text = text_of(files) if files else sample_text()
+    except OSError as problem:
+        raise CannotRun(f"can't read {problem.filename}: {problem.strerror}") from None
+    if not words_of(text):
+        raise CannotRun("there is no word in this text: name a file that has some")
+    return text
+
+
+def access(url: str | None, token: str | None) -> tuple[str, str]:
+    """Address and token of the server: as given, else of the one that runs on this data folder."""
+    here = ServerFile(settings.TASKSTORE_DATA)
+    if not url:
+        url, token = here.url(), token or here.token()
+    if not url:
+        raise CannotRun(
+            f"no server runs on this data folder: start one with `{typed('up')}`, or name one with --url and --token"
+        )
+    if not token:
+        # Not this machine's own: it is nobody else's business.
+        raise CannotRun(f"name a token for {url} with --token")
+    try:
+        answer = httpx.get(f"{url}/healthz", trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as problem:
+        raise CannotRun(f"no server answers at {url} ({problem}): start one with `{typed('up')}`") from None
+    if answer.is_error:
+        raise CannotRun(f"what answers at {url} is no task store: /healthz says {answer.status_code}")
+    return url, token

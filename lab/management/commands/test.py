@@ -1,0 +1,62 @@
+"""Every check of the project in one command: format, lint, types, and the tests on both databases."""
+
+import signal
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any, NoReturn
+
+from django.core.management.base import BaseCommand
+
+from lab.testing import PROJECT, CannotTest
+from lab.testing.everything import POSTGRESQL, SQLITE, Plan, run_everything
+from lab.testing.other_python import run_with_other_python
+from taskstore_project import bootstrap
+
+CANNOT_TEST = 2
+
+
+class Command(BaseCommand):
+    help = "Check format, lint and types, and run the tests on SQLite and on PostgreSQL."
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        # Without Django's own options: -v and the like are pytest's here.
+        parser = ArgumentParser(
+            prog=f"{Path(prog_name).name} {subcommand}",
+            description=f"{self.help} All other arguments go to pytest.",
+            epilog="TASKSTORE_TEST_POSTGRES_URL and TASKSTORE_CHROMIUM name a server and a browser to use; "
+            "otherwise the system's are taken, or installed.",
+            allow_abbrev=False,
+        )
+        parser.add_argument("--database", choices=[SQLITE, POSTGRESQL, "both"], default="both", help="default: both")
+        parser.add_argument("--quick", action="store_true", help="without browser and stress tests")
+        parser.add_argument("--no-lint", action="store_true", help="the tests only")
+        parser.add_argument("--other-python", action="store_true", help="with the newest other Python there is")
+        return parser
+
+    def run_from_argv(self, argv: list[str]) -> NoReturn:
+        options, pytest_arguments = self.create_parser(argv[0], argv[1]).parse_known_args(argv[2:])
+        if not (PROJECT / "tests").is_dir():
+            sys.exit("taskstore: the tests are in the project's repository, not in the installed package")
+        if options.other_python:
+            sys.exit(run_with_other_python([argument for argument in argv[1:] if argument != "--other-python"]))
+        bootstrap.add_requirements("test")
+        plan = Plan(
+            databases=[SQLITE, POSTGRESQL] if options.database == "both" else [options.database],
+            quick=options.quick,
+            gates=not options.no_lint,
+            pytest_arguments=pytest_arguments,
+        )
+        sys.exit(exit_code(plan))
+
+
+def exit_code(plan: Plan) -> int:
+    # Whoever ends us wants the servers that we started to end too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        return 0 if run_everything(plan) else 1
+    except CannotTest as problem:
+        print(f"taskstore: {problem}", file=sys.stderr)
+        return CANNOT_TEST
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT

@@ -1,0 +1,155 @@
+"""The accounts of people: added, given rights, closed and opened by an administrator. Each change is in the audit.
+
+Nobody changes their own rights, and somebody who may administer is always left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from taskstore.errors import InvalidInput
+
+from . import audit, sessions
+from .people import password_was_given, random_password
+from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, administrators
+
+ROLE_NAMES = tuple(role for role in ROLES if role not in BESIDE_A_ROLE)  # Each includes the ones before it.
+ADMIN = ROLE_NAMES[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What somebody may do here."""
+
+    role: str  # Of ROLE_NAMES; empty: none.
+    sees_payloads: bool
+    commands: bool = False  # Submits shell commands, which workers run.
+
+
+def rights_of(user: User) -> Rights:
+    """The highest role counts where somebody was given several in Django's admin."""
+    names = {group.name for group in user.groups.all()} | ({ADMIN} if user.is_superuser else set())
+    role = next((role for role in reversed(ROLE_NAMES) if role in names), "")
+    is_admin = role == ADMIN
+    return Rights(role=role, sees_payloads=is_admin or SEES_PAYLOADS in names, commands=is_admin or COMMANDS in names)
+
+
+def add(name: str, rights: Rights, *, by: User) -> tuple[User, str]:
+    """Make an account. Returns it with its one-time password, which can't be had again.
+
+    Raises InvalidInput when the name is taken, or is none.
+    """
+    user = _new_user(name)
+    _check_role(rights)
+    password = random_password()
+    user.set_password(password)  # It takes half a second: not while a transaction keeps others out.
+    with transaction.atomic():
+        user.save()
+        password_was_given(user)
+        _give(user, rights)
+        _write_down("add user", user, by, after=asdict(rights))
+    return user, password
+
+
+def change_rights(user: User, rights: Rights, *, by: User) -> None:
+    """Give the account this role and no other. Raises InvalidInput, see `_may_lose`."""
+    _check_role(rights)
+    before = rights_of(user)
+    with _may_lose(user, by):
+        _give(user, rights)
+        sessions.look_again()
+        _write_down("change rights", user, by, before=asdict(before), after=asdict(rights))
+
+
+def close(user: User, *, by: User) -> None:
+    """Let the person in no more; what they did stays theirs in the audit. Raises InvalidInput, see `_may_lose`."""
+    with _may_lose(user, by):
+        User.objects.filter(pk=user.pk).update(is_active=False)
+        sessions.end_all_of(user)  # Else they would go on when the account is opened again.
+        _write_down("close account", user, by)
+
+
+def open_again(user: User, *, by: User) -> None:
+    """Let the person in again, with the password that they had."""
+    with transaction.atomic():
+        User.objects.filter(pk=user.pk).update(is_active=True)
+        _write_down("open account", user, by)
+
+
+def reset_password(user: User, *, by: User) -> str:
+    """A new one-time password, which can't be had again; the old one and all sessions end.
+
+    Raises InvalidInput, see `_may_lose`: until they choose another, an administrator is none.
+    """
+    password = random_password()
+    user.set_password(password)
+    with _may_lose(user, by):
+        user.save(update_fields=["password"])
+        password_was_given(user)
+        sessions.end_all_of(user)
+        _write_down("reset password", user, by)
+    return password
+
+
+@transaction.atomic
+def sign_out_everywhere(user: User, *, by: User) -> None:
+    """End all sessions of the user, on every server within five seconds. Everybody may end their own."""
+    sessions.end_all_of(user)
+    _write_down("sign out everywhere", user, by)
+
+
+@contextmanager
+def keeps_an_administrator() -> Iterator[None]:
+    """Around what takes rights away. Raises InvalidInput, and undoes it, when nobody who may administer is left."""
+    with transaction.atomic():
+        # Two administrators who lock each other out at the same moment wait for each other here.
+        list(Group.objects.select_for_update().filter(name=ADMIN))
+        yield
+        if not administrators().exists():
+            raise InvalidInput({"account": ["another one: nobody would be left who may administer"]})
+
+
+@contextmanager
+def _may_lose(user: User, by: User) -> Iterator[None]:
+    """Around a change that may take rights away. Raises InvalidInput when it is one's own, or that of the last."""
+    if user == by:
+        raise InvalidInput({"account": ["somebody else's: nobody changes their own rights"]})
+    with keeps_an_administrator():
+        yield
+
+
+def _give(user: User, rights: Rights) -> None:
+    beside = {SEES_PAYLOADS: rights.sees_payloads, COMMANDS: rights.commands}
+    names = {rights.role} | {name for name, is_given in beside.items() if is_given}
+    # A project that installs the store may have groups of its own.
+    user.groups.remove(*Group.objects.filter(name__in=set(ROLES) - names))
+    user.groups.add(*Group.objects.filter(name__in=names))
+    if user.is_superuser and rights.role != ADMIN:
+        user.is_superuser = user.is_staff = False
+        user.save(update_fields=["is_superuser", "is_staff"])
+
+
+def _new_user(name: str) -> User:
+    user = User(username=User.normalize_username(name))
+    try:
+        user.clean_fields(exclude=["password"])
+        user.validate_unique()
+    except ValidationError as wrong:
+        raise InvalidInput({"name": wrong.messages}) from None
+    return user
+
+
+def _check_role(rights: Rights) -> None:
+    if rights.role not in ("", *ROLE_NAMES):
+        raise InvalidInput({"role": [f"one of {', '.join(ROLE_NAMES)}, or empty for none"]})
+
+
+def _write_down(action: str, user: User, by: User, **details: Any) -> None:
+    audit.record(actor=by.username, action=action, selection=f"user {user.username}", done=1, details=details)

@@ -1,0 +1,233 @@
+"""Tokens of programs: made, checked, revoked; waiting claims end with them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+
+from asgiref.sync import sync_to_async
+from django.db import Error, connections
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from taskstore.errors import InvalidInput
+
+from .. import database
+from ..core.validation import INT64_MAX, INT64_MIN, group_name
+from ..models import Token
+from .policy import ANYTHING
+
+NAME_LENGTH = 100
+MOST_CLIENTS = 1_000
+CLIENT = re.compile(r"-?[0-9]{1,19}")  # `int` alone would take "1_000" and the digits of other scripts.
+CLIENTS = f"at most {MOST_CLIENTS} numbers of clients, each of 64 bits"
+PREFIX = "ts_"  # So that scanners for leaked secrets can tell what it is.
+LAST_USED_EVERY = timedelta(minutes=1)  # A write for each request would cost more than the request.
+# The token of a server for programs beside it has a name that begins so, and goes with the server. That of a node that
+# was lost expires: a running server renews its own.
+THIS_MACHINE = "this machine"
+NODE_TOKEN_LIFE = timedelta(minutes=30)
+NODE_TOKEN_FORGOTTEN_AFTER = timedelta(days=1)
+TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
+
+# Who everybody is on a server that was started with --no-auth.
+ANYBODY = Token(name="anybody", scope=ANYTHING)
+
+_trusted: dict[str, tuple[Token, float]] = {}
+
+
+def create(
+    name: str,
+    scope: str,  # One of Scope.
+    groups: Sequence[str] = (),
+    expires_at: datetime | None = None,
+    clients: Sequence[int] = (),  # The owners that it may act for; empty: every one.
+) -> tuple[Token, str]:
+    """Make a token. Returns it with its secret, which can't be had again.
+
+    Raises InvalidInput that names every wrong field.
+    """
+    check(name, groups, expires_at, clients)
+    secret = PREFIX + secrets.token_urlsafe(32)
+    token = Token.objects.create(
+        name=name,
+        hash=_hash(secret),
+        scope=scope,
+        groups=list(groups),
+        clients=list(clients),
+        expires_at=expires_at,
+    )
+    return token, secret
+
+
+def create_for_node(node: str, scope: str) -> tuple[Token, str]:
+    """Make the token of a server for programs beside it. `renew` prolongs it; those of lost nodes are deleted."""
+    now = timezone.now()
+    of_nodes().filter(expires_at__lt=now - NODE_TOKEN_FORGOTTEN_AFTER).delete()
+    return create(f"{THIS_MACHINE} ({node})", scope, expires_at=now + NODE_TOKEN_LIFE)
+
+
+def renew(token: Token) -> bool:
+    """Prolong the token of a node. Returns whether it is still to be renewed: it may have been revoked or deleted."""
+    alive = Token.objects.filter(pk=token.pk, revoked_at=None)
+    return bool(alive.update(expires_at=timezone.now() + NODE_TOKEN_LIFE))
+
+
+def of_nodes() -> QuerySet[Token]:
+    """The tokens of servers for programs beside them."""
+    return Token.objects.filter(name__startswith=THIS_MACHINE)
+
+
+def check(name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int] = ()) -> None:
+    """Raise InvalidInput that names every wrong field of a token to be made."""
+    if wrong := dict(_problems(name, groups, expires_at, clients)):
+        raise InvalidInput({field: [text] for field, text in wrong.items()})
+
+
+def valid(secret: str) -> Token | None:
+    """The token with this secret, or None when there is none, or it has expired or been revoked."""
+    now = timezone.now()
+    token = alive().filter(hash=_hash(secret)).first()
+    if token and (token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY):
+        # Requests wait for this: with a standby that has gone they would wait for as long as it has.
+        with database.bookkeeping():
+            Token.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def alive() -> QuerySet[Token]:
+    """Those that open something now."""
+    return Token.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+
+
+def is_known(secret: str) -> bool:
+    """Whether `recently_valid` answers without the database."""
+    return secret in _trusted and time.monotonic() <= _trusted[secret][1]
+
+
+def recently_valid(secret: str) -> Token | None:
+    """As `valid`, but it may take a few seconds to learn that a token was revoked."""
+    token, until_s = _trusted.get(secret, (None, 0.0))
+    if token is None or time.monotonic() > until_s:
+        token = valid(secret)
+        _trusted.pop(secret, None)
+        if token:
+            _trusted[secret] = (token, time.monotonic() + TRUSTED_S)
+    return None if token is None or _has_expired(token) else token
+
+
+def _has_expired(token: Token) -> bool:
+    return token.expires_at is not None and token.expires_at <= timezone.now()
+
+
+def revoke(token: Token) -> bool:
+    """From now on nobody gets in with it. Says whether it was still to be revoked."""
+    return bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))
+
+
+def state_of(token: Token) -> str:
+    """Whether it opens anything: "valid", "expired" or "revoked"."""
+    if token.revoked_at:
+        return "revoked"
+    return "expired" if token.expires_at and token.expires_at <= timezone.now() else "valid"
+
+
+def client_ids(words: Sequence[str]) -> list[int]:
+    """The clients that somebody typed. Raises InvalidInput about `clients`."""
+    if not all(map(CLIENT.fullmatch, words)):
+        raise InvalidInput({"clients": [CLIENTS]})
+    return [int(word) for word in words]
+
+
+def _problems(
+    name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int]
+) -> Iterator[tuple[str, str]]:
+    if not (name.strip() and name.isprintable() and len(name) <= NAME_LENGTH):
+        yield "name", f"a name of 1 to {NAME_LENGTH} printable characters"
+    elif name.isdecimal():
+        yield "name", "a name that can't be taken for an id: not digits alone"
+    for pattern in groups:
+        for _, text in group_name("groups", pattern):
+            yield "groups", f"names of groups, or beginnings of names with a star; {pattern!r}: {text}"
+    if len(clients) > MOST_CLIENTS or not all(INT64_MIN <= client <= INT64_MAX for client in clients):
+        yield "clients", CLIENTS
+    if expires_at is not None and expires_at <= timezone.now():
+        yield "expires_at", "a time in the future"
+
+
+def _hash(secret: str) -> str:
+    # Plain SHA-256 is enough: 256 random bits can't be guessed, unlike a password.
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+LOOK_EVERY_S = 4.0  # As for requests that come: what was revoked opens nothing any more after five seconds.
+
+
+class WaitingTokens:
+    """The tokens with which somebody waits on the loop of this process: all are looked up together."""
+
+    def __init__(self) -> None:
+        self._waits: defaultdict[int, set[asyncio.Timeout]] = defaultdict(set)
+        self._next_look: asyncio.TimerHandle | None = None
+        self._look: asyncio.Task[None] | None = None  # Held, or it could go amid its work.
+
+    @asynccontextmanager
+    async def while_valid(self, token: Token, refusal: Exception) -> AsyncIterator[None]:
+        """Around a wait. Raises the refusal once the token opens nothing any more; what was taken is given back."""
+        try:
+            async with asyncio.timeout(None) as wait:
+                if token.pk:  # Else it is none that could be revoked.
+                    self._add(token.pk, wait)
+                try:
+                    yield
+                finally:
+                    self._forget(token.pk, wait)
+        except TimeoutError:
+            raise refusal from None
+
+    def _add(self, pk: int, wait: asyncio.Timeout) -> None:
+        if not self._waits:
+            self._look_later()
+        self._waits[pk].add(wait)
+
+    def _forget(self, pk: int, wait: asyncio.Timeout) -> None:
+        waits = self._waits.get(pk, set())
+        waits.discard(wait)
+        if not waits:
+            self._waits.pop(pk, None)
+        if not self._waits and self._next_look:
+            self._next_look.cancel()
+
+    def _look_later(self) -> None:
+        self._next_look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._begin_look)
+
+    def _begin_look(self) -> None:
+        self._look = asyncio.get_running_loop().create_task(self._end_invalid())
+
+    async def _end_invalid(self) -> None:
+        """End the waits of those that have gone."""
+        with suppress(Error):  # It can't be told now; nothing is claimed now, either.
+            left = await sync_to_async(_valid, thread_sensitive=False)(list(self._waits))
+            for pk in self._waits.keys() - left:
+                for wait in self._waits[pk]:
+                    wait.reschedule(0)  # A moment that has passed.
+        if self._waits:
+            self._look_later()
+
+
+def _valid(pks: Collection[int]) -> set[int]:
+    """In a thread that may never be used again."""
+    try:
+        return set(alive().filter(pk__in=pks).values_list("pk", flat=True))
+    finally:
+        connections.close_all()
+
+
+waiting_tokens = WaitingTokens()

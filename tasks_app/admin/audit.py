@@ -1,0 +1,79 @@
+"""What became of tasks, and what people did: to be read, changed by nobody."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from ..access.policy import Action
+from ..conf import retention
+from ..models import AuditEntry, EndedTask
+from .keyset import KeyedAdmin, read_id
+from .tasks import moment
+
+
+@admin.register(EndedTask)
+class EndedTaskAdmin(KeyedAdmin):
+    list_display = ("id", "group", "ending", "successor", "ended", "by", "reason")
+    search_fields = ("id",)
+    search_help_text = "The id of a task, or that of the first of its chain."
+    allowed_lookups = ("origin",)
+    fields = (
+        "id", "group", "origin", "owner", "leased", "priority", "claims", "error", "created", "made", "made_by_commit",
+        "available", "ending", "successor", "ended", "by", "reason", "ended_by_commit",
+    )  # fmt: skip
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        if retention.kept() != retention.FULL:
+            self.message_user(request, f"Not every id is listed: {retention.in_words()}.", messages.WARNING)
+        return super().changelist_view(request, extra_context)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[EndedTask], search_term: str
+    ) -> tuple[QuerySet[EndedTask], bool]:
+        if not search_term:
+            return queryset, False
+        task_id = read_id(search_term.strip())
+        return queryset.filter(Q(id=task_id) | Q(origin=task_id)) if task_id is not None else queryset.none(), False
+
+    @admin.display(boolean=True)
+    def leased(self, task: EndedTask) -> bool:
+        return task.leased
+
+    @admin.display
+    def created(self, task: EndedTask) -> datetime:
+        return moment(task.created_at_ms)
+
+    @admin.display(description="made (this id)")
+    def made(self, task: EndedTask) -> datetime:
+        return moment(task.made_at_ms)
+
+    @admin.display(description="available from")
+    def available(self, task: EndedTask) -> datetime:
+        return moment(task.available_at_ms)
+
+    @admin.display
+    def ended(self, task: EndedTask) -> datetime:
+        return moment(task.ended_at_ms)
+
+    @admin.display
+    def by(self, task: EndedTask) -> str:
+        return task.operator or f"client {task.ended_by}"
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(KeyedAdmin):
+    needs = Action.OPERATE
+    list_display = ("id", "at", "actor", "action", "group", "selection", "done", "skipped", "reason")
+    search_fields = ("actor",)
+    search_help_text = "The exact name of who did it."
+    fields = ("at", "actor", "action", "group", "selection", "reason", "done", "skipped", "details", "duration_ms")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[AuditEntry], search_term: str
+    ) -> tuple[QuerySet[AuditEntry], bool]:
+        return (queryset.filter(actor=search_term) if search_term else queryset), False

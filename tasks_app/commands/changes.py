@@ -1,0 +1,183 @@
+"""Park, reopen, archive and retry commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from django.db import transaction
+
+from taskstore.errors import CommitRefused, refuse
+from taskstore.types.command_record import FINAL, Command, CommandStatus, group_of, new_command_task
+from taskstore.types.records import MOST
+from taskstore.types.tasks import NOBODY, Change, Ending, State
+
+from ..access import audit
+from ..core.operations import Operator
+from ..core.validation import task_ids
+from ..models import Task
+from .records import available, pages_of, tasks_with, understood
+from .submitting import KEPT_S, new_id
+
+PIECE = 100  # Tasks a commit.
+WITH_OUTPUTS = 20  # The same of tasks that may be large.
+
+ChangeIds = Callable[[Sequence[int]], int]
+
+
+def by_pieces(pages: Iterable[Sequence[int]], change: ChangeIds, size: int = PIECE) -> int:
+    """Call `change` with some ids at a time. Returns how many it changed in all.
+
+    Where a commit is refused because a task has gone meanwhile, the others of its piece are changed one by one.
+    """
+    return sum(_changed(page[start : start + size], change) for page in pages for start in range(0, len(page), size))
+
+
+def _changed(ids: Sequence[int], change: ChangeIds) -> int:
+    try:
+        return change(ids)
+    except CommitRefused:
+        return 0 if len(ids) == 1 else sum(_changed([task_id], change) for task_id in ids)
+
+
+Statuses = Mapping[CommandStatus, CommandStatus]
+Pages = Iterable[Sequence[int]]
+
+STASHED: Statuses = {
+    CommandStatus.NEW: CommandStatus.NEW_STASHED,
+    CommandStatus.OPEN: CommandStatus.OPEN_STASHED,
+}
+UNSTASHED: Statuses = {stashed: status for status, stashed in STASHED.items()}
+ARCHIVED: Statuses = {CommandStatus.COMPLETED: CommandStatus.COMPLETED_ARCHIVE}
+
+ARCHIVED_AFTER_MS = 7 * 86_400_000  # What is completed.
+PAGES_ARCHIVED = 2  # In one round of the server.
+
+
+def stash(project: str, ids: Sequence[int] | None = None, *, by: str = "", reason: str = "") -> int:
+    """Park new commands and open lists. `ids`: those of their tasks; None: all. `by`: whom the audit names.
+
+    Lists that are running go on. Returns how many tasks were parked.
+    """
+    return told("stash", project, by, reason, _move(project, ids, STASHED))
+
+
+def unstash(project: str, ids: Sequence[int] | None = None, *, by: str = "", reason: str = "") -> int:
+    """Let parked commands and lists go on. Otherwise as `stash`."""
+    return told("unstash", project, by, reason, _move(project, ids, UNSTASHED))
+
+
+def archive(project: str, ids: Sequence[int] | None = None, *, by: str = "", reason: str = "") -> int:
+    """Put completed commands away. Otherwise as `stash`."""
+    return told("archive", project, by, reason, _move(project, ids, ARCHIVED))
+
+
+def archive_old(project: str) -> int:
+    """Put some of the commands away that were completed a week ago. Returns how many."""
+    before_ms = Task.objects.now_ms() - ARCHIVED_AFTER_MS
+    old = available(group_of(project, CommandStatus.COMPLETED)).filter(available_at_ms__lte=before_ms)
+    pages = islice(pages_of(old), PAGES_ARCHIVED)
+    return by_pieces(pages, partial(_moved, group_of(project, CommandStatus.COMPLETED_ARCHIVE)))
+
+
+@transaction.atomic
+def reopen(project: str, task_id: int, *, by: str = "", reason: str = "") -> bool:
+    """Open a list at once whose worker is known to be dead: what that worker commits for it is refused then.
+
+    Says whether it was a running list of the project. `by`: whom the trail and the audit name.
+    """
+    refuse(task_ids("task", [task_id]))
+    [task] = Task.objects.find([task_id])
+    is_list = task is not None and task.group == group_of(project, CommandStatus.OPEN)
+    if task is None or not is_list or task.state(Task.objects.now_ms()) is not State.CLAIMED:
+        return False
+    operator = Operator(name=by, ending=Ending.GIVEN_BACK, reason=reason)
+    change = Change(id=task.id, release=True)
+    try:
+        with transaction.atomic():
+            Task.objects.commit(owner=NOBODY, updates=[change], operator=operator)
+    except CommitRefused:
+        return False  # The worker is alive, and has closed it at this moment.
+    told("reopen", project, by, reason, 1)
+    return True
+
+
+def pages_in(project: str, status: CommandStatus, ids: Sequence[int] | None) -> Pages:
+    """The ids of the tasks of this status that nobody holds: all, or those among `ids`."""
+    if ids is None:
+        return pages_of(available(group_of(project, status)))
+    refuse(task_ids("ids", ids))
+    named = available(group_of(project, status)).filter(id__in=list(ids))
+    return [list(named.values_list("id", flat=True))]
+
+
+def told(action: str, project: str, by: str, reason: str, done: int) -> int:
+    """Write down what somebody did; nothing for code that does it in nobody's name."""
+    if by:
+        audit.record(actor=by, action=action, selection=f"commands of {project}", reason=reason, done=done)
+    return done
+
+
+def _move(project: str, ids: Sequence[int] | None, ways: Statuses) -> int:
+    return sum(
+        by_pieces(pages_in(project, source, ids), partial(_moved, group_of(project, target)))
+        for source, target in ways.items()
+    )
+
+
+def _moved(group: str, ids: Sequence[int]) -> int:
+    changes = [Change(id=task_id, group=group, release=True) for task_id in ids]
+    return len(Task.objects.commit(owner=NOBODY, updates=changes))
+
+
+FAILED = (CommandStatus.FAILED_COUNT, CommandStatus.FAILED_TIME)
+PUT_AWAY = dict.fromkeys(FAILED, CommandStatus.FAILED_ARCHIVE) | {
+    CommandStatus.COMPLETED: CommandStatus.COMPLETED_ARCHIVE,
+    CommandStatus.COMPLETED_ARCHIVE: CommandStatus.COMPLETED_ARCHIVE,
+}
+
+
+def retry(
+    project: str,
+    ids: Sequence[int] | None = None,
+    status: CommandStatus | None = None,
+    *,
+    by: str = "",
+    reason: str = "",
+) -> int:
+    """Submit finished commands once more, as new ones that never failed; what they were is put into an archive.
+
+    `ids`: those of their tasks; None: all of the status; without one, all that failed too often or too late. They may
+    be started for as long from now as they might from when they were created. Returns how many were submitted again.
+    Raises InvalidInput about `status` when commands of it are not finished.
+    """
+    if status is not None and status not in FINAL:
+        refuse([("status", f"one of {', '.join(PUT_AWAY)}")])
+    every = FAILED if ids is None else tuple(PUT_AWAY)
+    statuses = every if status is None else (status,)
+    return told("retry", project, by, reason, sum(_retry_all(project, each, ids) for each in statuses))
+
+
+def _retry_all(project: str, status: CommandStatus, ids: Sequence[int] | None) -> int:
+    # Read to the end first: of an archive each one that is retried would come again.
+    pages = [*pages_in(project, status, ids)]
+    return by_pieces(pages, partial(_retry, project, PUT_AWAY[status]), WITH_OUTPUTS)
+
+
+def _retry(project: str, put_away: CommandStatus, ids: Sequence[int]) -> int:
+    found = {task.id: command for task in tasks_with(ids) if (command := understood(task, Command.decode))}
+    if not found:
+        return 0
+    again = [new_command_task(project, _anew(command)) for command in found.values()]
+    group = group_of(project, put_away)
+    moved = [Change(id=task_id, group=group, release=True) for task_id in found]
+    Task.objects.commit(owner=NOBODY, adds=again, updates=moved)
+    return len(again)
+
+
+def _anew(command: Command) -> Command:
+    now = Task.objects.now_ms() // 1_000
+    kept_s = command.until - command.created if command.until > command.created else KEPT_S
+    return replace(command, id=new_id(), created=now, until=min(now + kept_s, MOST), fails=0, run=None, list="")

@@ -1,0 +1,141 @@
+"""Lines of JSON as somebody sends them, held against everything that commands and lists have to be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from taskstore.errors import InvalidInput, refuse
+from taskstore.types.command_lines import Entry, Line
+from taskstore.types.command_record import (
+    Command,
+    CommandList,
+    CommandStatus,
+    NotACommand,
+    Output,
+    from_base64,
+    why_misplaced,
+    why_no_id,
+)
+from taskstore.types.tasks import Problem
+
+from ..conf.command_rules import MOST_COMMANDS
+from ..core.validation import LABEL_LENGTH, text
+from ..reading.importing import MOST_NAMED, numbered_lines, of_line
+from ..wire import strict_json
+from .submitting import why_no_line
+
+LIST_NAME = re.compile("[0-9]{1,20}")
+
+
+def entries_in(body: bytes) -> Mapping[int, Entry]:
+    """What the lines hold, by their numbers; lists that were running are open.
+
+    Raises InvalidInput that names up to 20 wrong lines, and LimitExceeded when there are more than a commit takes.
+    """
+    reader = _Reader()
+    for number, line in numbered_lines(body):
+        reader.read(number, line)
+        if reader.wrong == MOST_NAMED:
+            break
+    if reader.problems:
+        raise InvalidInput(reader.problems)
+    return reader.entries
+
+
+def commands_of(entry: Entry) -> Iterator[tuple[str, Command]]:
+    """The commands of a line, each with the path that it has there."""
+    _, record = entry
+    if isinstance(record, Command):
+        yield "command.", record
+    else:
+        yield from ((f"list.commands[{place}].", command) for place, command in enumerate(record.commands))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.problems: dict[str, list[str]] = {}
+        self.wrong = 0  # Lines.
+        self._lines: dict[str, int] = {}  # Of each id.
+
+    def read(self, number: int, line: bytes) -> None:
+        try:
+            entry = _entry(line)
+            refuse(self._second_ids(entry, number))
+            self.entries[number] = entry
+        except InvalidInput as refused:
+            self.problems |= of_line(number, refused)
+            self.wrong += 1
+
+    def _second_ids(self, entry: Entry, number: int) -> Iterator[Problem]:
+        for path, command in commands_of(entry):
+            if command.id in self._lines:
+                yield f"{path}id", f"an id of its own: line {self._lines[command.id]} has {command.id} already"
+            self._lines[command.id] = number
+
+
+def _entry(line: bytes) -> Entry:
+    tree = strict_json.read(line)
+    try:
+        status, record = entry = Line.read(tree).entry
+    except NotACommand as problem:
+        raise strict_json.wrong(str(problem)) from None
+    refuse((path, "no such field") for path in _unknown(tree, asdict(Line.of(entry))))
+    refuse(_problems(status, record))
+    if isinstance(record, CommandList) and status is CommandStatus.RUNNING:
+        return CommandStatus.OPEN, CommandList(name=record.name, commands=record.commands)
+    return entry
+
+
+def _unknown(tree: Any, known: Any, path: str = "") -> Iterator[str]:
+    """The members of an object of JSON that the record does not have, as which it was read."""
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            if name in known:
+                yield from _unknown(value, known[name], f"{path}{name}.")
+            else:
+                yield path + name
+    elif isinstance(tree, list):
+        for place, (value, each) in enumerate(zip(tree, known, strict=True)):
+            yield from _unknown(value, each, f"{path.rstrip('.')}[{place}].")
+
+
+def _problems(status: CommandStatus, record: Command | CommandList) -> Iterator[Problem]:
+    if isinstance(record, CommandList):
+        yield from _problems_of_list(status, record)
+    for path, command in commands_of((status, record)):
+        if why := why_no_id(command.id):
+            yield f"{path}id", why
+        if why := why_no_line(command.cmd):
+            yield f"{path}cmd", why
+        if why := why_misplaced(status, command):
+            yield path.rstrip("."), why
+        if command.run:
+            yield from _problems_of_output(f"{path}run.out", command.run.out)
+            yield from _problems_of_output(f"{path}run.err", command.run.err)
+
+
+def _problems_of_list(status: CommandStatus, made: CommandList) -> Iterator[Problem]:
+    if not LIST_NAME.fullmatch(made.name):
+        yield "list.name", "a number of seconds"
+    if not 1 <= len(made.commands) <= MOST_COMMANDS:
+        yield "list.commands", f"from 1 to {MOST_COMMANDS} commands, not {len(made.commands)}"
+    if status is CommandStatus.CLOSED and not made.worker:
+        yield "list.worker", "who has closed it"
+    yield from text("list.worker", made.worker)
+    if len(made.directory) > LABEL_LENGTH:
+        yield "list.worker", f"so short that name, worker and times have at most {LABEL_LENGTH} characters together"
+
+
+def _problems_of_output(path: str, written: Output) -> Iterator[Problem]:
+    if written.text and written.base64:
+        yield f"{path}.base64", "either text or base64, not both"
+    if from_base64(written.base64) is None:
+        yield f"{path}.base64", "Base64"
+        return
+    size = len(written.kept)
+    if written.cut_at > size:
+        yield f"{path}.cut_at", f"at most {size}, so many bytes as there are"

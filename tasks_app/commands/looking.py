@@ -1,0 +1,42 @@
+"""How far the commands of a project are, which lists there are, and what came of the commands.
+
+A scope hides the groups that it does not allow. Nothing here changes anything.
+"""
+
+from ..reading.listing import PAGE
+from .detail import command, command_list
+from .paging import MOST, lists, results
+from .progress import overview, status
+from .views import (
+    CommandSeen,
+    CommandWhole,
+    ListPage,
+    ListSeen,
+    ListWhole,
+    ProjectCounts,
+    ProjectStatus,
+    ResultPage,
+    RunningList,
+    Statistics,
+)
+
+__all__ = [
+    "MOST",
+    "PAGE",
+    "CommandSeen",
+    "CommandWhole",
+    "ListPage",
+    "ListSeen",
+    "ListWhole",
+    "ProjectCounts",
+    "ProjectStatus",
+    "ResultPage",
+    "RunningList",
+    "Statistics",
+    "command",
+    "command_list",
+    "lists",
+    "overview",
+    "results",
+    "status",
+]

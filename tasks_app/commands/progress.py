@@ -1,0 +1,198 @@
+"""Projects in numbers: how many commands are where, how long they took, and how long the rest will take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+from math import ceil
+from statistics import fmean
+from typing import Any
+
+from taskstore.types.command_record import LIST_LABEL, OF_LISTS, PREFIX, RESULTS, CommandStatus, group_of, place_of
+
+from ..core.operations import EVERY_GROUP, GroupScope
+from ..models import Task
+from ..reading.clients import attending
+from ..reading.counts import group_counts
+from . import summaries
+from .views import ProjectCounts, ProjectStatus, RunningList, Statistics
+
+SAMPLE = 1_000  # Of the newest runs: to look at all of a hundred thousand would take seconds.
+SHOWN = 200  # Running lists.
+WAITING = 100  # New commands that are asked how long they are expected to take.
+TO_DO = (CommandStatus.NEW, CommandStatus.OPEN, CommandStatus.RUNNING)
+
+ROW = ("id", "group", "labels", "available_at_ms", "leased_since_ms", "owner")
+
+
+@dataclass(slots=True)
+class Counting:
+    """The numbers of a project while they are added up."""
+
+    counts: dict[CommandStatus, int] = field(default_factory=dict)
+    lists: dict[CommandStatus, int] = field(default_factory=dict)
+
+    def add(self, status: CommandStatus, commands: int) -> None:
+        self.counts[status] = self.counts.get(status, 0) + commands
+
+    def add_list(self, status: CommandStatus, commands: int) -> None:
+        self.add(status, commands)
+        self.lists[status] = self.lists.get(status, 0) + 1
+
+
+def overview(scope: GroupScope = EVERY_GROUP) -> list[ProjectCounts]:
+    """Every project with tasks that the scope allows, sorted by name."""
+    counted, _ = _count(f"{PREFIX}*", scope)
+    return [_counts(project, counted[project]) for project in sorted(counted)]
+
+
+def status(project: str, scope: GroupScope = EVERY_GROUP) -> ProjectStatus:
+    """How far a project is; all zero when there is nothing in it. Raises InvalidInput about its name."""
+    summaries.known_project(project)
+    counted, running = _count(f"{PREFIX}{project}/*", scope)
+    counts = _counts(project, counted.get(project, Counting()))
+    durations, fails = _finished_runs(project, scope)
+    return ProjectStatus(
+        project=project,
+        counts=counts.counts,
+        lists=counts.lists,
+        running=sorted(running, key=lambda each: (each.started_ms, each.task))[:SHOWN],
+        forecast_s=_forecast_s(counts, running, durations, scope),
+        durations=durations,
+        fails=fails,
+    )
+
+
+def _counts(project: str, counted: Counting) -> ProjectCounts:
+    return ProjectCounts(project=project, counts=counted.counts, lists=counted.lists)
+
+
+# ---- Counts
+
+
+def _count(pattern: str, scope: GroupScope) -> tuple[dict[str, Counting], list[RunningList]]:
+    """The numbers of the projects whose groups the pattern allows, by name, and the lists that are running."""
+    counted: dict[str, Counting] = {}
+    of_lists = []
+    for group, numbers in group_counts(GroupScope((pattern,))).items():
+        place = place_of(group)
+        if place is None or place[1] not in [*CommandStatus] or not scope.allows(group):
+            continue
+        project = counted.setdefault(place[0], Counting())
+        if place[1] in OF_LISTS:
+            of_lists.append(group)
+        else:
+            project.add(CommandStatus(place[1]), numbers.total)
+    return counted, _count_lists(of_lists, counted)
+
+
+def _count_lists(groups: Sequence[str], counted: Mapping[str, Counting]) -> list[RunningList]:
+    """Add the lists of these groups, and return those that are running."""
+    now_ms, running = Task.objects.now_ms(), []
+    # There may be many: no models are made of them. After this the types know none of our own methods.
+    tasks: Any = Task.objects.get_queryset().filter(group__in=groups).values_list(*ROW, named=True)
+    for task in tasks.of_one_moment():
+        project, end = place_of(task.group) or ("", "")
+        commands, _ = summaries.sizes_of(task.id, task.labels)
+        is_claimed = task.leased_since_ms > 0 and task.available_at_ms > now_ms
+        if is_claimed and end == CommandStatus.OPEN:
+            running.append((project, task, commands))
+            end = CommandStatus.RUNNING
+        counted[project].add_list(CommandStatus(end), commands)
+    return _running_lists(running, now_ms)
+
+
+def _running_lists(found: Sequence[tuple[str, Any, int]], now_ms: int) -> list[RunningList]:
+    workers = summaries.workers_of(task.owner for _, task, _ in found)
+    told = {project: summaries.told_by_list(project) for project in {project for project, _, _ in found}}
+    return [
+        RunningList(
+            task=task.id,
+            name=name,
+            worker=workers.get(task.owner, ""),
+            owner=task.owner,
+            commands=commands,
+            done=told[project].get(name, summaries.NOTHING_TOLD).done,
+            rest_ms=told[project].get(name, summaries.NOTHING_TOLD).rest_ms(now_ms),
+            started_ms=task.leased_since_ms,
+            left_ms=task.available_at_ms - now_ms,
+        )
+        for project, task, commands in found
+        for name in [task.labels.get(LIST_LABEL, "")]
+    ]
+
+
+# ---- Times
+
+
+def _finished_runs(project: str, scope: GroupScope) -> tuple[Statistics, int]:
+    """How long the newest runs took, and how many of them failed."""
+    runs = list(_runs(_newest(summaries.groups_of(project, sorted(RESULTS), scope))))
+    return _statistics(sorted(duration_ms for duration_ms, _ in runs)), sum(is_failed for _, is_failed in runs)
+
+
+def _newest(groups: Iterable[str]) -> list[int]:
+    """Ids of the newest tasks of all these groups together."""
+
+    def places() -> Iterable[tuple[int, int]]:
+        for group in groups:
+            tasks = Task.objects.get_queryset().in_group(group).order_by("-available_at_ms", "-id")
+            yield from tasks.values_list("available_at_ms", "id")[:SAMPLE]
+
+    return [task_id for _, task_id in nlargest(SAMPLE, places())]
+
+
+def _runs(ids: Sequence[int]) -> Iterable[tuple[int, bool]]:
+    """How long each took, and whether it failed; without those that were never run, or whose lines are too long."""
+    heads = Task.objects.get_queryset().filter(id__in=ids).beginnings(summaries.HEAD_BYTES)
+    for group, head in heads.values_list("group", "data_start"):  # type: ignore[misc]  # It does not see annotations.
+        duration_ms = summaries.number_in(bytes(head or b""), "duration_ms")
+        if duration_ms is not None:
+            status = (place_of(group) or ("", ""))[1]
+            yield duration_ms, status not in (CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE)
+
+
+def _statistics(durations_ms: Sequence[int]) -> Statistics:
+    if not durations_ms:
+        return Statistics()
+
+    def reached_by(share: float) -> int:
+        return durations_ms[ceil(share * len(durations_ms)) - 1]
+
+    return Statistics(
+        count=len(durations_ms),
+        mean_ms=fmean(durations_ms),
+        p50_ms=reached_by(0.5),
+        p95_ms=reached_by(0.95),
+        max_ms=durations_ms[-1],
+    )
+
+
+def _forecast_s(
+    counts: ProjectCounts, running: Sequence[RunningList], durations: Statistics, scope: GroupScope
+) -> float | None:
+    """Commands to do, times how long one takes, over how many run at once; but as long as one is expected to run on."""
+    to_do = sum(counts.counts.get(each, 0) for each in TO_DO) - sum(each.done for each in running)
+    if to_do <= 0:
+        return 0.0
+    at_once = max(len(running), attending(group_of(counts.project, CommandStatus.OPEN)))
+    each_s = durations.mean_ms / 1_000 if durations.count else _expected_s(counts, scope)
+    if not at_once or each_s is None:
+        return None
+    rest_s = max((each.rest_ms for each in running), default=0) / 1_000
+    return max(to_do * each_s / at_once, rest_s)
+
+
+def _expected_s(counts: ProjectCounts, scope: GroupScope) -> float | None:
+    """How long a command that waits is expected to take, as some of them say; None when none says."""
+    groups = summaries.groups_of(counts.project, [CommandStatus.NEW], scope)
+    new = Task.objects.get_queryset().filter(group__in=groups).longest_available_first()
+    heads = new.beginnings(summaries.HEAD_BYTES).values_list("data_start", flat=True)[:WAITING]  # type: ignore[misc]
+    found = (summaries.number_in(bytes(head or b""), "expected_duration") for head in heads)
+    told = [expected for expected in found if expected is not None]
+    groups = summaries.groups_of(counts.project, [CommandStatus.OPEN], scope)
+    lists = Task.objects.get_queryset().filter(group__in=groups).values_list("id", "labels")[:WAITING]
+    sizes = [summaries.sizes_of(task_id, labels) for task_id, labels in lists]
+    commands, expected_s = sum(size for size, _ in sizes) + len(told), sum(each for _, each in sizes) + sum(told)
+    return expected_s / commands if commands else None

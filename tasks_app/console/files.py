@@ -1,0 +1,167 @@
+"""Export and import in the console."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render, resolve_url
+from django.views.decorators.http import require_http_methods, require_safe
+
+from taskstore.errors import InvalidInput
+
+from ..access import audit
+from ..access.policy import Action, may
+from ..core.operations import Commit
+from ..core.validation import GROUP_LENGTH
+from ..models import Task
+from ..reading import importing
+from ..reading.exporting import Export, download
+from ..wire.tasks import Add
+from . import links, payload, words
+from . import parameters as reading
+from .pages import go_to, is_partial, page, scope_for, user_of
+from .parameters import terms_of
+
+
+@require_safe
+@page(Action.SEE)
+def export(request: HttpRequest) -> HttpResponseBase:
+    """All that a search finds, or that a group's tab has; without data for those who may not see it."""
+    user = user_of(request)
+    export = Export(
+        terms=terms_of(request.GET.get("q", ""), user),
+        format=reading.format_of(request.GET),
+        with_data=may(user, Action.SEE_PAYLOADS),
+    )
+    return download(request, export)
+
+
+NOBODY = 0  # Whose the tasks are: whoever claims them.
+SAMPLES = 3
+LINE_BYTES = 200  # Of the data of a sample.
+MOST_IN_AUDIT = 1_000  # Ids.
+
+
+class ImportForm(forms.Form):
+    """A file, or what somebody pasted."""
+
+    file = forms.FileField(required=False, allow_empty_file=True)
+    text = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 7, "spellcheck": "false"}))
+    group = forms.CharField(required=False, max_length=GROUP_LENGTH, strip=False)
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        if bool(given.get("file")) == bool(given.get("text")) and not self.errors:
+            raise forms.ValidationError("Choose a file, or paste the lines: one of the two.")
+        return given
+
+    @property
+    def source(self) -> str:
+        """Where the tasks come from, in words."""
+        file = self.cleaned_data["file"]
+        return f"the file {file.name}" if file else "pasted lines"
+
+    def body(self) -> bytes:
+        file = self.cleaned_data["file"]
+        content: bytes = file.read() if file else self.cleaned_data["text"].encode()
+        return content
+
+
+class Sample(NamedTuple):
+    """A task that an import would add, as a line of a list."""
+
+    group: str
+    data: str
+    error: str
+    priority: int
+    available_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What an import would add."""
+
+    adds: Sequence[Add]
+    digest: str  # Of what was looked at: only that is imported.
+    at_ms: int
+
+    @property
+    def groups(self) -> list[str]:
+        return sorted({add.group for add in self.adds})
+
+    @property
+    def where(self) -> str:
+        """The group by its name, several by their number."""
+        return self.groups[0] if len(self.groups) == 1 else f"{words.number(len(self.groups))} groups"
+
+    @property
+    def samples(self) -> Iterator[Sample]:
+        for add in self.adds[:SAMPLES]:
+            line = payload.one_line(add.payload[:LINE_BYTES], len(add.payload))
+            at_ms = add.timespec_ms if add.timespec_ms > 0 else self.at_ms - add.timespec_ms
+            yield Sample(add.group, line, add.error or "", add.priority or 0, at_ms)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.WORK)
+def import_tasks(request: HttpRequest) -> HttpResponse:
+    """Ask for tasks; say what they are; add what was looked at."""
+    if request.method != "POST":
+        return _form(request, ImportForm(initial={"group": request.GET.get("name", "")}))
+    form = ImportForm(request.POST, request.FILES)
+    try:
+        checked = _checked(form) if form.is_valid() else None
+    except InvalidInput as refused:
+        return _form(request, form, problems=refused.fields)
+    agreed = request.POST.get("digest")
+    if checked is None or agreed != checked.digest:
+        return _form(request, form, checked=checked, is_another=bool(agreed))
+    _import(request, form, checked)
+    return go_to(request, links.group_page(checked.groups[0]) if len(checked.groups) == 1 else _overview())
+
+
+def _checked(form: ImportForm) -> Checked:
+    body, group = form.body(), form.cleaned_data["group"]
+    return Checked(
+        adds=importing.read(body, group),
+        digest=hashlib.sha256(group.encode() + b"\n" + body).hexdigest(),
+        at_ms=Task.objects.now_ms(),
+    )
+
+
+def _import(request: HttpRequest, form: ImportForm, checked: Checked) -> None:
+    scope = scope_for(request)
+    commit = importing.within_scope(
+        Commit(owner=NOBODY, adds=tuple(add.imported() for add in checked.adds), scope=scope)
+    )
+    tasks = Task.objects.commit(owner=NOBODY, adds=commit.adds, scope=scope)
+    audit.record(
+        actor=user_of(request).username,
+        action="import",
+        group=checked.groups[0] if len(checked.groups) == 1 else "",
+        selection=f"{len(tasks)} tasks from {form.source}",
+        done=len(tasks),
+        details={"groups": checked.groups[:MOST_IN_AUDIT], "ids": [task.id for task in tasks[:MOST_IN_AUDIT]]},
+    )
+    noun = "task" if len(tasks) == 1 else "tasks"
+    messages.success(request, f"Imported {words.number(len(tasks))} {noun} into {checked.where}.")
+
+
+def _form(request: HttpRequest, form: ImportForm, **outcome: Any) -> HttpResponse:
+    is_wrong = form.is_bound and not outcome.get("checked")
+    return render(
+        request,
+        "console/_import_outcome.html" if is_partial(request) else "console/import.html",
+        {"form": form, "is_whole_page": not is_partial(request), **outcome},
+        status=422 if is_wrong else 200,
+    )
+
+
+def _overview() -> str:
+    return resolve_url("console:overview")

@@ -1,0 +1,272 @@
+"""What a page was asked, read strictly: what makes no sense raises InvalidInput that names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeVar
+
+from django.contrib.auth.models import User
+from django.http import QueryDict
+
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import State
+
+from ..access.policy import Action, may, scope_of
+from ..bulk import Parameters, Selection, Verb
+from ..core.validation import INT64_MAX, MOST_PRIORITY, group_name, is_utf8
+from ..reading.files import Format
+from ..reading.listing import END, Cursor
+from ..reading.rates import Span
+from ..reading.search import grammar
+from ..reading.search.grammar import Key, Label, Term
+from .name_tree import is_prefix, prefix_above
+from .payload import Form
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+LONGEST_REASON = 1_000
+LONGEST_FILTER = 255
+MOST_SELECTED = 500  # One by one: their ids have to fit an address.
+
+
+class Notices(StrEnum):
+    """How many of the things that need attention are to be shown."""
+
+    WORST = "worst"
+    ALL = "all"
+
+
+class Order(StrEnum):
+    """What the groups are sorted by."""
+
+    NAME = "name"
+    READY = "ready"
+    OLDEST = "oldest"
+    CLAIMED = "claimed"
+    EXPIRED = "expired"
+    SCHEDULED = "scheduled"
+    FAILED = "failed"
+    IN = "in"
+    OUT = "out"
+
+
+class View(StrEnum):
+    """How the groups are shown."""
+
+    FLAT = "flat"
+    TREE = "tree"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """How somebody wants to see the groups."""
+
+    view: View
+    order: Order
+    is_downwards: bool
+    searched: str  # In the names; empty: all.
+    opened: Sequence[str]  # The prefixes of folders that stand open, and with each all that it lies in.
+    page: int
+
+
+def group_of(asked: QueryDict) -> str:
+    return _name("name", asked.get("name", ""))
+
+
+def state_of(asked: QueryDict) -> State | None:
+    """The state, or None when all are meant."""
+    return _one_of(State, "state", text) if (text := asked.get("state")) else None
+
+
+def label_of(asked: QueryDict) -> Label | None:
+    """The label that a list is to be narrowed by, or None when it is not."""
+    return grammar.label(text, "label") if (text := asked.get("label", "").strip()) else None
+
+
+def verb_of(asked: QueryDict) -> Verb:
+    """What is to be done to tasks that are there."""
+    verbs = [verb.value for verb in Verb if verb is not Verb.UNDO]
+    if (text := asked.get("verb", "")) not in verbs:
+        raise InvalidInput({"verb": [f"one of {', '.join(verbs)}"]})
+    return Verb(text)
+
+
+def order_of(asked: QueryDict) -> tuple[Order, bool]:
+    """What to sort by, and whether downwards (a minus before it). The most ready first, if nothing is said."""
+    text = asked.get("sort") or "-ready"
+    return _one_of(Order, "sort", text.removeprefix("-")), text.startswith("-")
+
+
+def arrangement_of(asked: QueryDict) -> Arrangement:
+    order, is_downwards = order_of(asked)
+    return Arrangement(
+        view=_one_of(View, "view", asked.get("view") or View.FLAT),
+        order=order,
+        is_downwards=is_downwards,
+        searched=filter_of(asked),
+        opened=_opened(prefixes_of(asked, "open"), prefixes_of(asked, "close")),
+        page=page_of(asked),
+    )
+
+
+def form_of(asked: QueryDict) -> Form | None:
+    """How to look at data; None: as it suits the data."""
+    return _one_of(Form, "as", text) if (text := asked.get("as")) else None
+
+
+def format_of(asked: QueryDict) -> Format:
+    """What to write a list as."""
+    return _one_of(Format, "format", asked.get("format", ""))
+
+
+def notices_of(asked: QueryDict) -> Notices:
+    return _one_of(Notices, "notices", asked.get("notices") or Notices.WORST)
+
+
+def span_of(asked: QueryDict) -> Span:
+    """How far back to look; an hour, if nothing is said."""
+    return _one_of(Span, "span", asked.get("span") or Span.HOUR)
+
+
+def filter_of(asked: QueryDict) -> str:
+    return text_of(asked, "filter", LONGEST_FILTER)
+
+
+def page_of(asked: QueryDict) -> int:
+    return whole_number("page", asked.get("page") or "1", least=1)
+
+
+def places_of(asked: QueryDict) -> tuple[Cursor | None, Cursor | None]:
+    """The places after which, or before which, a list goes on."""
+    after, before = asked.get("after"), asked.get("before")
+    return (
+        Cursor.read(after, "after") if after else None,
+        END if before == "end" else Cursor.read(before, "before") if before else None,
+    )
+
+
+def selection_of(asked: QueryDict, user: User) -> Selection:
+    """The tasks with the ids `id`; with `all` those of the group `name`, in its state, or those that meet `q`."""
+    group = group_of(asked) if "name" in asked else ""
+    bound = whole_number("bound", asked.get("bound") or "0")
+    as_of_ms = whole_number("as_of", asked.get("as_of") or "0")
+    if not asked.get("all"):
+        return Selection(group=group, ids=ids_of(asked), bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
+    q = asked.get("q", "")
+    if not terms_of(q, user) and not group:
+        raise InvalidInput({"q": ["a search or a group has to say which: all tasks of the store are never meant"]})
+    return Selection(group=group, state=state_of(asked), q=q, bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
+
+
+def terms_of(q: str, user: User) -> list[Term]:
+    """The terms of a search. Raises InvalidInput also when it looks into data that the person may not see."""
+    terms = grammar.parse(q)
+    if any(term.key is Key.DATA for term in terms) and not may(user, Action.SEE_PAYLOADS):
+        raise InvalidInput({"q": ["data: your role does not let you see the data of tasks, nor search in it"]})
+    return terms
+
+
+def ids_of(asked: QueryDict) -> tuple[int, ...]:
+    """The ids of the selected tasks, at least one."""
+    ids = [whole_number(f"id[{place}]", text, least=1) for place, text in enumerate(asked.getlist("id"))]
+    if not ids:
+        raise InvalidInput({"id": ["that of at least one selected task"]})
+    if len(ids) > MOST_SELECTED:
+        raise InvalidInput({"id": [f"at most {MOST_SELECTED} tasks one by one, not {len(ids)}: select all that match"]})
+    return tuple(dict.fromkeys(ids))
+
+
+def parameters_of(asked: QueryDict, verb: Verb) -> Parameters:
+    """How the verb is to be done, as the fields of its confirmation say."""
+    takes_claimed = bool(asked.get("take_claimed"))
+    match verb:
+        case Verb.REQUEUE:
+            return Parameters(
+                at_ms=_moment_in(asked, "at"),
+                spread_minutes=whole_number("spread_minutes", asked.get("spread_minutes") or "0"),
+                here=bool(asked.get("here")),
+                takes_claimed=takes_claimed,
+            )
+        case Verb.MOVE:
+            to = asked.get("to", "")
+            return Parameters(to=to, create=bool(asked.get("create")), takes_claimed=takes_claimed)
+        case Verb.EDIT:
+            return Parameters(
+                error=asked.get("error", "") if asked.get("set_error") else None,
+                priority=_priority_in(asked) if asked.get("set_priority") else None,
+                takes_claimed=takes_claimed,
+            )
+    return Parameters(takes_claimed=takes_claimed)
+
+
+def _moment_in(asked: QueryDict, field: str) -> int:
+    """The UTC time that a field of the browser holds, in milliseconds; 0 when it is empty."""
+    text = asked.get(field, "")
+    if not text:
+        return 0
+    try:
+        return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1_000)
+    except ValueError:
+        raise InvalidInput({field: ["a time such as 2026-01-31T14:00, in UTC"]}) from None
+
+
+def _priority_in(asked: QueryDict) -> int:
+    text = asked.get("priority", "")
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 5):
+        raise InvalidInput({"priority": [f"a whole number from {-MOST_PRIORITY} to {MOST_PRIORITY}"]})
+    return int(text)
+
+
+def names_of(asked: QueryDict, field: str) -> list[str]:
+    """The names of groups in this field; there may be none."""
+    return [_name(f"{field}[{place}]", name) for place, name in enumerate(asked.getlist(field))]
+
+
+def prefixes_of(asked: QueryDict, field: str) -> list[str]:
+    """The beginnings of names that are folders' in this field; there may be none."""
+    prefixes = names_of(asked, field)
+    for place, prefix in enumerate(prefixes):
+        if not is_prefix(prefix):
+            raise InvalidInput({f"{field}[{place}]": ["the beginning of a name, up to a / or ."]})
+    return prefixes
+
+
+def text_of(asked: Mapping[str, str], field: str, longest: int) -> str:
+    text = asked.get(field, "")
+    if len(text) > longest:
+        raise InvalidInput({field: [f"at most {longest} characters, not {len(text)}"]})
+    if "\0" in text or not is_utf8(text):
+        raise InvalidInput({field: ["text without the NUL character and without lone surrogates"]})
+    return text
+
+
+def whole_number(field: str, text: str, *, least: int = 0, most: int = INT64_MAX) -> int:
+    # `int` alone would take "1_000", " 7" and the digits of other scripts.
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    if not is_number or not least <= int(text) <= most:
+        raise InvalidInput({field: [f"a whole number from {least} to {most}"]})
+    return int(text)
+
+
+def _opened(opened: Sequence[str], closed: Sequence[str]) -> list[str]:
+    """What stands open when some are closed: nothing that lies in one of these, but what they lie in."""
+    left = [*opened, *map(prefix_above, closed)]
+    return [prefix for prefix in dict.fromkeys(left) if prefix and not prefix.startswith(tuple(closed))]
+
+
+def _name(field: str, name: str) -> str:
+    problems = [text for _, text in group_name(field, name)]
+    if problems:
+        raise InvalidInput({field: problems})
+    return name
+
+
+def _one_of(choices: type[Choice], field: str, text: str) -> Choice:
+    try:
+        return choices(text)
+    except ValueError:
+        raise InvalidInput({field: [f"one of {', '.join(choices)}"]}) from None

@@ -1,0 +1,147 @@
+"""The pages of search and of failed tasks; saved searches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from taskstore.errors import InvalidInput
+
+from ..access.policy import Action, may
+from ..reading import saved_searches
+from ..reading.failures import failures
+from ..reading.listing import Cursor, rows_of
+from ..reading.saved_searches import MOST, saved_by
+from ..reading.search import grammar
+from ..reading.search.finding import LIMIT_S, Found, find
+from ..reading.search.grammar import Key
+from ..reading.search.suggestions import suggest
+from ..writer.totals import failed_tasks
+from . import links
+from . import parameters as reading
+from .pages import page, user_of
+from .replica import from_replica
+from .snippets import command_to_fail
+
+MOST_SUGGESTED = 6  # Of the searches that somebody keeps.
+
+
+@require_safe
+@page(Action.SEE)
+@from_replica
+def search(request: HttpRequest) -> HttpResponse:
+    """The tasks that were searched for; an id alone leads to its task."""
+    return answer(request, request.GET.get("q", ""))
+
+
+def answer(request: HttpRequest, text: str, *, refused: Mapping[str, Sequence[str]] | None = None) -> HttpResponse:
+    """What is found. `refused`: what is wrong with the name under which somebody wanted to keep the search."""
+    after = request.GET.get("after")
+    try:
+        terms = reading.terms_of(text, user_of(request))
+        place = Cursor.read(after, "after") if after else None
+    except InvalidInput as wrong:
+        # What is wrong with the search names the term itself.
+        fields = [("" if field == "q" else f"{field}: ", texts) for field, texts in wrong.fields.items()]
+        return _page(request, text, problems=[f"{field}{each}" for field, texts in fields for each in texts])
+    if not refused and (task_id := grammar.lone_id(terms)):
+        return redirect("console:task", task_id)
+    return _page(request, text, find(terms, after=place) if terms else None, refused=refused or {})
+
+
+@require_safe
+@page(Action.SEE)
+def suggestions(request: HttpRequest) -> HttpResponse:
+    """What could come next in the box, as its whole text; before it the searches that the user keeps."""
+    text = request.GET.get("q", "")
+    saved = [each for each in saved_by(user_of(request)) if text.casefold() in f"{each.name}\n{each.q}".casefold()]
+    return render(request, "console/_suggestions.html", {"saved": saved[:MOST_SUGGESTED], "suggestions": suggest(text)})
+
+
+def chips_of(text: str) -> list[tuple[str, str]]:
+    """The terms of a search as they are written, each with the address of the search without it."""
+    terms = grammar.tokens_of(text)
+    others = (terms[:place] + terms[place + 1 :] for place in range(len(terms)))
+    return [(term, links.search_page(" ".join(rest))) for term, rest in zip(terms, others, strict=True)]
+
+
+def _page(
+    request: HttpRequest,
+    text: str,
+    found: Found | None = None,
+    *,
+    problems: Sequence[str] = (),
+    refused: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> HttpResponse:
+    sees_payloads = may(user_of(request), Action.SEE_PAYLOADS)
+    return render(
+        request,
+        "console/search.html",
+        {
+            "searched": text,
+            "chips": chips_of(text) if found else [],
+            "found": found,
+            "rows": rows_of(found.ids, found.at_ms, with_data=sees_payloads) if found else [],
+            "problems": problems,
+            "sees_payloads": sees_payloads,
+            "may_operate": may(user_of(request), Action.OPERATE),
+            "hints": [(key, hint) for key, hint in grammar.HINTS.items() if sees_payloads or key is not Key.DATA],
+            "limit_s": LIMIT_S,
+            "is_first": (is_first := "after" not in request.GET),
+            "is_whole": bool(found and is_first and not found.after),  # All that match are on this page.
+            "refused": [text for texts in refused.values() for text in texts],
+            "name": request.POST.get("name", ""),
+            "most_saved": MOST,
+        },
+        status=400 if problems else 422 if refused else 200,
+    )
+
+
+@require_POST
+@page(Action.SEE)
+def save_search(request: HttpRequest) -> HttpResponse:
+    q = request.POST.get("q", "")
+    try:
+        saved = saved_searches.save(user_of(request), _name_in(request), q)
+    except InvalidInput as refused:
+        return answer(request, q, refused=refused.fields)
+    messages.success(request, f"Saved as {saved.name}.")
+    return redirect(links.search_page(q))
+
+
+@require_POST
+@page(Action.SEE)
+def rename_search(request: HttpRequest, search_id: int) -> HttpResponse:
+    name = _name_in(request)
+    try:
+        saved_searches.rename(user_of(request), search_id, name)
+    except InvalidInput as refused:
+        return answer(request, "", refused=refused.fields)
+    messages.success(request, f"Renamed to {name}.")
+    return redirect("console:search")
+
+
+@require_POST
+@page(Action.SEE)
+def delete_search(request: HttpRequest, search_id: int) -> HttpResponse:
+    saved_searches.delete(user_of(request), search_id)
+    messages.success(request, "Deleted a saved search. No task was touched.")
+    return redirect("console:search")
+
+
+def _name_in(request: HttpRequest) -> str:
+    return reading.text_of(request.POST, "name", saved_searches.NAME_LENGTH).strip()
+
+
+@require_safe
+@page(Action.SEE)
+@from_replica
+def failed(request: HttpRequest) -> HttpResponse:
+    # The number first: what fails meanwhile is news rather than missed.
+    context = {"tasks": failed_tasks(), "failures": failures(), "command": command_to_fail(request)}
+    return render(request, "console/failed.html", context)

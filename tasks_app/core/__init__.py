@@ -1,0 +1,1 @@
+"""The rules and the values that they work on: operations, validation, tally. No database, clock or Django."""

@@ -1,0 +1,222 @@
+"""What can be asked of the store, and what it answers: frozen values, no Django.
+
+The words are those of contract.md section 1. Times are milliseconds since the
+Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from taskstore.types.tasks import (
+    COMMAND_GROUPS,
+    FAILED_FROM,
+    NOBODY,
+    Change,
+    Ending,
+    NewTask,
+    Order,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScope:
+    """The groups that somebody may touch: exact names, or prefixes written with a star.
+
+    `pay` allows only `pay`; `pay/*` allows every name that begins with `pay/`. None: every group. Groups with shell
+    commands among them may be changed only when `no_commands_because` is empty; it says what is missing.
+    """
+
+    patterns: tuple[str, ...] | None = None
+    no_commands_because: str = ""
+    owners: tuple[int, ...] | None = None  # For whom changes may be made; None: for everybody.
+
+    @property
+    def is_everything(self) -> bool:
+        return self.patterns is None or "*" in self.patterns
+
+    def allows(self, group: str) -> bool:
+        if self.patterns is None:
+            return True
+        return any(_matches(pattern, group) for pattern in self.patterns)
+
+    def why_forbidden(self, group: str) -> str:
+        """Why tasks of the group may be seen but not changed, as a sentence; empty: they may."""
+        if self.no_commands_because and group.startswith(COMMAND_GROUPS):
+            return f'Tasks of the group "{group}" can\'t be changed: {self.no_commands_because}.'
+        return ""
+
+
+def _matches(pattern: str, group: str) -> bool:
+    return group.startswith(pattern[:-1]) if pattern.endswith("*") else group == pattern
+
+
+EVERY_GROUP = GroupScope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """A person, or a program in a person's place, who may override owners. The trail keeps it."""
+
+    name: str
+    ending: Ending = Ending.CHANGED  # What the trail says became of the tasks.
+    reason: str = ""
+    bulk: int = 0  # The bulk operation that this is a part of: what it replaces is kept for the undo. 0: none.
+
+
+@dataclass(frozen=True, slots=True)
+class ResendKey:
+    """What makes it safe to send an operation again: the same key gets the same answer, once."""
+
+    key: str  # With its holder's name in front: another holder's same key is another one.
+    digest: str  # Of the request: the same key with another request makes no sense.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One all-or-nothing change, under the condition that all `depends` exist."""
+
+    owner: int
+    adds: tuple[NewTask, ...] = ()
+    updates: tuple[Change, ...] = ()
+    deletes: tuple[int, ...] = ()
+    depends: tuple[int, ...] = ()
+    scope: GroupScope = EVERY_GROUP  # A task of another group is treated as not there.
+    operator: Operator | None = None  # Set: owners are overridden.
+    key: ResendKey | None = None
+
+    @property
+    def changed_ids(self) -> tuple[int, ...]:
+        """The ids that it updates or deletes."""
+        return (*[change.id for change in self.updates], *self.deletes)
+
+    @property
+    def weight(self) -> int:
+        """How many tasks it may be about."""
+        return len(self.adds) + len(self.updates) + len(self.deletes) + len(self.depends)
+
+    @property
+    def data_bytes(self) -> int:
+        return sum([len(add.data) for add in self.adds]) + sum([len(change.data or b"") for change in self.updates])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Take up to `limit` available tasks of these groups: successors, leased to `owner` for `duration_ms`."""
+
+    groups: tuple[str, ...]  # Higher priority first; within a priority the groups in turn.
+    owner: int
+    duration_ms: int = 60_000  # Below 0: 0.
+    limit: int = 1
+    order: Order = Order.RANDOM
+    depends: tuple[int, ...] = ()
+    scope: GroupScope = EVERY_GROUP
+    wait_ms: int = 0  # How long to wait until there is something.
+    key: ResendKey | None = None
+
+    @property
+    def weight(self) -> int:
+        """How many tasks it may be about."""
+        return self.limit + len(self.depends)
+
+    @property
+    def data_bytes(self) -> int:
+        return 0
+
+    @property
+    def reachable(self) -> tuple[str, ...]:
+        """The groups that the client may touch. The others are empty to it."""
+        return tuple(group for group in self.groups if self.scope.allows(group))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update(Commit):
+    """A commit in MassTasker's words: it may do nothing, and groups may have no name (contract.md section 6).
+
+    An add that takes the place of a task goes on with its priority, and with its lease when its time is in the future:
+    there is no other way to renew one.
+    """
+
+    owner: int = NOBODY
+    matched: frozenset[int] = frozenset()  # Deletes that were described, not named: only their owners are overridden.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(Claim):
+    """A claim in MassTasker's words: the longest available task of a group, whatever its priority.
+
+    The group may be the one without a name, and nothing but the client ends the wait.
+    """
+
+    owner: int = NOBODY
+    duration_ms: int = 0  # 0 or below: the task is only read, and stays as it is.
+    at_ms: int = 0  # The moment of the question and of the lease, by the client's clock; 0: now, by the store's.
+
+    @property
+    def only_reads(self) -> bool:
+        return self.duration_ms <= 0
+
+
+Operation = Commit | Claim
+
+
+class TaskRecord(NamedTuple):
+    """A task as the database keeps it, in the order of its columns.
+
+    A draft, not yet inserted, has id 0, commit 0, and origin 0 if it is the first of its chain.
+    A named tuple, because the writer makes some hundred thousand a second out of rows.
+    """
+
+    id: int
+    group: str
+    available_at_ms: int
+    owner: int
+    data: bytes
+    data_type: str
+    error: str
+    labels: Mapping[str, str]
+    priority: int
+    origin: int
+    claims: int
+    leased_since_ms: int  # When the lease began, however often it was renewed since; 0: not leased.
+    created_at_ms: int  # When the first task of the chain was added.
+    made_at_ms: int  # When this id was made.
+    made_by_commit: int  # The number of the commit that made it.
+    payload: int = 0  # Under which number the data is kept, where successors share it; see payloads.py.
+
+    @property
+    def leased(self) -> bool:
+        return self.leased_since_ms > 0
+
+    @property
+    def failed_from(self) -> str:
+        """The group that a dead letter failed in; empty: it is none."""
+        return self.labels.get(FAILED_FROM, "")
+
+
+class Removal(NamedTuple):
+    """A task that an operation takes away, and why."""
+
+    task: TaskRecord
+    ending: Ending
+    successor: int | None = None  # The place of its successor among the drafts of the same effect.
+
+
+class Effect(NamedTuple):
+    """What an operation that is not refused does. Drafts: adds first, then updates, in the order given."""
+
+    removals: tuple[Removal, ...] = ()
+    drafts: tuple[TaskRecord, ...] = ()
+    owner: int = 0
+    operator: Operator | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """What there is to take."""
+
+    available: Mapping[str, int] = field(default_factory=dict)  # By group; how many, or at least that many.
+    next_in_ms: Mapping[str, int] = field(default_factory=dict)  # By group: until the next lease or schedule ends.
+    gone: frozenset[int] = frozenset()  # Ids that waiting claims depend on and that are not there any more.

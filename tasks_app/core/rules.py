@@ -1,0 +1,396 @@
+"""What is allowed, and what comes of it: pure, no database, no clock, no Django.
+
+Every way into the store ends here. Source: contract.md sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from taskstore.types.tasks import COMMAND_GROUPS, FAILED_FROM, NOBODY, Change, Ending, NewTask, Refusal, holds_results
+
+from .operations import Claim, Commit, Effect, GroupScope, Operation, Query, Removal, TaskRecord, Update
+
+Answer = Effect | Refusal
+
+SCHEDULES = "schedules"  # The group of the tasks that are schedules; see schedules/record.py.
+
+
+class World:
+    """What the operations of one transaction see: the time, the tasks they name, the tasks they may claim.
+
+    `candidates` holds for each group the tasks that were locked to be claimed, the best first; `earliest`
+    those that were locked for queries, the longest available first.
+    """
+
+    def __init__(
+        self,
+        now_ms: int,
+        named: Mapping[int, TaskRecord],
+        candidates: Mapping[str, Sequence[TaskRecord]] | None = None,
+        earliest: Mapping[str, Sequence[TaskRecord]] | None = None,
+    ) -> None:
+        self.now_ms = now_ms
+        self._named = named
+        self._candidates = {group: deque(tasks) for group, tasks in (candidates or {}).items()}
+        self._earliest = {group: deque(tasks) for group, tasks in (earliest or {}).items()}
+        self._gone: set[int] = set()
+
+    def find(self, task_id: int, scope: GroupScope) -> TaskRecord | None:
+        """The task, or None when it is gone or lies in a group that the asker may not touch."""
+        task = self._named.get(task_id)
+        if task is None or task_id in self._gone or not scope.allows(task.group):
+            return None
+        return task
+
+    def claimable(self, claim: Claim) -> Iterator[TaskRecord]:
+        """The tasks that may be claimed, the best first. Each is handed out once."""
+        reachable = claim.reachable
+        groups = [group for group in self._candidates if group in reachable]
+        while groups := [group for group in groups if self._candidates[group]]:
+            best = groups[0]
+            if len(groups) > 1:
+                best = max(groups, key=lambda group: self._candidates[group][0].priority)
+            task = self._candidates[best].popleft()
+            if len(groups) > 1:
+                # The groups take turns: within this claim, and from claim to claim.
+                groups.append(groups.pop(groups.index(best)))
+                self._candidates[best] = self._candidates.pop(best)
+            if task.id not in self._gone and task.available_at_ms <= self.now_ms:
+                yield task
+
+    def queried(self, query: Query) -> Iterator[TaskRecord]:
+        """The tasks that the query may take, the longest available first."""
+        moment_ms = query.at_ms or self.now_ms
+        for tasks in [self._earliest[group] for group in query.reachable if group in self._earliest]:
+            while tasks and tasks[0].id in self._gone:
+                tasks.popleft()  # They are many, when a batch holds many queries.
+            for task in tasks:
+                if task.id not in self._gone and task.available_at_ms <= moment_ms and not is_held(task, self.now_ms):
+                    yield task
+
+    def take(self, removals: Iterable[Removal]) -> None:
+        self._gone.update([removal.task.id for removal in removals])
+
+
+def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
+    """Say what comes of each operation, in order, each seeing what the ones before it left.
+
+    A refused operation changes nothing. The answers are in the order of the operations.
+    """
+    answers: list[Answer] = []
+    for operation in operations:
+        answer = refusal_of(operation, world) or _effect_of(operation, world)
+        if isinstance(answer, Effect):
+            world.take(answer.removals)
+        answers.append(answer)
+    return answers
+
+
+def refusal_of(operation: Operation, world: World) -> Refusal | None:
+    """Every reason against the operation, or None."""
+    depends = _missing(operation.depends, operation.scope, world)
+    if isinstance(operation, Claim):
+        return Refusal(depends=depends) if depends else None
+    changes = _missing([change.id for change in operation.updates], operation.scope, world)
+    deletes = _missing(operation.deletes, operation.scope, world)
+    owned = _owned_by_others(operation, world)
+    bugs = tuple(_bugs(operation))
+    forbidden = _forbidden(operation, world) if operation.scope.no_commands_because else ()
+    if not (changes or deletes or depends or owned or bugs or forbidden):
+        return None  # Nearly always: no refusal is made only to be asked whether it is one.
+    return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs, forbidden=forbidden)
+
+
+def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, ...]:
+    return () if not ids else tuple([task_id for task_id in dict.fromkeys(ids) if world.find(task_id, scope) is None])
+
+
+def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
+    tasks = [world.find(task_id, commit.scope) for task_id in dict.fromkeys(_respected_ids(commit))]
+    return tuple(
+        [
+            task.id
+            for task in tasks
+            if task is not None and task.available_at_ms > world.now_ms and task.owner != commit.owner
+        ]
+    )
+
+
+def _respected_ids(commit: Commit) -> Iterable[int]:
+    """The ids of the tasks whose owners have a say."""
+    if commit.operator is None:
+        return commit.changed_ids
+    if not isinstance(commit, Update):
+        return ()
+    return [task_id for task_id in commit.deletes if task_id not in commit.matched]
+
+
+def _forbidden(commit: Commit, world: World) -> tuple[str, ...]:
+    """Why tasks that it names may not be changed by this client, or schedules not be what it makes of them."""
+    scope = commit.scope
+    named = [task for task_id in commit.changed_ids if (task := world.find(task_id, scope))]
+    groups = {task.group for task in named} | {_fed_by(add.group, add.data) for add in commit.adds}
+    # To end a schedule, or to move it away, is as much a change of what it feeds.
+    groups |= {_fed_by(task.group, task.data) for task in named}
+    for change in (*commit.updates, *[add.moving for add in commit.adds if add.moving]):
+        if task := world.find(change.id, scope):
+            groups.add(_fed_by(change.group or task.group, task.data if change.data is None else change.data))
+    return tuple(sorted(filter(None, map(scope.why_forbidden, groups))))
+
+
+def why_forbidden(group: str, data: bytes, scope: GroupScope) -> str:
+    """Why a task of the group with this data may be seen but not changed, as a sentence; empty: it may."""
+    return scope.why_forbidden(group) or scope.why_forbidden(_fed_by(group, data))
+
+
+def _fed_by(group: str, data: bytes) -> str:
+    """The group that a schedule adds tasks to, which is as good as writing there; empty: none, or it is no schedule."""
+    if group != SCHEDULES:
+        return ""
+    try:
+        added = json.loads(data)["task"]["group"]
+    except RecursionError:
+        return COMMAND_GROUPS  # Nobody knows: a scheduler, whose stack has more room left, may understand it.
+    except (ValueError, LookupError, TypeError):
+        return ""  # As a schedule it is broken, and adds nothing.
+    return added if isinstance(added, str) else ""
+
+
+def is_held(task: TaskRecord, now_ms: int) -> bool:
+    """Whether somebody's lease, by the store's clock, keeps the task from queries, whatever time their clients have."""
+    return task.leased and task.available_at_ms > now_ms and task.owner != NOBODY
+
+
+def _bugs(commit: Commit) -> Iterable[str]:
+    if not (commit.adds or commit.updates or commit.deletes or isinstance(commit, Update)):
+        yield "nothing to do: name at least one add, update or delete"
+    for place, add in enumerate(commit.adds):
+        if not (add.group or isinstance(commit, Update)):
+            yield f"adds[{place}] has no group: name the group that the task goes into"
+    named = commit.changed_ids
+    for task_id, times in Counter(named).items() if len(set(named)) < len(named) else ():
+        if times > 1:
+            yield f"task {task_id} is named {times} times within updates and deletes: name it once"
+
+
+def _effect_of(operation: Operation, world: World) -> Effect:
+    if isinstance(operation, Claim):
+        return _effect_of_claim(operation, world)
+    return _effect_of_commit(operation, world)
+
+
+def _effect_of_claim(claim: Claim, world: World) -> Effect:
+    """What a claim takes keeps everything but id, owner, available time and claims."""
+    if isinstance(claim, Query):
+        tasks, begin_ms = world.queried(claim), claim.at_ms or world.now_ms
+    else:
+        tasks, begin_ms = world.claimable(claim), world.now_ms
+    chosen = list(islice(tasks, claim.limit))
+    available_at_ms = begin_ms + max(claim.duration_ms, 0)
+    return Effect(
+        removals=tuple([Removal(task, Ending.CLAIMED, successor) for successor, task in enumerate(chosen)]),
+        drafts=tuple(
+            [
+                _successor(
+                    task,
+                    world.now_ms,
+                    available_at_ms=available_at_ms,
+                    owner=claim.owner,
+                    claims=task.claims + 1,
+                    leased_since_ms=world.now_ms,
+                )
+                for task in chosen
+            ]
+        ),
+        owner=claim.owner,
+    )
+
+
+def _effect_of_commit(commit: Commit, world: World) -> Effect:
+    successors = _successors_among(commit.adds, commit.deletes)
+    first_places = frozenset(successors.values())  # Not looked for among the values for each add: that is quadratic.
+    adds = [
+        _added(
+            add,
+            commit,
+            world,
+            world.find(add.id, commit.scope) if place in first_places else None,
+        )
+        for place, add in enumerate(commit.adds)
+    ]
+    replaced = [(task, change) for change in commit.updates if (task := world.find(change.id, commit.scope))]
+    deleted = [task for task_id in commit.deletes if (task := world.find(task_id, commit.scope))]
+    drafts = adds + [_changed(task, change, commit.owner, world.now_ms) for task, change in replaced]
+    return Effect(
+        removals=tuple(
+            Removal(
+                task=task,
+                ending=_ending(task, drafts[place], change, commit),
+                successor=place,
+            )
+            for place, (task, change) in enumerate(replaced, start=len(adds))
+        )
+        + tuple(_deletion(task, successors.get(task.id), drafts, commit) for task in deleted),
+        drafts=tuple(drafts),
+        owner=commit.owner,
+        operator=commit.operator,
+    )
+
+
+def _successors_among(adds: Sequence[NewTask], deletes: Sequence[int]) -> dict[int, int]:
+    """For each deleted id that an add names: the place of the first such add. A chain never branches."""
+    deleted = set(deletes)
+    places: dict[int, int] = {}
+    for place, add in enumerate(adds):
+        if add.id in deleted:
+            places.setdefault(add.id, place)
+    return places
+
+
+def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | None) -> TaskRecord:
+    draft = TaskRecord(
+        id=0,
+        group=add.group,
+        available_at_ms=available_at(add.timespec_ms, world.now_ms),
+        owner=commit.owner,
+        data=add.data,
+        data_type=add.data_type,
+        error=add.error,
+        labels=_with_source(add.labels, _source_of_add(add, replaces)),
+        priority=add.priority,
+        origin=0,
+        claims=0,
+        leased_since_ms=0,
+        created_at_ms=world.now_ms,
+        made_at_ms=world.now_ms,
+        made_by_commit=0,
+    )
+    if replaces is not None and add.moving is not None:
+        return _changed(replaces, add.moving, commit.owner, world.now_ms)
+    if replaces is not None:
+        draft = draft._replace(origin=replaces.origin, claims=replaces.claims, created_at_ms=replaces.created_at_ms)
+        return _carried_on(draft, replaces, world.now_ms) if isinstance(commit, Update) else draft
+    if add.origin is not None:
+        return draft._replace(origin=add.origin.id, claims=add.origin.claims, created_at_ms=add.origin.created_at_ms)
+    return draft
+
+
+def _source_of_add(add: NewTask, replaces: TaskRecord | None) -> str:
+    return add.failed_from if replaces is None else _source(replaces, add.group, add.error, sets_error=True)
+
+
+def _source(task: TaskRecord, group: str, error: str, *, sets_error: bool) -> str:
+    """The group that the task has failed in, once it is in this one with this error; empty: it is no dead letter.
+
+    Whoever moves it on by hand moves a dead letter still: it can always be sent back to where it came from.
+    """
+    known = task.failed_from
+    if group == task.group:
+        return known
+    if not error or group == known:
+        return ""
+    # What has ended as a job or as a command is run again in ways of its own.
+    has_ended = group.startswith(COMMAND_GROUPS) or holds_results(group) or holds_results(task.group)
+    is_dead_letter = sets_error and not has_ended
+    return known or (task.group if is_dead_letter else "")
+
+
+def _with_source(labels: Mapping[str, str], source: str) -> Mapping[str, str]:
+    """The labels, of which `failed_from` says this and nothing else. Nobody else's word for it counts."""
+    if labels.get(FAILED_FROM, "") == source and (source or FAILED_FROM not in labels):
+        return labels
+    others = {name: value for name, value in labels.items() if name != FAILED_FROM}
+    return {**others, FAILED_FROM: source} if source else others
+
+
+def _carried_on(draft: TaskRecord, replaces: TaskRecord, now_ms: int) -> TaskRecord:
+    """With what MassTasker's messages can't say of a successor. Data that is still the same is not written again."""
+    is_leased = replaces.leased and draft.available_at_ms > now_ms
+    return draft._replace(
+        priority=replaces.priority,
+        leased_since_ms=_lease_begin(replaces, draft.owner, now_ms) if is_leased else 0,
+        payload=replaces.payload if draft.data == replaces.data else 0,
+    )
+
+
+def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskRecord:
+    available_at_ms = available_at(change.timespec_ms, now_ms)
+    group = task.group if change.group is None else change.group
+    error = task.error if change.error is None else change.error
+    labels = task.labels if change.labels is None else change.labels
+    source = change.failed_from
+    if source is None:
+        source = _source(task, group, error, sets_error=change.error is not None)
+    return _successor(
+        task,
+        now_ms,
+        group=group,
+        available_at_ms=available_at_ms,
+        owner=0 if change.release else owner,
+        data=task.data if change.data is None else change.data,
+        data_type=_data_type(task, change),
+        payload=task.payload if change.data is None else 0,
+        error=error,
+        labels=_with_source(labels, source),
+        priority=task.priority if change.priority is None else change.priority,
+        leased_since_ms=_lease_begin(task, owner, now_ms) if available_at_ms > now_ms and not change.release else 0,
+    )
+
+
+def _data_type(task: TaskRecord, change: Change) -> str:
+    if change.data_type is not None:
+        return change.data_type
+    return task.data_type if change.data is None else ""
+
+
+def _lease_begin(task: TaskRecord, owner: int, now_ms: int) -> int:
+    """When the lease began that a change of the task leaves: its owner goes on with the one that there was."""
+    return task.leased_since_ms if task.leased and task.owner == owner else now_ms
+
+
+def _successor(task: TaskRecord, now_ms: int, **changed: Any) -> TaskRecord:
+    return task._replace(id=0, made_by_commit=0, made_at_ms=now_ms, **changed)
+
+
+def available_at(timespec_ms: int, now_ms: int) -> int:
+    """0: now. Negative: now plus its absolute value. Positive: that very time."""
+    return timespec_ms if timespec_ms > 0 else now_ms - timespec_ms
+
+
+def _ending(task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit) -> Ending:
+    if successor.group != task.group:
+        is_sent_back = commit.operator is not None and commit.operator.ending is Ending.REQUEUED
+        return Ending.REQUEUED if is_sent_back else Ending.MOVED
+    if commit.operator is not None:
+        return commit.operator.ending
+    if change.release:
+        return Ending.GIVEN_BACK
+    is_renewal = task.leased and successor.leased and task.owner == successor.owner and change.data is None
+    return Ending.RENEWED if is_renewal else Ending.CHANGED
+
+
+def _deletion(
+    task: TaskRecord,
+    successor: int | None,
+    drafts: Sequence[TaskRecord],
+    commit: Commit,
+) -> Removal:
+    if successor is not None:
+        moving = commit.adds[successor].moving
+        draft = drafts[successor]
+        ending = _ending(task, draft, moving, commit) if moving else _ending_by_add(task, draft)
+    else:
+        ending = Ending.DELETED if commit.operator is None else commit.operator.ending
+    return Removal(task=task, ending=ending, successor=successor)
+
+
+def _ending_by_add(task: TaskRecord, successor: TaskRecord) -> Ending:
+    if successor.group != task.group:
+        return Ending.MOVED
+    is_renewal = successor.leased and task.owner == successor.owner and task.data == successor.data
+    return Ending.RENEWED if is_renewal else Ending.CHANGED

@@ -1,0 +1,107 @@
+"""What a writer knows of groups that are claimed from all the time, for half a second: pure, but for the clock.
+
+Each claim may get any of the thousand longest available tasks. To read their ids costs more than all else
+that a claim does, so they are read once and handed out one by one. Whoever takes one of them looks whether it
+is there still, and whether something of a higher priority has come.
+
+A scan starts at the mark, the oldest available time that was found last: rows that are gone stay in
+an index until nobody can see them any more, and at the head of a busy group there may be a million.
+What becomes available below a mark in another process (an old time was asked for, a long transaction
+ended) is found when the marks are forgotten, or as soon as there is not enough above it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..core.operations import TaskRecord
+
+CANDIDATES = 1_000  # A claim chooses among this many of the longest available, so that none starves.
+KEPT_S = 0.5
+AGAIN_S = 0.05  # The mark of a group that is too small for a pool is so old at most.
+NO_MARK_MS = -(2**63)
+
+
+@dataclass(slots=True)
+class Pool:
+    read_s: float
+    mark_ms: int
+    priority: int = 0
+    ids: list[int] = field(default_factory=list)  # Of that priority. None where there are fewer than CANDIDATES.
+
+    def take(self, number: int) -> list[int]:
+        """So many of the ids, at random. They are not in it any more."""
+        taken = []
+        for _ in range(number):
+            place = random.randrange(len(self.ids))
+            self.ids[place], self.ids[-1] = self.ids[-1], self.ids[place]
+            taken.append(self.ids.pop())
+        return taken
+
+
+class Pools:
+    """By group."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Pool] = {}
+        self._forgotten_s = 0.0
+        self._claimed_from: set[str] = set()  # Since then.
+        self._busy: frozenset[str] = frozenset()  # Groups of this batch that were claimed from just before.
+
+    def begin(self, groups: Collection[str]) -> None:
+        """A batch begins that claims from these groups."""
+        self._busy = frozenset(groups).intersection(self._claimed_from)
+        if time.monotonic() - self._forgotten_s > KEPT_S:
+            self._pools.clear()
+            self._claimed_from.clear()
+            self._forgotten_s = time.monotonic()
+        self._claimed_from.update(groups)
+
+    def mark_of(self, group: str) -> int:
+        pool = self._pools.get(group)
+        return pool.mark_ms if pool else NO_MARK_MS
+
+    def take(self, group: str, number: int) -> tuple[int, list[int]] | None:
+        """A priority and so many ids of it; None where that many are not known."""
+        pool = self._pools.get(group)
+        return (pool.priority, pool.take(number)) if pool and len(pool.ids) >= number else None
+
+    def must_read(self, group: str, number: int) -> bool:
+        """Whether this batch should also read what the next ones need. Not for a claim now and then."""
+        pool = self._pools.get(group)
+        if pool is None or (pool.ids and len(pool.ids) < number):
+            return group in self._busy
+        return not pool.ids and group in self._busy and time.monotonic() - pool.read_s > AGAIN_S
+
+    def note(self, group: str, levels: Sequence[tuple[int, list[int], int]], taken: Iterable[int]) -> None:
+        """What was read: priority, ids and the oldest available time of each level, the highest priority first."""
+        if not levels:
+            self.forget(group)
+            return
+        priority, ids, _ = levels[0]
+        pool = Pool(time.monotonic(), min(mark_ms for *_, mark_ms in levels), priority)
+        if len(ids) == CANDIDATES:
+            gone = {*taken}
+            pool.ids = [task_id for task_id in ids if task_id not in gone]
+        self._pools[group] = pool
+
+    def note_earliest(self, group: str, earliest: Sequence[TaskRecord], asked: int) -> None:
+        """What was found for so many queries, whatever its priority: the mark of a group of which no more is known."""
+        if len(earliest) < asked:
+            self.forget(group)
+        elif group not in self._pools:
+            self._pools[group] = Pool(time.monotonic(), earliest[0].available_at_ms)
+
+    def forget(self, group: str) -> None:
+        """There was not enough: look from the start."""
+        self._pools.pop(group, None)
+
+    def lower(self, drafts: Iterable[TaskRecord]) -> None:
+        """These tasks are there now, too."""
+        for draft in drafts:
+            pool = self._pools.get(draft.group)
+            if pool and draft.available_at_ms < pool.mark_ms:
+                pool.mark_ms = draft.available_at_ms

@@ -1,0 +1,176 @@
+"""Within Django: the caller's transaction, or one of our own."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
+
+from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
+
+from ..core.operations import Operation, TaskRecord
+from .batch import Decided, Decision, Undecided
+from .dialect import UNCONFIRMED, Again, Dialect
+from .outage import is_away, reason_of, takes_no_changes
+from .postgresql import PostgreSQL
+from .rows import Row, record_of
+from .sqlite import SQLite
+from .transaction import transact
+
+DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
+
+
+def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS, since_s: float | None = None) -> list[Decided]:
+    """Do the operations in order in one transaction, which joins the caller's if there is one.
+
+    `since_s`: from when on the patience counts, by the clock that never goes back (None: now).
+
+    Returns for each its new tasks, or why it was refused. Raises StoreBusy when rows
+    stay locked, StoreUnavailable when the database can't be reached, CommitUnknown when it
+    did not confirm the COMMIT.
+    """
+    dialect = dialect_of(using)
+    dialect.began_s = dialect.began_s if since_s is None else since_s
+    for pause_s in _growing_pauses():
+        try:
+            return _transaction(operations, dialect)
+        except (Again, Error) as error:
+            if takes_no_changes(error):
+                leave(using)
+            if not (isinstance(error, Again) or dialect.is_contention(error)):
+                if not is_away(error):
+                    raise
+                raise StoreUnavailable(f"{reason_of(error)}: try again later") from error
+            if dialect.left_s < pause_s:
+                raise StoreBusy("the tasks are locked by another transaction: try again later") from error
+        time.sleep(pause_s)
+    raise AssertionError("the pauses never end")
+
+
+def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Decided]:
+    is_ours = not connections[dialect.using].in_atomic_block
+    is_written = False
+    try:
+        # Within the caller's transaction this is a savepoint, so that trying again lets go of the locks.
+        with (
+            dialect.turn() if is_ours else nullcontext(),
+            dialect.confirmation() if is_ours else nullcontext(),
+            transaction.atomic(using=dialect.using),
+        ):
+            if is_ours:
+                dialect.send(dialect.preparation(operations))
+            outcomes = _decided(dialect.drive(transact(operations, dialect)))
+            is_written = True
+        return outcomes
+    except Error as error:
+        if is_ours and is_written and is_away(error) and dialect.leaves_outcome_unknown(error):
+            raise CommitUnknown(UNCONFIRMED) from error
+        raise
+
+
+def leave(using: str) -> None:
+    """Close this thread's connection for good: the pool would hand it out again, to be refused by the same server."""
+    if not connections[using].in_atomic_block:
+        if connections[using].connection is not None:
+            connections[using].connection.close()
+        connections[using].close()
+
+
+def _decided(outcomes: Iterable[Decision]) -> list[Decided]:
+    decided: list[Decided] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Undecided):
+            raise Again
+        decided.append(outcome)
+    return decided
+
+
+def _growing_pauses() -> Iterator[float]:
+    pause_s = 0.001
+    while True:
+        # Random, so that two that ran into each other do not meet again.
+        yield pause_s * random.uniform(0.5, 1.5)
+        pause_s = min(pause_s * 2, 0.1)
+
+
+def read(ids: Sequence[int], using: str = DEFAULT_DB_ALIAS) -> list[TaskRecord]:
+    """The tasks of these ids that exist, in no particular order."""
+    dialect = dialect_of(using)
+    return [record_of(row) for row in dialect.rows(*dialect.tasks_of(ids))] if ids else []
+
+
+def group_names(using: str = DEFAULT_DB_ALIAS) -> list[str]:
+    """The names of the groups that hold a task, sorted by code point."""
+    # One index probe a group, where DISTINCT would read the whole index.
+    rows = rows_at_once(
+        ["name"],
+        """
+        WITH RECURSIVE names(name) AS (
+            SELECT min("group") FROM tasks_app_task
+            UNION ALL
+            SELECT (SELECT min("group") FROM tasks_app_task WHERE "group" > names.name)
+            FROM names
+            WHERE names.name IS NOT NULL
+        )
+        SELECT name FROM names WHERE name IS NOT NULL
+        """,
+        using=using,
+    )
+    return sorted(name for (name,) in rows)
+
+
+def rows_at_once(
+    columns: Sequence[str], sql: str, parameters: Sequence[Any] = (), *, using: str = DEFAULT_DB_ALIAS
+) -> Sequence[Row]:
+    """The rows of a query of many, with text and integers in these columns, in no particular order."""
+    return dialect_of(using).rows_at_once(columns, sql, parameters)
+
+
+def now_ms(using: str = DEFAULT_DB_ALIAS) -> int:
+    """The time by the database's clock."""
+    return dialect_of(using).now_ms()
+
+
+def newest_id(using: str = DEFAULT_DB_ALIAS) -> int:
+    """The largest id that was given out; 0 in a store that was never used."""
+    dialect = dialect_of(using)
+    [(newest,)] = dialect.rows(dialect.newest_id)
+    return int(newest)
+
+
+def reading(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
+    """What surrounds a statement whose rows are read bit by bit."""
+    return dialect_of(using).reading()
+
+
+def bookkeeping(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
+    """What surrounds writes that are good to have: no disk and no standby is waited for on their account."""
+    return dialect_of(using).bookkeeping()
+
+
+def probe(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Raise what goes wrong when something is written, which is taken back at once."""
+    dialect = dialect_of(using)
+    with transaction.atomic(using=using):
+        dialect.drive(dialect.probe())
+
+
+def dialect_of(using: str, *, waits: bool = True) -> Dialect:
+    return DIALECTS[connections[using].vendor](using, waits=waits)
+
+
+def collation_of(connection: Any) -> str | None:
+    """The collation that orders text by code point; None: the database's own."""
+    dialect = DIALECTS.get(connection.vendor)  # Django's checks say what is wrong with any other database.
+    return dialect.collation if dialect else None
+
+
+def hurry(using: str = DEFAULT_DB_ALIAS) -> None:
+    """This thread's connection waits a moment for others, and no longer: the process is about to end."""
+    with connections[using].cursor() as cursor:
+        for statement in dialect_of(using).hurry:
+            cursor.execute(statement)

@@ -1,0 +1,147 @@
+"""What a claim may take on PostgreSQL, chosen and locked among what nobody else has locked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..core.operations import TaskRecord
+from .batch import Seen
+from .claim_pools import CANDIDATES, NO_MARK_MS, Pools
+from .demand import Demand, Queried, best_first, order_of
+from .dialect import IS_RUNNING, Dialect
+from .rows import Statement, Steps
+
+
+class Candidates(Dialect):
+    def __init__(self, using: str, *, waits: bool) -> None:
+        super().__init__(using, waits=waits)
+        self._pools = Pools()
+
+    def _lock_candidates(self, group: str, demand: Demand) -> Statement:
+        known = None if demand.oldest else self._pools.take(group, demand.limit)
+        if known:
+            return self._lock_known(group, *known)
+        # The ids are looked up by an index-only scan and locked by number: the planner
+        # would join the whole table otherwise.
+        return Statement(
+            f"""
+            SELECT {self.selected}
+            FROM tasks_app_task
+            WHERE id = ANY(ARRAY(
+                SELECT id FROM ({self._available}) AS candidates ORDER BY priority DESC, {order_of(demand)} LIMIT %s
+            ))
+            FOR UPDATE SKIP LOCKED
+            """,
+            [group, group, group, group, self._pools.mark_of(group), demand.limit],
+        )
+
+    def _lock_earliest(self, group: str, asked: Queried) -> Statement:
+        # Locked one by one until there are enough: what another transaction holds is passed over.
+        return self.earliest(group, asked, self._pools.mark_of(group), "FOR UPDATE SKIP LOCKED")
+
+    def _lock_known(self, group: str, priority: int, ids: Sequence[int]) -> Statement:
+        # None of them when something of a higher priority has become available.
+        return Statement(
+            f"""
+            SELECT {self.selected}
+            FROM tasks_app_task
+            WHERE id = ANY(%s::bigint[]) AND available_at_ms <= (SELECT {self.clock}) AND {IS_RUNNING} AND NOT EXISTS (
+                WITH RECURSIVE priorities(priority) AS (
+                    SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s
+                    UNION ALL
+                    SELECT (SELECT max(priority) FROM tasks_app_task
+                            WHERE "group" = %s AND priority < priorities.priority AND priority > %s)
+                    FROM priorities
+                    WHERE priorities.priority IS NOT NULL
+                )
+                SELECT FROM priorities, LATERAL (
+                    SELECT FROM tasks_app_task
+                    WHERE "group" = %s AND priority = priorities.priority AND available_at_ms <= (SELECT {self.clock})
+                    LIMIT 1
+                ) AS available
+                WHERE priorities.priority IS NOT NULL
+            )
+            FOR UPDATE SKIP LOCKED
+            """,
+            [self.list_of(ids), group, group, priority, group, priority, group],
+        )
+
+    def _read_pool(self, group: str) -> Statement:
+        return Statement(
+            f"""
+            SELECT priority, array_agg(id), min(available_at_ms)
+            FROM ({self._available}) AS candidates
+            GROUP BY priority
+            ORDER BY priority DESC
+            """,
+            [group, group, group, group, self._pools.mark_of(group)],
+        )
+
+    def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
+        """Where others had locked what was chosen: choose again among what they have not.
+
+        Only there, because it reads many rows. A claim would wait for another client's transaction otherwise.
+        """
+        short = {group for group, demand in demands.items() if len(seen.candidates[group]) < demand.limit}
+        for group in short:
+            self._pools.forget(group)
+        more = sorted((yield from self.groups_with_more(short, seen)))
+        seen.exhausted = short.difference(more)
+        if not more:
+            return
+        found = yield [self._lock_others(group, demands[group], seen.candidates[group]) for group in more]
+        for group, rows in zip(more, found, strict=True):
+            seen.candidates[group] += best_first(rows, demands[group])
+
+    def _lock_others(self, group: str, demand: Demand, locked: Sequence[TaskRecord]) -> Statement:
+        # Rows are locked one by one until there are enough: none is locked that is not needed.
+        return Statement(
+            f"""
+            SELECT {self.selected}
+            FROM tasks_app_task
+            WHERE id = ANY(ARRAY(
+                SELECT id
+                FROM tasks_app_task
+                WHERE id = ANY(ARRAY(SELECT id FROM ({self._available}) AS candidates)) AND id <> ALL(%s::bigint[])
+                ORDER BY priority DESC, {order_of(demand)}
+                LIMIT %s
+                FOR UPDATE SKIP LOCKED
+            ))
+            """,
+            [
+                *(group, group, group, group, NO_MARK_MS),
+                self.list_of(task.id for task in locked),
+                demand.limit - len(locked),
+            ],
+        )
+
+    @property
+    def _available(self) -> str:
+        """A query for the longest available tasks of a group, of each priority.
+
+        Its parameters: the group, four times, and the available time at which the scan starts.
+        """
+        # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
+        # Priority and time are compared together, because only `task_claim` has them in this order: as long as
+        # PostgreSQL knows nothing of the table, it would as soon read the whole group by `task_listing`.
+        return f"""
+            WITH RECURSIVE priorities(priority) AS (
+                SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}
+                UNION ALL
+                SELECT (SELECT max(priority) FROM tasks_app_task
+                        WHERE "group" = %s AND priority < priorities.priority)
+                FROM priorities
+                WHERE priorities.priority IS NOT NULL
+            )
+            SELECT id, available_at_ms, priority
+            FROM priorities, LATERAL (
+                SELECT id, available_at_ms
+                FROM tasks_app_task
+                WHERE "group" = %s
+                AND (priority, available_at_ms) >= (priorities.priority, %s)
+                AND (priority, available_at_ms) <= (priorities.priority, (SELECT {self.clock}))
+                ORDER BY priority, available_at_ms, id
+                LIMIT {CANDIDATES}
+            ) AS longest_available
+            WHERE priorities.priority IS NOT NULL
+        """

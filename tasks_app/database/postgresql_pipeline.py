@@ -1,0 +1,294 @@
+"""PostgreSQL statements sent together, arrays as binary parameters, and answers about a standby."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+
+# Where in PostgreSQL's source the warning comes from: its text depends on the server's language, and it has no code.
+WAITS = "SyncRepWaitForLSN"
+
+
+class Doubts:
+    """Hears the notices of a connection, as psycopg hands them over."""
+
+    def __init__(self) -> None:
+        self.are_there = False
+
+    def hear(self, notice: Any) -> None:
+        self.are_there |= notice.source_function == WAITS
+
+
+# The types' numbers (PostgreSQL's catalogue, pg_type.dat).
+OIDS: Mapping[str, int] = {"bigint": 20, "smallint": 21, "integer": 23, "text": 25, "bytea": 17, "jsonb": 3802}
+FIXED = {"bigint": ("q", 8), "smallint": ("h", 2), "integer": ("i", 4)}
+
+
+class PackedArray(bytes):
+    """The bytes of an array parameter."""
+
+    @property
+    def length(self) -> int:
+        return int.from_bytes(self[12:16], "big")
+
+
+def packed(type_name: str, values: Sequence[Any]) -> PackedArray:
+    """The array of these values, None among them for NULL."""
+    element_oid = OIDS[type_name]
+    has_null = None in values
+    header = (
+        struct.pack("!iiIii", 1, has_null, element_oid, len(values), 1)
+        if values
+        else struct.pack("!iiI", 0, 0, element_oid)
+    )
+    body = _fixed(type_name, values) if type_name in FIXED and not has_null else _variable(type_name, values)
+    return PackedArray(header + body)
+
+
+def _fixed(type_name: str, values: Sequence[Any]) -> bytes:
+    code, size = FIXED[type_name]
+    elements = [size] * (2 * len(values))
+    elements[1::2] = values
+    return struct.pack("!" + f"i{code}" * len(values), *elements)
+
+
+def _variable(type_name: str, values: Sequence[Any]) -> bytes:
+    encode = ENCODERS.get(type_name) or _fixed_encoder(type_name)
+    if type_name == "bytea":  # Each is another one mostly, and may be long.
+        return b"".join([_element(value, encode) for value in values])
+    # Names, errors, endings: a column of a batch holds few of them, many times.
+    elements = {value: _element(value, encode) for value in set(values)}
+    return b"".join(map(elements.__getitem__, values))
+
+
+def _element(value: Any, encode: Callable[[Any], bytes]) -> bytes:
+    if value is None:
+        return b"\xff\xff\xff\xff"
+    encoded = encode(value)
+    return len(encoded).to_bytes(4, "big") + encoded
+
+
+def _fixed_encoder(type_name: str) -> Callable[[Any], bytes]:
+    return struct.Struct("!" + FIXED[type_name][0]).pack
+
+
+ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
+    "text": str.encode,
+    "bytea": bytes,
+    "jsonb": lambda text: b"\x01" + text.encode(),  # Its version, then its text.
+}
+
+
+Row = tuple[Any, ...]
+
+CANCELLED_WITHIN_S = 3
+# A plan that is made while a table is nearly empty walks through it; kept until it has grown, it would go on doing so.
+# So plans are made anew now and then, and for each statement with many values.
+PLANS_KEPT_S = 5.0
+MANY_VALUES = 500  # In one array.
+FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+
+
+class Pipeline:
+    """Belongs to the loop that runs now. After an error, or a wait that was cancelled, it can only be closed.
+
+    `prepares`: whether a statement may be sent once and then be named.
+    """
+
+    def __init__(self, connection: psycopg.AsyncConnection[Row], *, prepares: bool = True) -> None:
+        self.prepares = prepares
+        self._connection = connection  # Kept open; nothing else is done with it.
+        self._libpq = connection.pgconn
+        self._encoding = connection.info.encoding
+        self._transformer = Transformer(connection)
+        self._prepared: dict[str, bytes] = {}
+        self._prepared_since_s = time.monotonic()
+        self._numbers = count()
+        self._results: list[pq.abc.PGresult] = []
+        self._doubts = Doubts()
+        connection.add_notice_handler(self._doubts.hear)
+        self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
+        self._cancelling: asyncio.Task[None] | None = None  # Kept, or it might be collected amid its work.
+        self._loop = asyncio.get_running_loop()
+        self._socket = self._libpq.socket  # Lost with the connection, when the loop has to forget it.
+        self._libpq.nonblocking = 1
+        self._libpq.enter_pipeline_mode()
+        self._loop.add_reader(self._socket, self._read)
+
+    @classmethod
+    async def connect(cls, parameters: dict[str, Any]) -> Pipeline:
+        """Raises psycopg.OperationalError when the database can't be reached."""
+        connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
+        try:
+            return cls(connection, prepares=not await is_pooled(connection))
+        except BaseException:  # A wait that was cancelled, too.
+            await connection.close()
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.closed
+
+    @property
+    def server_pid(self) -> int:
+        """Of the process that serves this connection."""
+        return self._libpq.backend_pid
+
+    async def close(self) -> None:
+        self._stop_watching()
+        await self._connection.close()
+
+    async def run(
+        self, statements: Sequence[tuple[str, Sequence[Any]]], within_s: float | None = None
+    ) -> list[list[Row]]:
+        """The rows of each statement. Parameters: None, str, int, bool or packed arrays, one for each %s.
+
+        `within_s`: after how long they are cancelled (None: never). No timeout of the server's own ends a COMMIT that
+        waits for a standby.
+
+        Raises psycopg.Error of the first statement that fails; those after it are not done. One without an SQLSTATE
+        leaves it open what was done: the connection was lost, or a synchronous standby may not have it.
+        """
+        forgotten = self._forget_plans()
+        sent = [self._send(sql, parameters) for sql, parameters in statements]
+        self._libpq.pipeline_sync()
+        self._results = []
+        self._end = self._loop.create_future()
+        self._flush()
+        alarm = self._loop.call_later(within_s, self._lose_patience) if within_s else None
+        try:
+            await self._end
+        finally:
+            if alarm:
+                alarm.cancel()
+        results = iter(self._results[forgotten:])
+        return [self._rows([next(results) for _ in range(number)][-1]) for number in sent]
+
+    def _forget_plans(self) -> int:
+        """Returns how many results will come of it."""
+        now_s = time.monotonic()
+        if not self._prepared or now_s - self._prepared_since_s < PLANS_KEPT_S:
+            return 0
+        self._prepared.clear()
+        self._prepared_since_s = now_s
+        self._libpq.send_query_params(b"DEALLOCATE ALL", None)
+        return 1
+
+    def _send(self, sql: str, parameters: Sequence[Any]) -> int:
+        """Returns how many results will come of it."""
+        values, formats = zip(*map(_sent, parameters), strict=True) if parameters else ((), ())
+        if not self.prepares or any(isinstance(each, PackedArray) and each.length > MANY_VALUES for each in values):
+            self._libpq.send_query_params(_numbered(sql), values, None, formats, pq.Format.BINARY)
+            return 1
+        name = self._prepared.get(sql)
+        is_new = name is None
+        if name is None:
+            name = self._prepared[sql] = b"s%d" % next(self._numbers)
+            self._libpq.send_prepare(name, _numbered(sql))
+        self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
+        return 1 + is_new
+
+    def _flush(self) -> None:
+        """Hand over to the system what it takes, and the rest when it takes more."""
+        try:
+            if self._libpq.flush():
+                self._loop.add_writer(self._socket, self._flush)
+            else:
+                self._loop.remove_writer(self._socket)
+        except psycopg.OperationalError as error:
+            self._break(error)
+
+    def _read(self) -> None:
+        try:
+            self._libpq.consume_input()
+            self._take_results()
+        except psycopg.OperationalError as error:
+            self._break(error)
+
+    def _take_results(self) -> None:
+        while self._end is not None and not self._libpq.is_busy():
+            result = self._libpq.get_result()
+            if result is None:  # So ends what came of a statement; and on a lost connection it goes on for ever.
+                if self._libpq.status == pq.ConnStatus.BAD:
+                    raise psycopg.OperationalError("the connection to the database was lost")
+                continue
+            if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                self._finish()
+            else:
+                self._results.append(result)
+
+    def _finish(self) -> None:
+        end, self._end = self._end, None
+        if end is None or end.done():
+            return
+        failed = next((result for result in self._results if result.status in FAILED), None)
+        if failed is not None:
+            end.set_exception(error_from_result(failed, encoding=self._encoding))
+        elif self._doubts.are_there:
+            end.set_exception(psycopg.OperationalError("the wait for the synchronous standby was cancelled"))
+        else:
+            end.set_result(None)
+
+    def _lose_patience(self) -> None:
+        self._cancelling = self._loop.create_task(self._cancel())
+
+    async def _cancel(self) -> None:
+        """Have the server end what it is doing, or without a word from it the connection."""
+        end = self._end
+        with suppress(psycopg.Error):
+            await self._connection.cancel_safe(timeout=CANCELLED_WITHIN_S)
+        if end is not None:
+            await asyncio.wait([end], timeout=CANCELLED_WITHIN_S)
+        if end is self._end:
+            self._break(psycopg.OperationalError("the database does not answer"))
+
+    def _break(self, error: psycopg.OperationalError) -> None:
+        self._stop_watching()
+        self._libpq.finish()
+        end, self._end = self._end, None
+        if end is not None and not end.done():
+            end.set_exception(error)
+
+    def _stop_watching(self) -> None:
+        if self._socket >= 0:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        self._socket = -1  # Somebody else's from now on.
+
+    def _rows(self, result: pq.abc.PGresult) -> list[Row]:
+        if not result.nfields:
+            return []
+        self._transformer.set_pgresult(result)
+        return self._transformer.load_rows(0, result.ntuples, tuple)
+
+
+async def is_pooled(connection: psycopg.AsyncConnection[Row]) -> bool:
+    """Whether a pooler stands between, which may give each transaction another server process.
+
+    A statement that one of them has prepared the others do not know. A pooler invents the number by which it lets a
+    client cancel; a server names its own.
+    """
+    cursor = await connection.execute("SELECT pg_backend_pid()")
+    return await cursor.fetchone() != (connection.info.backend_pid,)
+
+
+def _numbered(sql: str) -> bytes:
+    """The statement with $1, $2, ... in place of %s."""
+    first, *others = sql.split("%s")
+    return (first + "".join(f"${number}{text}" for number, text in enumerate(others, start=1))).encode()
+
+
+def _sent(value: Any) -> tuple[bytes | None, pq.Format]:
+    if isinstance(value, PackedArray):
+        return value, pq.Format.BINARY
+    return None if value is None else str(value).encode(), pq.Format.TEXT

@@ -1,0 +1,143 @@
+"""One transaction of the store, from its first look to its last write, as steps that say which statements to send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import cast
+
+from django.db import transaction
+
+from taskstore.errors import CommitRefused, Forbidden, KeyReused, TooManyGroups
+from taskstore.types.tasks import Refusal
+
+from ..core.meters import meters
+from ..core.operations import Claim, Effect, Operation, Query, TaskRecord
+from ..core.rules import World, decide, is_held
+from .batch import Decided, Decision, Plan, Seen, Undecided, written_by
+from .demand import changed_ids
+from .dialect import Dialect
+from .new_groups import refuse_too_many
+from .rows import Steps
+
+
+def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[list[Decision]]:
+    """The steps of one transaction, from its first look to its last write, for operations in order."""
+    plan = yield from look_and_decide(operations, dialect)
+    ids = (yield from dialect.write(plan.written)) if plan.written else ()
+    transaction.on_commit(partial(meters.note_work, plan.written.work), using=dialect.using)
+    return plan.outcomes_with(ids)
+
+
+def look_and_decide(operations: Sequence[Operation], dialect: Dialect) -> Steps[Plan]:
+    """Lock and read what the operations need, and say what comes of each."""
+    seen = yield from dialect.look(operations)
+    outcomes: list[Effect | Decision | None] = [_known(operation, seen) for operation in operations]
+    _put_off_repeated_keys(operations, outcomes)
+    yield from refuse_too_many(operations, outcomes, dialect)
+    open_places = [place for place, outcome in enumerate(outcomes) if outcome is None]
+    world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest)
+    answers = decide([operations[place] for place in open_places], world)
+    for place, answer in zip(open_places, answers, strict=True):
+        outcomes[place] = answer
+    known = cast("list[Effect | Decision]", outcomes)
+    yield from _doubt_empty_claims(operations, known, seen, dialect)
+    return Plan(known, written_by(operations, known, seen), seen.now_ms)
+
+
+def _known(operation: Operation, seen: Seen) -> Decision | None:
+    """What is known about an operation without deciding: it was answered before, or it can't be decided now."""
+    if operation.key and operation.key.key in seen.kept:
+        digest, answer = seen.kept[operation.key.key]
+        return answer if digest == operation.key.digest else KeyReused("this key came with another request before")
+    if seen.first and isinstance(operation, Query) and operation.only_reads:
+        return _read(operation, seen)
+    return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
+
+
+def _read(query: Query, seen: Seen) -> list[TaskRecord]:
+    """What it finds, as it was before the batch."""
+    tasks = [task for group in query.reachable for task in seen.first[group]]
+    return [task for task in tasks if task.available_at_ms <= (query.at_ms or seen.now_ms)]
+
+
+def _put_off_repeated_keys(operations: Sequence[Operation], outcomes: list[Effect | Decision | None]) -> None:
+    """Of two operations with one key in a batch the second will find the first one's answer in the next."""
+    seen_keys: set[str] = set()
+    for place, operation in enumerate(operations):
+        if operation.key and outcomes[place] is None:
+            if operation.key.key in seen_keys:
+                outcomes[place] = Undecided.CONTENDED
+            seen_keys.add(operation.key.key)
+
+
+def _names_locked(operation: Operation, locked: set[int]) -> bool:
+    return bool(locked) and not locked.isdisjoint((*changed_ids([operation]), *operation.depends))
+
+
+def _doubt_empty_claims(
+    operations: Sequence[Operation],
+    outcomes: list[Effect | Decision],
+    seen: Seen,
+    dialect: Dialect,
+) -> Steps[None]:
+    """A claim may say "nothing" only when there was nothing that skipped locks could hide."""
+    found_nothing = {
+        place: operation
+        for place, (operation, outcome) in enumerate(zip(operations, outcomes, strict=True))
+        if isinstance(operation, Claim) and _is_empty(outcome)
+    }
+    if not found_nothing:
+        return
+    drafts = [draft for outcome in outcomes if isinstance(outcome, Effect) for draft in outcome.drafts]
+    queries = {place: query for place, query in found_nothing.items() if isinstance(query, Query)}
+    if queries:
+        yield from _doubt_empty_queries(queries, drafts, outcomes, seen, dialect)
+    empty = {place: claim.reachable for place, claim in found_nothing.items() if place not in queries}
+    if not empty:
+        return
+    filling = {draft.group for draft in drafts if draft.available_at_ms <= seen.now_ms}
+    asked = {group for groups in empty.values() for group in groups}
+    filling |= yield from dialect.groups_with_more(asked - filling - seen.exhausted, seen)
+    for place, groups in empty.items():
+        if not filling.isdisjoint(groups):
+            outcomes[place] = Undecided.CONTENDED
+
+
+def _is_empty(outcome: Effect | Decision) -> bool:
+    return not outcome.drafts if isinstance(outcome, Effect) else outcome == []
+
+
+def _doubt_empty_queries(
+    queries: Mapping[int, Query],
+    drafts: Iterable[TaskRecord],
+    outcomes: list[Effect | Decision],
+    seen: Seen,
+    dialect: Dialect,
+) -> Steps[None]:
+    """The same for queries, each of which has a moment of its own."""
+    added = _earliest_by_group(draft for draft in drafts if not is_held(draft, seen.now_ms))
+    hidden = yield from dialect.earliest_besides([query for query in queries.values() if not query.only_reads], seen)
+    for place, query in queries.items():
+        known = [(added[group], seen.now_ms) for group in query.reachable if group in added]
+        known += [hidden[group] for group in query.reachable if group in hidden and not query.only_reads]
+        if any(available_at_ms <= (query.at_ms or now_ms) for available_at_ms, now_ms in known):
+            outcomes[place] = Undecided.CONTENDED
+
+
+def _earliest_by_group(tasks: Iterable[TaskRecord]) -> dict[str, int]:
+    earliest: dict[str, int] = {}
+    for task in tasks:
+        earliest[task.group] = min(task.available_at_ms, earliest.get(task.group, task.available_at_ms))
+    return earliest
+
+
+def granted(answer: Decided) -> list[TaskRecord]:
+    """The new tasks. Raises Forbidden, CommitRefused, KeyReused or TooManyGroups when that is the answer."""
+    if isinstance(answer, Refusal) and answer.forbidden:
+        raise Forbidden(" ".join(answer.forbidden))
+    if isinstance(answer, Refusal):
+        raise CommitRefused(answer)
+    if isinstance(answer, KeyReused | TooManyGroups):
+        raise answer
+    return answer

@@ -1,0 +1,208 @@
+"""A task as a form: what a person writes becomes an add, or a change that makes a successor."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import FAILED_FROM, Change, NewTask
+
+from .core.operations import Commit
+from .core.validation import GROUP_LENGTH, MOST_PRIORITY, is_utf8, validate
+from .managers import limits
+from .models import Task
+
+NOBODY = 0  # Whose the task is: whoever claims it.
+EDITABLE_BYTES = 256 * 1024  # Larger data stays as it is: a browser's text field chokes on it.
+
+TEXT, BASE64 = "text", "base64"
+DATA_FIELDS = frozenset({"content", "encoding", "data_type"})
+
+
+MOMENT = forms.SplitDateTimeWidget(
+    date_attrs={"type": "date", "aria-label": "Day"},
+    date_format="%Y-%m-%d",
+    time_attrs={"type": "time", "step": "1", "aria-label": "Time"},
+    time_format="%H:%M:%S",
+)
+
+
+class LongText(forms.CharField):
+    """Text of several lines. Browsers send CRLF for every line's end, whatever was there."""
+
+    widget = forms.Textarea
+
+    def to_python(self, value: Any) -> str:
+        return with_plain_ends(super().to_python(value) or "")
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return with_plain_ends(initial or "") != with_plain_ends(data or "")
+
+
+class Labels(forms.JSONField):
+    """An object of texts."""
+
+    def clean(self, value: Any) -> Mapping[str, str]:
+        labels = super().clean(value)
+        if labels is None:
+            return {}
+        if not isinstance(labels, dict) or not all(isinstance(text, str) for text in labels.values()):
+            raise forms.ValidationError('A JSON object of texts, for example {"colour": "red"}.')
+        return labels
+
+    def prepare_value(self, value: Any) -> Any:
+        text = super().prepare_value(value)
+        # What the page can't show as it is, it shows as JSON can write it.
+        return text if not isinstance(text, str) or is_utf8(text) else json.dumps(value)
+
+
+class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Adds a task, or says how one is to be changed. It never touches the row: `operation` is for the store.
+
+    Without `may_see_data` the data of a task that exists is neither shown nor changed.
+    `refusal` is why the store refused what was asked for a moment ago: the form shows it.
+    """
+
+    group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
+    content = LongText(required=False, strip=False, label="Data")
+    encoding = forms.ChoiceField(
+        choices=[(TEXT, "text"), (BASE64, "base64")], initial=TEXT, help_text="How the data is written above."
+    )
+    data_type = forms.CharField(required=False, help_text="The type URL, for data that is a protobuf Any.")
+    available_at = forms.SplitDateTimeField(
+        required=False, widget=MOMENT, label="Available from", help_text="Empty: now."
+    )
+    priority = forms.IntegerField(
+        min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY, initial=0, help_text="Larger ones are claimed first."
+    )
+    labels = Labels(
+        required=False,
+        initial=dict,
+        widget=forms.Textarea({"rows": 3}),
+        help_text='For example {"colour": "red"}.',
+    )
+    error = LongText(
+        required=False,
+        strip=False,
+        widget=forms.Textarea({"rows": 3}),
+        help_text="Not empty: the task counts as failed.",
+    )
+    reason = forms.CharField(required=False, max_length=1000, help_text="Why, for the trail and the audit.")
+
+    class Meta:
+        model = Task
+        fields = ()
+
+    def __init__(self, *args: Any, may_see_data: bool, refusal: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._refusal = refusal
+        self.replaces = self.instance if self.instance.pk else None
+        if self.replaces:
+            self.initial.update(initial_of(self.replaces, may_see_data=may_see_data))
+            if not (may_see_data and is_editable(bytes(self.replaces.data))):
+                for name in DATA_FIELDS:
+                    del self.fields[name]
+
+    def clean(self) -> dict[str, Any]:
+        if self._refusal:
+            raise forms.ValidationError(self._refusal)
+        if not self.errors:
+            try:
+                self.operation = self._operation()
+                adds, updates = ((), (self.operation,)) if self.replaces else ((self.operation,), ())
+                validate(Commit(owner=NOBODY, adds=adds, updates=updates), limits())  # type: ignore[arg-type]
+            except InvalidInput as wrong:
+                self._show(wrong)
+        return self.cleaned_data
+
+    def _post_clean(self) -> None:
+        """Not Django's, which would write into the row: it is immutable."""
+
+    def _operation(self) -> NewTask | Change:
+        given = self.cleaned_data
+        same = {name: given[name] for name in ("group", "priority", "labels")}
+        if not self.replaces:
+            return NewTask(
+                **same,
+                error=given["error"],
+                data=self._data(),
+                data_type=given["data_type"],
+                timespec_ms=self._timespec_ms(),
+            )
+        keeps_data = not DATA_FIELDS.intersection(self.changed_data)
+        return Change(
+            id=self.replaces.id,
+            **same,
+            error=given["error"] if "error" in self.changed_data else None,
+            data=None if keeps_data else self._data(),
+            data_type=None if keeps_data else given["data_type"],
+            timespec_ms=self._timespec_ms(),
+            release=True,  # Whoever held it holds it no longer: nobody does.
+        )
+
+    def _data(self) -> bytes:
+        if self.replaces and not {"content", "encoding"}.intersection(self.changed_data):
+            return bytes(self.replaces.data)
+        text: str = self.cleaned_data["content"]
+        if self.cleaned_data["encoding"] == TEXT:
+            return text.encode()
+        try:
+            return base64.b64decode("".join(text.split()), validate=True)
+        except (binascii.Error, ValueError):
+            raise InvalidInput({"data": ["Base64: letters, digits, + and /, filled up with = to fours."]}) from None
+
+    def _timespec_ms(self) -> int:
+        at: datetime | None = self.cleaned_data["available_at"]
+        if at is None:
+            return 0
+        if self.replaces and "available_at" not in self.changed_data:
+            return int(self.replaces.available_at_ms)  # The field shows seconds only.
+        at_ms = round(at.timestamp() * 1000)
+        if at_ms <= 0:
+            raise InvalidInput({"timespec": ["A time after 1 January 1970."]})
+        return at_ms
+
+    def _show(self, wrong: InvalidInput) -> None:
+        for path, texts in wrong.fields.items():
+            name = re.sub(r"^(adds|updates)\[0\]\.", "", path).partition(".")[0]
+            field = {"timespec": "available_at", "data": "content"}.get(name, name)
+            self.add_error(field if field in self.fields else None, forms.ValidationError(texts))
+
+
+def initial_of(task: Task, *, may_see_data: bool) -> dict[str, Any]:
+    """What the form shows of a task at first."""
+    shown: dict[str, Any] = {name: getattr(task, name) for name in ("group", "priority", "labels", "error")}
+    shown["labels"] = {name: value for name, value in task.labels.items() if name != FAILED_FROM}  # Not for hands.
+    data = bytes(task.data)
+    if may_see_data and is_editable(data):
+        encoding, text = written(data)
+        shown |= {"content": text, "encoding": encoding, "data_type": task.data_type}
+    # A lease is not carried on, so neither is its end.
+    return shown if task.leased else shown | {"available_at": datetime.fromtimestamp(task.available_at_ms / 1000, UTC)}
+
+
+def written(data: bytes) -> tuple[str, str]:
+    """How data is written, and the data so written: text where a browser's text field gives it back as it was."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if re.search(r"[^\t\n -\U0010ffff]", text):
+        return BASE64, base64.b64encode(data).decode()
+    return TEXT, text
+
+
+def is_editable(data: bytes) -> bool:
+    return len(data) <= EDITABLE_BYTES
+
+
+def with_plain_ends(text: str) -> str:
+    return text.replace("\r\n", "\n")

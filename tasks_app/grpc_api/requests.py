@@ -1,0 +1,159 @@
+"""Messages into tasks, and the bytes of the older definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.unknown_fields import UnknownFieldSet
+from google.protobuf.wrappers_pb2 import BytesValue
+
+from taskstore.errors import InvalidInput
+from taskstore.masstasker import masstasker_pb2 as pb
+from taskstore.masstasker.masstasker_pb2 import TaskRef, UpdateRequest, UpdateResponse
+from taskstore.types.tasks import NewTask
+
+from ..core.validation import INT64_MAX, LATEST_MS
+
+DELETED = UpdateRequest.DELETED_FIELD_NUMBER
+# Kinds of fields on the wire.
+VARINT, BYTES = 0, 2
+KINDS = {
+    TaskRef.ID_FIELD_NUMBER: VARINT,
+    TaskRef.SELECTOR_FIELD_NUMBER: BYTES,
+    TaskRef.GROUP_FIELD_NUMBER: BYTES,
+}
+
+RIGHT = "a TaskRef with exactly one of id, selector and group"
+
+
+def refuse_plain_ids(pieces: Iterable[bytes]) -> None:
+    """Raise InvalidInput unless each record of `deleted` in an UpdateRequest is a TaskRef with one field.
+
+    `pieces`: of the request, each a message by itself.
+
+    A message that was read does not tell: of several fields in a TaskRef it keeps the last.
+    """
+    records = [field for piece in pieces for field in _fields_of(piece) if field.field_number == DELETED]
+    wrong = {
+        f"deleted[{place}]": [RIGHT]
+        for place, record in enumerate(records)
+        if record.wire_type != BYTES or not _is_ref(record.data)
+    }
+    if wrong:
+        raise InvalidInput(wrong)
+
+
+def plain_ids(request: UpdateRequest) -> list[int]:
+    """The ids that somebody with the older definition may have meant by `deleted`; none when that can't be."""
+    if len(request.deleted) != 1:
+        return []
+    try:
+        # A record of bytes, read as one of numbers.
+        numbers = BytesValue(value=request.deleted[0].SerializeToString()).SerializeToString()
+        ids = list(UpdateResponse.FromString(numbers).created_ids)
+    except DecodeError:
+        return []
+    is_sensible = len(set(ids)) == len(ids) and all(0 < task_id <= INT64_MAX for task_id in ids)
+    return ids if is_sensible else []
+
+
+def _is_ref(record: bytes) -> bool:
+    try:
+        fields = _fields_of(record)
+    except DecodeError:
+        return False
+    return len(fields) == 1 and KINDS.get(fields[0].field_number) == fields[0].wire_type
+
+
+def _fields_of(message: bytes) -> list[Any]:
+    """The fields as they are on the wire: to a message that has none they are all unknown."""
+    fields: Any = UnknownFieldSet(Empty.FromString(message))  # Its types forget that it can be gone through.
+    return list(fields)
+
+
+IDS = 2**64  # On the wire; of these the store gives out the ones below 2^63.
+NANOS_IN_MS = 1_000_000
+# What protobuf's own definitions allow: the years 1 to 9999, and ten thousand years.
+FIRST_S, LAST_S = -62_135_596_800, 253_402_300_799
+LONGEST_S = 315_576_000_000
+
+# What the store's fields are called on the wire.
+NAMES = {
+    "adds": "created",
+    "deletes": "deleted",
+    "depends": "predicates",
+    "timespec": "not_before",
+    "duration": "own_for",
+    "data": "data.value",
+    "data_type": "data.type_url",
+}
+
+
+def id_in(number: int) -> int:
+    """The id; one beyond those that the store gives out is a negative number, under which nothing is there."""
+    return number if number <= INT64_MAX else number - IDS
+
+
+def new_tasks_in(tasks: Sequence[pb.Task]) -> tuple[NewTask, ...]:
+    """Raises InvalidInput about times that are none."""
+    return tuple(new_task_in(task, f"created[{place}]") for place, task in enumerate(tasks))
+
+
+def new_task_in(task: pb.Task, path: str) -> NewTask:
+    return NewTask(
+        id=id_in(task.id),
+        group=task.group,
+        data=task.data.value,
+        data_type=_kept_type(task),
+        timespec_ms=time_in(task.not_before, f"{path}.not_before") if task.HasField("not_before") else 0,
+        error=task.error,
+        labels=dict(task.labels),
+    )
+
+
+def _kept_type(task: pb.Task) -> str:
+    """The type URL of the data. An Any with nothing in it is kept as one slash, to tell it from no Any.
+
+    A type URL of slashes alone gets one more, so that each comes back as it went.
+    """
+    url = task.data.type_url
+    is_empty_any = task.HasField("data") and not url and not task.data.value
+    return f"{url}/" if is_empty_any or (url and not url.strip("/")) else url
+
+
+def type_url_of(kept: str) -> str:
+    """The type URL that is kept as this."""
+    return kept if kept.strip("/") else kept.removesuffix("/")
+
+
+def time_in(time: Timestamp, path: str) -> int:
+    """Milliseconds since the Epoch, rounded up: nobody gets a task before its time. What is before 1970 is then.
+
+    Raises InvalidInput when it is none of the times that a Timestamp may hold.
+    """
+    if not (FIRST_S <= time.seconds <= LAST_S and 0 <= time.nanos < 1_000 * NANOS_IN_MS):
+        raise InvalidInput({path: ["a time from the year 1 to 9999, with 0 to 999 999 999 nanoseconds"]})
+    ms = time.seconds * 1_000 - -time.nanos // NANOS_IN_MS
+    return min(max(ms, 1), LATEST_MS)
+
+
+def duration_in(duration: Duration, path: str) -> int:
+    """Milliseconds, rounded up. Raises InvalidInput when it is none of those that a Duration may hold."""
+    seconds, nanos = duration.seconds, duration.nanos
+    if abs(seconds) > LONGEST_S or abs(nanos) >= 1_000 * NANOS_IN_MS or seconds * nanos < 0:
+        raise InvalidInput({path: ["at most 10 000 years, with less than a second of nanoseconds of the same sign"]})
+    return seconds * 1_000 - -nanos // NANOS_IN_MS
+
+
+def path_on_the_wire(path: str) -> str:
+    """`adds[0].timespec` is `created[0].not_before`; what is wrong as a whole is the request."""
+    what, dot, field = path.partition(".")
+    name, bracket, place = what.partition("[")
+    if name == "updates":  # There is one change only, for all that match.
+        return f"prototype.{field}"
+    return NAMES.get(name, name) + bracket + place + dot + NAMES.get(field, field) if path else "request"

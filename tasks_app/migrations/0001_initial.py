@@ -1,0 +1,510 @@
+"""Create the tables of release 0.1.0 on PostgreSQL and SQLite.
+
+A released migration never changes, so its SQL is written out here instead of imported. The custom fields and the
+label index are imported because Django compares them with those of the models. To change one, add a class with
+another name and leave the old one as it is.
+
+Three things are made after every `migrate` and not here: the triggers that guard the tables and the partitions of the
+next days (database/triggers.py), and the roles (access/policy.py).
+"""
+
+from django.conf import settings
+from django.db import migrations, models
+
+from tasks_app.database.labels import LabelIndex
+from tasks_app.models import DataField, NameField
+
+
+def numbered():
+    """Return the key that Django adds to a model without one."""
+    return ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"))
+
+
+def user():
+    """Return the key of a model that has one row for each user."""
+    return ("user", models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, serialize=False))
+
+
+class OwnSQL(migrations.RunPython):
+    """Run SQL statements on one kind of database only."""
+
+    reduces_to_sql = True  # `sqlmigrate` shows them.
+
+    def __init__(self, vendor, forwards, backwards=()):
+        self.vendor = vendor
+        super().__init__(self._running(forwards), self._running(backwards))
+
+    def _running(self, statements):
+        def run(apps, schema_editor):
+            if schema_editor.connection.vendor == self.vendor:
+                for statement in statements:
+                    schema_editor.execute(statement)
+
+        return run
+
+
+tasks = [
+    migrations.CreateModel(
+        name="Task",
+        fields=[
+            ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("group", NameField(max_length=255)),
+            ("available_at_ms", models.BigIntegerField()),
+            ("owner", models.BigIntegerField()),
+            ("data", DataField()),
+            ("data_type", models.TextField()),
+            ("error", models.TextField()),
+            ("labels", models.JSONField()),
+            ("priority", models.SmallIntegerField()),
+            ("origin", models.BigIntegerField()),
+            ("claims", models.IntegerField()),
+            ("leased_since_ms", models.BigIntegerField()),
+            ("created_at_ms", models.BigIntegerField()),
+            ("made_at_ms", models.BigIntegerField()),
+            ("made_by_commit", models.BigIntegerField()),
+            ("payload", models.BigIntegerField(default=0)),
+        ],
+        options={
+            "permissions": [("view_payloads", "Can see the data of tasks")],
+            "indexes": [
+                models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),
+                models.Index(fields=["group", "available_at_ms", "id", "leased_since_ms"], name="task_listing"),
+                models.Index(
+                    fields=["origin"],
+                    name="task_origin",
+                    condition=models.Q(("origin", models.F("id")), _negated=True),
+                ),
+                models.Index(
+                    fields=["group", "id"],
+                    name="task_failed",
+                    condition=models.Q(("error", ""), _negated=True),
+                ),
+                models.Index(
+                    fields=["id"],
+                    name="task_failed_newest",
+                    condition=models.Q(("error", ""), _negated=True),
+                ),
+                LabelIndex(fields=["id", "labels"], name="task_labels"),
+            ],
+        },
+    ),
+    migrations.CreateModel(
+        name="Payload",
+        fields=[
+            ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("data", models.BinaryField()),
+        ],
+    ),
+]
+
+# Where the ids of tasks and the numbers of commits come from.
+numbers = [
+    OwnSQL(
+        "postgresql",
+        [
+            "CREATE SEQUENCE tasks_app_ids",
+            "CREATE SEQUENCE tasks_app_commits",
+            # PostgreSQL empties an unlogged table after a crash, a failover or a restore. The sequences may have
+            # lost their last numbers then, so a server that finds this table empty skips ahead.
+            "CREATE UNLOGGED TABLE tasks_app_log_intact (is_intact boolean NOT NULL)",
+            "INSERT INTO tasks_app_log_intact VALUES (true)",
+        ],
+        [
+            "DROP TABLE tasks_app_log_intact",
+            "DROP SEQUENCE tasks_app_commits",
+            "DROP SEQUENCE tasks_app_ids",
+        ],
+    ),
+    OwnSQL(
+        "sqlite",
+        [
+            # SQLite has no sequences. Its AUTOINCREMENT numbers a single table and can't be reserved ahead.
+            "CREATE TABLE tasks_app_counters (name text PRIMARY KEY, value integer NOT NULL)",
+            "INSERT INTO tasks_app_counters VALUES ('ids', 0), ('commits', 0)",
+        ],
+        ["DROP TABLE tasks_app_counters"],
+    ),
+]
+
+trail = [
+    migrations.CreateModel(
+        name="EndedTask",
+        fields=[
+            ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("group", NameField(max_length=255)),
+            ("available_at_ms", models.BigIntegerField()),
+            ("owner", models.BigIntegerField()),
+            ("error", models.TextField()),
+            ("priority", models.SmallIntegerField()),
+            ("origin", models.BigIntegerField()),
+            ("claims", models.IntegerField()),
+            ("leased_since_ms", models.BigIntegerField()),
+            ("created_at_ms", models.BigIntegerField()),
+            ("made_at_ms", models.BigIntegerField()),
+            ("made_by_commit", models.BigIntegerField()),
+            ("ended_at_ms", models.BigIntegerField()),
+            ("ended_by_commit", models.BigIntegerField()),
+            ("ended_by", models.BigIntegerField()),
+            (
+                "ending",
+                models.CharField(
+                    choices=[
+                        ("claimed", "claimed"),
+                        ("renewed", "renewed"),
+                        ("changed", "changed"),
+                        ("moved", "moved"),
+                        ("given back", "given back"),
+                        ("requeued", "requeued"),
+                        ("deleted", "deleted"),
+                        ("purged", "purged"),
+                    ],
+                    max_length=20,
+                ),
+            ),
+            ("successor", models.BigIntegerField(null=True)),
+            ("operator", models.TextField()),
+            ("reason", models.TextField()),
+        ],
+    ),
+    # Deleting old rows one by one is too slow for a billion of them. On PostgreSQL each day has a partition, which is
+    # dropped as a whole. The table that Django made becomes the default partition, for rows of days without one.
+    OwnSQL(
+        "postgresql",
+        [
+            "ALTER TABLE tasks_app_endedtask DROP CONSTRAINT tasks_app_endedtask_pkey",
+            "ALTER TABLE tasks_app_endedtask RENAME TO tasks_app_endedtask_default",
+            "CREATE TABLE tasks_app_endedtask (LIKE tasks_app_endedtask_default) PARTITION BY RANGE (ended_at_ms)",
+            # PostgreSQL requires the partition key in the primary key. An id still ends only once, because the
+            # statement that adds its row here also deletes its task.
+            "ALTER TABLE tasks_app_endedtask ADD PRIMARY KEY (id, ended_at_ms)",
+            # Finds the old rows, and those of a day that is about to get a partition. Only the default partition
+            # needs it: the others hold one day each.
+            """
+            CREATE INDEX tasks_app_endedtask_default_end
+            ON tasks_app_endedtask_default (ended_at_ms)
+            """,
+            # The part of `endedtask_chain` below that is on this partition. Made here, so that it has this name.
+            """
+            CREATE INDEX tasks_app_endedtask_default_chain
+            ON tasks_app_endedtask_default (origin, id)
+            """,
+            "ALTER TABLE tasks_app_endedtask ATTACH PARTITION tasks_app_endedtask_default DEFAULT",
+        ],
+    ),
+    # Not in the options of the model: it has to be an index of the whole table, not of the default partition alone.
+    migrations.AddIndex(
+        model_name="endedtask",
+        index=models.Index(fields=["origin", "id"], name="endedtask_chain"),
+    ),
+]
+
+counts = [
+    migrations.CreateModel(
+        name="CountDelta",
+        fields=[
+            numbered(),
+            ("group", NameField(max_length=255)),
+            ("minute", models.BigIntegerField()),
+            ("tasks", models.IntegerField()),
+            ("leases", models.IntegerField()),
+            ("failed", models.IntegerField()),
+            ("entered", models.IntegerField()),
+            ("left", models.IntegerField()),
+            ("failures", models.IntegerField()),
+            ("claimed", models.IntegerField()),
+            ("waits", models.TextField()),
+            ("runs", models.TextField()),
+            ("done", models.TextField()),
+        ],
+    ),
+    migrations.CreateModel(
+        name="GroupTotal",
+        fields=[
+            ("group", NameField(max_length=255, primary_key=True, serialize=False)),
+            ("tasks", models.BigIntegerField()),
+            ("leases", models.BigIntegerField()),
+            ("failed", models.BigIntegerField()),
+        ],
+    ),
+    migrations.CreateModel(
+        name="Rate",
+        fields=[
+            numbered(),
+            ("group", NameField(max_length=255)),
+            ("minutes", models.SmallIntegerField()),
+            ("minute", models.BigIntegerField()),
+            ("entered", models.BigIntegerField()),
+            ("left", models.BigIntegerField()),
+            ("failures", models.BigIntegerField()),
+            ("claimed", models.BigIntegerField()),
+            ("tasks", models.BigIntegerField()),
+            ("waits", models.TextField()),
+            ("runs", models.TextField()),
+        ],
+        options={
+            "indexes": [models.Index(fields=["minutes", "minute"], name="rate_age")],
+            "constraints": [models.UniqueConstraint(fields=("group", "minutes", "minute"), name="rate_of_group")],
+        },
+    ),
+    migrations.CreateModel(
+        name="Level",
+        fields=[
+            ("minute", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("ready", models.BigIntegerField()),
+            ("claimed", models.BigIntegerField()),
+            ("expired", models.BigIntegerField()),
+            ("scheduled", models.BigIntegerField()),
+            ("failed", models.BigIntegerField()),
+            ("workers", models.BigIntegerField()),
+        ],
+    ),
+    migrations.CreateModel(
+        name="WorkDone",
+        fields=[
+            numbered(),
+            ("minute", models.BigIntegerField()),
+            ("client", models.BigIntegerField()),
+            ("tasks", models.BigIntegerField()),
+        ],
+        options={
+            "constraints": [models.UniqueConstraint(fields=("minute", "client"), name="work_of_client")],
+        },
+    ),
+]
+
+# Claims slow down when dead rows collect at the head of a group, and rows of counts change twice a second. By default
+# PostgreSQL vacuums when a share of a table is dead, which is too late for a large one. So it starts at a number.
+autovacuum = [
+    OwnSQL(
+        "postgresql",
+        [
+            f"""
+            ALTER TABLE {table} SET (
+                autovacuum_vacuum_scale_factor = 0,
+                autovacuum_vacuum_threshold = 5000,
+                autovacuum_vacuum_cost_delay = 0
+            )
+            """
+            for table in (
+                "tasks_app_task",
+                "tasks_app_countdelta",
+                "tasks_app_grouptotal",
+                "tasks_app_rate",
+                "tasks_app_workdone",
+            )
+        ],
+    ),
+]
+
+workers = [
+    migrations.CreateModel(
+        name="Client",
+        fields=[
+            ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("name", models.CharField(max_length=255)),
+            ("host", models.CharField(max_length=255)),
+            ("pid", models.BigIntegerField(null=True)),
+            ("groups", models.JSONField()),
+            ("version", models.CharField(max_length=255)),
+            ("info", models.TextField()),
+            ("seen_at_ms", models.BigIntegerField()),
+        ],
+        options={
+            "indexes": [models.Index(fields=["seen_at_ms"], name="client_seen")],
+        },
+    ),
+    migrations.CreateModel(
+        name="KeptAnswer",
+        fields=[
+            ("key", models.TextField(primary_key=True, serialize=False)),
+            ("digest", models.CharField(max_length=64)),
+            ("at_ms", models.BigIntegerField(db_index=True)),
+            ("answer", models.TextField()),
+            ("ids", models.TextField()),
+        ],
+    ),
+    migrations.CreateModel(
+        name="PausedGroup",
+        fields=[
+            ("group", NameField(max_length=255, primary_key=True, serialize=False)),
+            ("by", models.CharField(max_length=150)),
+            ("reason", models.TextField()),
+            ("at", models.DateTimeField(auto_now_add=True)),
+        ],
+    ),
+]
+
+access = [
+    migrations.CreateModel(
+        name="Token",
+        fields=[
+            numbered(),
+            ("name", models.CharField(max_length=100)),
+            ("hash", models.CharField(editable=False, max_length=64, unique=True)),
+            (
+                "scope",
+                models.CharField(
+                    choices=[("read", "Read"), ("work", "Work"), ("operate", "Operate"), ("commands", "Commands")],
+                    max_length=10,
+                ),
+            ),
+            ("groups", models.JSONField(blank=True, default=list)),
+            ("clients", models.JSONField(blank=True, default=list)),
+            ("created_at", models.DateTimeField(auto_now_add=True)),
+            ("expires_at", models.DateTimeField(blank=True, null=True)),
+            ("last_used_at", models.DateTimeField(blank=True, editable=False, null=True)),
+            ("revoked_at", models.DateTimeField(blank=True, null=True)),
+        ],
+    ),
+    migrations.CreateModel(
+        name="OneTimePassword",
+        fields=[user()],
+    ),
+    migrations.CreateModel(
+        name="SessionGeneration",
+        fields=[
+            user(),
+            ("number", models.BigIntegerField()),
+        ],
+    ),
+    migrations.CreateModel(
+        name="EndedSession",
+        fields=[
+            ("id", models.CharField(max_length=32, primary_key=True, serialize=False)),
+            ("until_ms", models.BigIntegerField(db_index=True)),
+        ],
+    ),
+    migrations.CreateModel(
+        name="SavedSearch",
+        fields=[
+            numbered(),
+            ("user", models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")),
+            ("name", models.CharField(max_length=100)),
+            ("q", models.TextField()),
+        ],
+        options={
+            "constraints": [models.UniqueConstraint(fields=("user", "name"), name="saved_search_name")],
+        },
+    ),
+]
+
+operating = [
+    migrations.CreateModel(
+        name="BulkOperation",
+        fields=[
+            numbered(),
+            (
+                "verb",
+                models.CharField(
+                    choices=[
+                        ("requeue", "Requeue"),
+                        ("move", "Move"),
+                        ("edit", "Edit"),
+                        ("purge", "Purge"),
+                        ("undo", "Undo"),
+                    ],
+                    max_length=10,
+                ),
+            ),
+            ("parameters", models.JSONField(default=dict)),
+            ("selection", models.JSONField(default=dict)),
+            ("in_words", models.TextField()),
+            ("group", NameField(max_length=255)),
+            ("expected", models.BigIntegerField()),
+            ("undoes", models.BigIntegerField(db_index=True, null=True)),
+            ("by", models.CharField(max_length=150)),
+            ("reason", models.TextField()),
+            ("began_at_ms", models.BigIntegerField()),
+            (
+                "state",
+                models.CharField(
+                    choices=[("running", "Running"), ("done", "Done"), ("cancelled", "Cancelled")],
+                    default="running",
+                    max_length=10,
+                ),
+            ),
+            ("place", models.TextField()),
+            ("done", models.BigIntegerField(default=0)),
+            ("skipped", models.BigIntegerField(default=0)),
+            ("failed", models.BigIntegerField(default=0)),
+            ("gone", models.BigIntegerField(default=0)),
+            ("cancelled_by", models.CharField(max_length=150)),
+            ("ended_at_ms", models.BigIntegerField(null=True)),
+            ("held_by", models.CharField(max_length=40)),
+            ("held_until_ms", models.BigIntegerField(default=0)),
+        ],
+        options={
+            "indexes": [models.Index(fields=["state", "ended_at_ms"], name="bulkoperation_state")],
+        },
+    ),
+    migrations.CreateModel(
+        name="BulkItem",
+        fields=[
+            numbered(),
+            ("operation", models.BigIntegerField()),
+            ("origin", models.BigIntegerField()),
+            ("task", models.BigIntegerField()),
+            (
+                "outcome",
+                models.CharField(
+                    choices=[("done", "Done"), ("skipped", "Skipped"), ("failed", "Failed")], max_length=10
+                ),
+            ),
+            ("why", models.TextField()),
+            ("commit", models.BigIntegerField(default=0)),
+            ("group", NameField(max_length=255)),
+            ("available_at_ms", models.BigIntegerField(default=0)),
+            ("leased_since_ms", models.BigIntegerField(default=0)),
+            ("error", models.TextField()),
+            ("labels", models.JSONField(default=dict)),
+            ("priority", models.SmallIntegerField(default=0)),
+            ("claims", models.IntegerField(default=0)),
+            ("created_at_ms", models.BigIntegerField(default=0)),
+            ("data", models.BinaryField(default=b"")),
+            ("data_type", models.TextField()),
+        ],
+        options={
+            "constraints": [models.UniqueConstraint(fields=("operation", "origin"), name="item_of_operation")],
+        },
+    ),
+    migrations.CreateModel(
+        name="AuditEntry",
+        fields=[
+            numbered(),
+            ("at", models.DateTimeField(auto_now_add=True)),
+            ("actor", models.CharField(max_length=150)),
+            ("action", models.CharField(max_length=20)),
+            ("group", NameField(max_length=255)),
+            ("selection", models.TextField()),
+            ("reason", models.TextField()),
+            ("done", models.IntegerField()),
+            ("skipped", models.IntegerField()),
+            ("details", models.JSONField(default=dict)),
+            ("duration_ms", models.IntegerField()),
+        ],
+        options={
+            "verbose_name_plural": "audit entries",
+            "indexes": [
+                models.Index(fields=["-at", "-id"], name="audit_newest"),
+                models.Index(fields=["actor", "-at", "-id"], name="audit_actor"),
+                models.Index(fields=["action", "-at", "-id"], name="audit_action"),
+                models.Index(fields=["group", "-at", "-id"], name="audit_group"),
+            ],
+        },
+    ),
+]
+
+
+class Migration(migrations.Migration):
+    initial = True
+    dependencies = [migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
+    operations = [
+        *tasks,
+        *numbers,
+        *trail,
+        *counts,
+        *autovacuum,
+        *workers,
+        *access,
+        *operating,
+    ]

@@ -1,0 +1,1 @@
+"""What operators do to a group or a lease at once: pause, resume, give back."""

@@ -1,0 +1,61 @@
+"""Paused groups: claims find nothing in them, commits go on."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from taskstore.errors import refuse
+
+from ..access import audit
+from ..core.validation import group_name, text
+from ..models import PausedGroup, Task
+from ..writer.writer import running
+
+REASON_LENGTH = 1_000
+
+
+def pause(group: str, *, by: str, reason: str = "") -> PausedGroup:
+    """From now on claims find nothing in the group, whether it holds tasks or not.
+
+    Returns who paused it, when and why: for a group that is paused already, who did so first.
+    Raises InvalidInput for a name that no group can have, or too long a reason.
+    """
+    _check(group, reason)
+    with transaction.atomic():
+        paused, is_new = PausedGroup.objects.get_or_create(group=group, defaults={"by": by, "reason": reason})
+        if is_new:
+            _record("pause", group, by, reason)
+    return paused
+
+
+def resume(group: str, *, by: str, reason: str = "") -> None:
+    """Claims find again what is there, those that wait at once. Nothing happens to a group that is not paused."""
+    _check(group, reason)
+    with transaction.atomic():
+        deleted, _ = PausedGroup.objects.filter(group=group).delete()
+        if deleted:
+            _record("resume", group, by, reason)
+            transaction.on_commit(lambda: _wake(group))
+
+
+def pause_of(group: str) -> PausedGroup | None:
+    """Who paused the group, when and why; None when it is not paused."""
+    return PausedGroup.objects.filter(group=group).first()
+
+
+def paused_groups(first: str, last: str) -> set[str]:
+    """The names from `first` to `last` of the groups that are paused, with and without tasks."""
+    return set(PausedGroup.objects.filter(group__gte=first, group__lte=last).values_list("group", flat=True))
+
+
+def _check(group: str, reason: str) -> None:
+    refuse([*group_name("name", group), *text("reason", reason, REASON_LENGTH)])
+
+
+def _record(action: str, group: str, by: str, reason: str) -> None:
+    audit.record(actor=by, action=action, group=group, selection="the group", reason=reason, done=1)
+
+
+def _wake(group: str) -> None:
+    if writer := running(Task.objects.writing_alias):
+        writer.look_into(group)

@@ -1,0 +1,1 @@
+"""Lists, counts, rates, history, search, export, and the import that reads an export back."""

@@ -1,0 +1,110 @@
+"""Failed tasks by what went wrong: errors that differ only in numbers, ids and names are one signature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from django.db.models.functions import Left, Right
+
+from ..database.time_limits import TookTooLong, at_most
+from ..models import Task
+
+MOST = 10_000  # Failed tasks that are looked at, the newest first.
+LIMIT_S = 2.0
+NAMED_GROUPS = 3  # Of those with tasks of a signature.
+READ_CHARACTERS = 300
+TRACEBACK = "Traceback (most recent call last)"
+HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 604_800_000
+
+# What varies from one task to the next: what is quoted, addresses and paths, ids, numbers.
+VARIES = re.compile(
+    r"""
+    "[^"]*" | '[^']*'
+    | \b\w+://\S+ | [\w.+-]+@[\w.-]+ | (?<![\w*])/[\w.-]+(?:/[\w.-]*)+
+    | \b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b
+    | \b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{6,}\b | 0x[0-9a-fA-F]+
+    | [0-9]+(?:[.,:][0-9]+)*
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Signature:
+    """An error with `*` for what varies, and how many failed tasks carry it since when."""
+
+    text: str
+    last_hour: int = 0
+    last_day: int = 0
+    last_week: int = 0
+    total: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    groups: set[str] = field(default_factory=set)
+
+    @property
+    def some_groups(self) -> list[str]:
+        return sorted(self.groups)[:NAMED_GROUPS]
+
+    @property
+    def more_groups(self) -> int:
+        return max(0, len(self.groups) - NAMED_GROUPS)
+
+    def count(self, group: str, failed_at_ms: int, now_ms: int) -> None:
+        age_ms = now_ms - failed_at_ms
+        self.last_hour += age_ms < HOUR_MS
+        self.last_day += age_ms < DAY_MS
+        self.last_week += age_ms < WEEK_MS
+        self.total += 1
+        self.first_ms = min(self.first_ms or failed_at_ms, failed_at_ms)
+        self.last_ms = max(self.last_ms, failed_at_ms)
+        self.groups.add(group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """The signatures, the most frequent first."""
+
+    signatures: list[Signature]
+    looked_at: int
+    is_whole: bool  # Whether every failed task was looked at: not when there are too many.
+    at_ms: int
+
+
+def failures(group: str | None = None) -> Failures | None:
+    """What failed, in this group or in all; None when the database took too long to say."""
+    now_ms = Task.objects.now_ms()
+    failed = Task.objects.get_queryset().failed().order_by("-id")
+    if group is not None:
+        failed = failed.in_group(group)
+    beginning, end = Left("error", READ_CHARACTERS), Right("error", READ_CHARACTERS)
+    newest = failed.values_list("group", beginning, end, "made_at_ms")[: MOST + 1]
+    try:
+        with at_most(LIMIT_S, using=Task.objects.db):
+            rows = list(newest)
+    except TookTooLong:
+        return None
+    return Failures(
+        signatures=_by_frequency(rows[:MOST], now_ms),
+        looked_at=min(len(rows), MOST),
+        is_whole=len(rows) <= MOST,
+        at_ms=now_ms,
+    )
+
+
+def signature_of(beginning: str, end: str) -> str:
+    """The first line of an error, or the last one of a traceback, with `*` for what varies."""
+    lines = [line.strip() for line in (end if beginning.startswith(TRACEBACK) else beginning).splitlines()]
+    filled = [line for line in lines if line] or [""]
+    line = filled[-1] if beginning.startswith(TRACEBACK) else filled[0]
+    return re.sub(r"\*(?:\s*\*)+", "*", VARIES.sub("*", line))
+
+
+def _by_frequency(rows: Iterable[tuple[str, str, str, int]], now_ms: int) -> list[Signature]:
+    signatures: dict[str, Signature] = {}
+    for group, beginning, end, failed_at_ms in rows:
+        text = signature_of(beginning, end)
+        signatures.setdefault(text, Signature(text=text)).count(group, failed_at_ms, now_ms)
+    return sorted(signatures.values(), key=lambda each: (-each.total, each.text))

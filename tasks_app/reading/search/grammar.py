@@ -1,0 +1,277 @@
+"""What is searched for, as text and as terms: `group:mail state:failed error:"timed out" -data.user:42`.
+
+A task is found when it meets every term. Pure: nothing here knows the database.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import State
+
+from ...core.validation import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH, is_utf8
+
+LONGEST = 1_000
+MOST_TERMS = 20
+
+QUOTED = r'"(?:[^"\\]|\\.)*"'
+TOKEN = re.compile(rf'(?:{QUOTED}|[^\s"])+', re.DOTALL)
+KEY = re.compile(rf'(-?)((?:{QUOTED}|[^\s":])+):(.*)', re.DOTALL)
+LABEL = re.compile(rf'((?:{QUOTED}|[^":])+)(?::((?:{QUOTED}|[^"])*))?', re.DOTALL)
+PLAIN = re.compile(r'[^\s":]+')  # What means itself without quotation marks.
+DURATION = re.compile(r"([0-9]{1,9})(ms|s|min|h|d|w)")
+UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+class Key(StrEnum):
+    """What a term looks at."""
+
+    ID = "id"
+    GROUP = "group"
+    STATE = "state"
+    OWNER = "owner"
+    ERROR = "error"
+    LABEL = "label"
+    DATA = "data"
+    AGE = "age"
+    AVAILABLE = "available"
+    FAILED_FROM = "failed_from"
+
+
+HINTS = {
+    Key.ID: "a task's id, also one that it had",
+    Key.GROUP: "a name, or its beginning and *",
+    Key.STATE: f"one of {', '.join(State)}",
+    Key.OWNER: "a client id, or a worker's name",
+    Key.ERROR: "part of the error; * stands for anything",
+    Key.LABEL: "label.NAME:VALUE, or label:NAME for any value",
+    Key.DATA: "data:TEXT, or data.PATH:VALUE in JSON",
+    Key.AGE: ">1h or <10min: since the task has its id, which each change renews",
+    Key.AVAILABLE: "<now, >now+1h or <2026-01-31T12:00",
+    Key.FAILED_FROM: "the group that a dead letter failed in, or its beginning and *",
+}
+OWN_FIELD_HINT = "NAME:VALUE, or NAME for any value; in quotes what holds a colon or a quotation mark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """An age, or an available time, that is smaller than `ms`, or larger."""
+
+    ms: int
+    is_upper: bool
+    is_relative: bool = False  # To now.
+
+
+class Label(NamedTuple):
+    """A label that is asked for; `value` None: whatever its value."""
+
+    name: str
+    value: str | None
+
+
+Value = int | str | State | Bound | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One condition. `name`: of the label, or the path in the data; empty for the whole data.
+
+    `value` None: of a label, whatever its value.
+    """
+
+    key: Key
+    value: Value
+    name: str = ""
+    is_excluded: bool = False
+
+
+def parse(text: str) -> list[Term]:
+    """The terms of a search; none for a blank one.
+
+    Raises InvalidInput about `q`, which names each part that makes no sense and what would.
+    """
+    problems: list[str] = []
+    terms = []
+    for token in tokens_of(text):
+        try:
+            terms.append(_term(token))
+        except ValueError as wrong:
+            problems.append(f"{token}: {wrong}")
+    if len(terms) > MOST_TERMS:
+        problems.append(f"at most {MOST_TERMS} terms, not {len(terms)}")
+    if problems:
+        raise InvalidInput({"q": problems})
+    return terms
+
+
+def label(text: str, field: str) -> Label:
+    """The label that a field of its own names: `tier:gold`, or `tier` for any value.
+
+    Raises InvalidInput about the field. What holds a colon or a quotation mark is quoted, as in a search.
+    """
+    found = LABEL.fullmatch(text)
+    if not found or found[2] == "" or "\0" in text or not is_utf8(text):
+        raise InvalidInput({field: [OWN_FIELD_HINT]})
+    try:
+        return _label(found[1], found[2])
+    except ValueError as wrong:
+        raise InvalidInput({field: [str(wrong)]}) from None
+
+
+def lone_id(terms: list[Term]) -> int | None:
+    """The id, when a search names just that."""
+    match terms:
+        case [Term(key=Key.ID, is_excluded=False, value=int(task_id))]:
+            return task_id
+    return None
+
+
+def time_ms(text: str, now_ms: int) -> int | None:
+    """The time that a text names: now, now-1h, 2026-01-31T12:00 (UTC); None when it names none."""
+    relative_ms = _relative_ms(text)
+    return _absolute_ms(text) if relative_ms is None else now_ms + relative_ms
+
+
+def quoted(value: str) -> str:
+    """The value as a term can carry it, whatever it holds."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def label_term(name: str, value: str | None = None) -> str:
+    """The term for a label, as somebody would type it; None: whatever its value."""
+    return f"label:{written(name)}" if value is None else f"label.{written(name)}:{written(value)}"
+
+
+def written(value: str) -> str:
+    """The value as a term can carry it; in quotes only where it has to be."""
+    return value if PLAIN.fullmatch(value) else quoted(value)
+
+
+def tokens_of(text: str) -> list[str]:
+    """The terms of a search as they are written. Raises InvalidInput about `q` when they can't be told apart."""
+    if len(text) > LONGEST:
+        raise InvalidInput({"q": [f"a search of at most {LONGEST} characters, not {len(text)}"]})
+    if "\0" in text or not is_utf8(text):
+        raise InvalidInput({"q": ["a search without the NUL character and without lone surrogates"]})
+    if '"' in TOKEN.sub("", text):
+        raise InvalidInput({"q": ['a quotation mark is not closed; one that is meant as it is: \\" within quotes']})
+    is_id = re.fullmatch(r"[0-9\s]*[0-9][0-9\s]*", text)  # With gaps, as pages print it.
+    return ["".join(text.split())] if is_id else TOKEN.findall(text)
+
+
+def _term(token: str) -> Term:
+    """Raises ValueError that says what would be right."""
+    if number := re.fullmatch(r"(-?)([0-9]+)", token):
+        return Term(key=Key.ID, value=_id(number[2]), is_excluded=bool(number[1]))
+    found = KEY.fullmatch(token)
+    if not found:
+        bare = token.removeprefix("-")
+        raise ValueError(f"say where to look: error:{bare}, data:{bare} or group:{bare}; a bare number is an id")
+    excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
+    word, dot, name = key.partition(".")
+    if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
+        raise ValueError(f"nothing is searched by {key}; there are {', '.join(Key)}")
+    if word == Key.LABEL:
+        asked = (found[2].partition(".")[2], found[3]) if dot else (found[3], None)
+        return Term(key=Key.LABEL, **_label(*asked)._asdict(), is_excluded=bool(excluded))
+    if not value or (dot and not name):
+        raise ValueError(HINTS[Key(word)])
+    return Term(key=Key(word), name=name, value=READERS[Key(word)](value), is_excluded=bool(excluded))
+
+
+def _label(name: str, value: str | None) -> Label:
+    """Of what is written; `""` stands for a name or a value that is empty, as those of labels may be."""
+    if not name or value == "":
+        raise ValueError(HINTS[Key.LABEL])
+    asked = Label(_unquoted(name), None if value is None else _unquoted(value))
+    if max(len(asked.name), len(asked.value or "")) > LABEL_LENGTH:
+        raise ValueError(f"at most {LABEL_LENGTH} characters")
+    return asked
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(QUOTED, lambda quote: re.sub(r"\\(.)", r"\1", quote[0][1:-1], flags=re.DOTALL), text, flags=re.DOTALL)
+
+
+def _id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= INT64_MAX):
+        raise ValueError(f"a whole number from 1 to {INT64_MAX}")
+    return int(text)
+
+
+def _group(text: str) -> str:
+    if len(text) > GROUP_LENGTH + 1:
+        raise ValueError(f"at most {GROUP_LENGTH} characters")
+    return text
+
+
+def _state(text: str) -> State:
+    try:
+        return State(text.lower())
+    except ValueError:
+        raise ValueError(HINTS[Key.STATE]) from None
+
+
+def _owner(text: str) -> int | str:
+    """A client id, or the name of a worker."""
+    is_number = re.fullmatch(r"-?[0-9]{1,19}", text) and -INT64_MAX - 1 <= int(text) <= INT64_MAX
+    return int(text) if is_number else text
+
+
+def _age(text: str) -> Bound:
+    duration = DURATION.fullmatch(text[1:])
+    if text[0] not in "<>":
+        raise ValueError("say whether older or younger, as in age:>1h or age:<10min")
+    if not duration:
+        raise ValueError(f"{text[1:] or 'nothing'} is no age; write a number and one of {', '.join(UNITS_MS)}: age:>1h")
+    return Bound(ms=int(duration[1]) * UNITS_MS[duration[2]], is_upper=text[0] == "<")
+
+
+def _available(text: str) -> Bound:
+    relative_ms, absolute_ms = _relative_ms(text[1:]), _absolute_ms(text[1:])
+    ms = absolute_ms if relative_ms is None else relative_ms
+    if text[0] not in "<>":
+        raise ValueError("say whether before or after, as in available:<now or available:>now+1h")
+    if ms is None:
+        raise ValueError(
+            f"{text[1:] or 'nothing'} is no time; write now, now+1h (or {', '.join(UNITS_MS)}),"
+            " or a day, with or without the time, as 2026-01-31T12:00 (UTC)"
+        )
+    return Bound(ms=ms, is_upper=text[0] == "<", is_relative=relative_ms is not None)
+
+
+def _relative_ms(text: str) -> int | None:
+    """now, now-1h, now+30min"""
+    if text == "now":
+        return 0
+    duration = DURATION.fullmatch(text[4:])
+    if not duration or text[:4] not in ("now-", "now+"):
+        return None
+    return int(f"{text[3]}{duration[1]}") * UNITS_MS[duration[2]]
+
+
+def _absolute_ms(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        return None
+
+
+READERS: dict[Key, Callable[[str], Value]] = {
+    Key.ID: _id,
+    Key.GROUP: _group,
+    Key.STATE: _state,
+    Key.OWNER: _owner,
+    Key.ERROR: str,
+    Key.DATA: str,
+    Key.AGE: _age,
+    Key.AVAILABLE: _available,
+    Key.FAILED_FROM: _group,
+}

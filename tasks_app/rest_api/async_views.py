@@ -1,0 +1,110 @@
+"""Views that run on the event loop, without a thread: what they call must not wait by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest, HttpResponse
+from msgspec import Struct
+from msgspec.structs import replace
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from taskstore.errors import InvalidInput, refuse
+
+from ..core.operations import ResendKey
+from ..core.validation import text
+from .authentication import learn_token
+from .base import View
+from .bulk_requests import BulkRequest
+from .errors import JSONRenderer
+from .requests import AskedOperation
+
+KEY_LENGTH = 255
+
+
+@runtime_checkable
+class HasDigest(Protocol):
+    """A request whose digest was made where it was decoded."""
+
+    @property
+    def clientid(self) -> int: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+
+WithKey = AskedOperation | HasDigest
+
+
+class LoopView(View):
+    """As View, but its handlers are coroutines, which DRF has none of, and return the JSON that they answer."""
+
+    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
+        answer = await self.answer(request, *args, **kwargs)
+        if isinstance(answer, bytes):
+            answer = HttpResponse(answer, content_type=JSONRenderer.media_type)
+        return self.finished(answer)
+
+    async def answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> bytes | HttpResponse:
+        """The JSON of what was asked for; a response that is not `finished` yet when something else is to be said."""
+        self.args, self.kwargs = args, kwargs
+        self.request: Request = self.initialize_request(request, *args, **kwargs)
+        try:
+            # The look into the database happens beside the loop; what follows finds it done.
+            if self.authentication_classes:
+                await learn_token(self.request)
+            self.initial(self.request, *args, **kwargs)
+            answer: bytes | HttpResponse = await self._handler()(self.request, *args, **kwargs)
+        except Exception as error:
+            return self.handle_exception(error)
+        return answer
+
+    def finished(self, response: HttpResponse) -> HttpResponse:
+        """With all that a response has beside its content."""
+        self.headers = self.default_response_headers
+        return self.finalize_response(self.request, response, *self.args, **self.kwargs)
+
+    def _handler(self) -> Any:
+        name = (self.request._request.method or "").lower()
+        return getattr(self, name, self._refuse_method) if name in self.http_method_names else self._refuse_method
+
+    async def _refuse_method(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.http_method_not_allowed(request, *args, **kwargs)
+
+    async def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
+        # Django takes a view for asynchronous only when all its handlers are.
+        return await sync_to_async(super().options)(request, *args, **kwargs)
+
+    def key_of(self, asked: WithKey) -> ResendKey | None:
+        """The idempotency key that header or body give, under the name of its holder; None without one."""
+        token = self.token()
+        return key_in(self.request, asked, f"client {asked.clientid}" if token.pk is None else f"token {token.pk}")
+
+
+def key_in(request: Request, asked: WithKey | BulkRequest, holder: str) -> ResendKey | None:
+    """The idempotency key that header or body give; None without one."""
+    header = request._request.META.get("HTTP_IDEMPOTENCY_KEY", "")
+    key = header or asked.key
+    if not key:
+        return None
+    if asked.key and header and asked.key != header:
+        raise InvalidInput({"key": ["the same as in the header Idempotency-Key, or absent"]})
+    refuse(text("key", key, KEY_LENGTH))
+    return ResendKey(f"{holder}/{key}", asked.digest if isinstance(asked, HasDigest) else digest_of(asked))
+
+
+def digest_of(asked: Struct) -> str:
+    """Of the request as a value: how it was written, and the key itself, do not count."""
+    asked = replace(asked, key="")
+    try:
+        value = msgspec.json.encode(asked, order="deterministic")
+    except UnicodeEncodeError:  # Text with a lone surrogate: what looks at the fields later refuses it by name.
+        value = ascii(asked).encode()
+    return hashlib.sha256(type(asked).__name__.encode() + value).hexdigest()

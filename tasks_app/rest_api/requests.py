@@ -1,0 +1,285 @@
+"""The bodies of requests, as types (contract.md sections 3 and 4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.json import Decoder
+
+from taskstore.types.tasks import Change, NewTask, Order, Problem
+
+from ..core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation, ResendKey
+from ..core.validation import group_name, is_utf8, text
+from ..managers import limits
+from ..models import Client
+from ..wire.scalars import (
+    CLIENT_TEXT_LENGTH,
+    ClientText,
+    DataType,
+    Duration,
+    Ids,
+    Int64,
+    Key,
+    Labels,
+    MostAtOnce,
+    Priority,
+    ProcessId,
+    Reason,
+    ServerSet,
+    Wait,
+)
+from ..wire.tasks import Add, Asked, WithData, problems_of
+
+INFO_LENGTH = 10_000
+MOST_GROUPS_OF_CLIENT = 1_000
+
+
+class AddOrMove(Add, frozen=True, kw_only=True):
+    """A task to add or, with `keep`, to move into this group."""
+
+    keep: Annotated[
+        bool,
+        Meta(
+            description="Move the task `id`, which must be among the `deletes`, into this group. Data (with its type), "
+            "error, labels and priority stay as they are unless they are given; `timespec` is that of an update."
+        ),
+    ] = False
+    release: Annotated[bool, Meta(description="Only with `keep`. Give the task back: owner 0, not leased.")] = False
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        if self.release and not self.keep:
+            yield "release", "must come with keep: a new task has no lease to give back"
+
+    def in_commit(self, deletes: Container[int]) -> NewTask:
+        """The successor of the task `id` if that is among the deletes; otherwise the id is ignored."""
+        new = self.new_task()
+        if self.id not in deletes:
+            return new
+        return replace(new, id=self.id, moving=self.change() if self.keep else None)
+
+    def change(self) -> Change:
+        return Change(
+            id=self.id,
+            group=self.group or None,
+            data=self.given_data,
+            data_type=None if self.data_type is UNSET else self.data_type,
+            timespec_ms=self.timespec_ms,
+            error=None if self.error is UNSET else self.error,
+            labels=None if self.labels is UNSET else self.labels,
+            priority=None if self.priority is UNSET else self.priority,
+            release=self.release,
+        )
+
+
+class Update(WithData, frozen=True, kw_only=True):
+    """A task to replace by a successor with a new id. Its group stays; an add with `keep` moves a task."""
+
+    id: Int64
+    error: str | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    data_type: DataType | UnsetType = UNSET
+    keep: Annotated[
+        bool,
+        Meta(
+            description="Data (with its type) and error stay as they are unless they are given. Without `keep` an "
+            "update empties those that are not given."
+        ),
+    ] = False
+    release: Annotated[bool, Meta(description="Give the task back: owner 0, not leased.")] = False
+    group: ServerSet = UNSET
+
+    def change(self) -> Change:
+        data = self.given_data
+        data_type = None if self.data_type is UNSET else self.data_type
+        error = None if self.error is UNSET else self.error
+        if not self.keep:
+            data, data_type, error = data or b"", data_type or "", error or ""
+        return Change(
+            id=self.id,
+            data=data,
+            data_type=data_type,
+            timespec_ms=self.timespec_ms,
+            error=error,
+            labels=None if self.labels is UNSET else self.labels,
+            priority=None if self.priority is UNSET else self.priority,
+            release=self.release,
+        )
+
+
+class AskedOperation(Asked, frozen=True, kw_only=True):
+    """What an update and a claim have in common; each makes an operation of the store of itself."""
+
+    clientid: Int64
+    key: Key = ""
+
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
+        raise NotImplementedError
+
+    def every_problem(self) -> Iterator[Problem]:
+        yield from self.problems()
+        yield from problems_of(self.operation(EVERY_GROUP, key=None))
+
+
+class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
+    """One all-or-nothing change, under the condition that all `depends` exist."""
+
+    adds: tuple[AddOrMove, ...] = ()
+    updates: tuple[Update, ...] = ()
+    deletes: Ids = ()
+    depends: Ids = ()
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Those that the adds name."""
+        return frozenset(add.group for add in self.adds if add.group)
+
+    def problems(self) -> Iterator[Problem]:
+        for kind, items in (("adds", self.adds), ("updates", self.updates)):
+            for place, item in enumerate(items):
+                for name, right in item.problems():
+                    yield f"{kind}[{place}].{name}", right
+        yield from self._wrong_moves()
+
+    def _wrong_moves(self) -> Iterator[Problem]:
+        if not any(add.keep for add in self.adds):
+            return
+        deletes, taken = frozenset(self.deletes), set()
+        for place, add in enumerate(self.adds):
+            if add.keep and (add.id not in deletes or add.id in taken):
+                yield f"adds[{place}].keep", "must come with the id of a task that this request deletes and adds once"
+            taken.add(add.id)
+
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Commit:
+        deletes = frozenset(self.deletes)
+        return Commit(
+            key=key,
+            owner=self.clientid,
+            adds=tuple(add.in_commit(deletes) for add in self.adds),
+            updates=tuple(update.change() for update in self.updates),
+            deletes=self.deletes,
+            depends=self.depends,
+            scope=scope,
+        )
+
+
+class ImportRequest(AskedOperation, frozen=True, kw_only=True):
+    """New tasks, whatever ids they come with. Dead letters stay dead letters."""
+
+    adds: tuple[Add, ...]
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Those that the adds name."""
+        return frozenset(add.group for add in self.adds if add.group)
+
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Commit:
+        return Commit(owner=self.clientid, adds=tuple(add.imported() for add in self.adds), scope=scope, key=key)
+
+
+class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
+    """Take available tasks of a group: they are replaced by successors that are leased to the client."""
+
+    group: str | UnsetType = UNSET
+    groups: Annotated[
+        tuple[str, ...],
+        Meta(description="Instead of `group`: any of them, higher priority first, within a priority in turn."),
+    ] = ()
+    wait: Wait = 0
+    duration: Duration = 60_000
+    depends: Ids = ()
+    limit: MostAtOnce = 1
+    order: Order = Order.RANDOM
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The groups that it names."""
+        return self.groups if self.group is UNSET else (self.group,)
+
+    def problems(self) -> Iterator[Problem]:
+        if self.group is not UNSET and self.groups:
+            yield "groups", "either group or groups, not both"
+        if len(self.groups) > limits().groups:
+            return  # That is what is wrong, whatever their names are: see `validate`.
+        for place, group in enumerate(self.groups):
+            yield from group_name(f"groups[{place}]", group)
+
+    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
+        return Claim(
+            groups=self.wanted,
+            wait_ms=self.wait,
+            key=key,
+            owner=self.clientid,
+            duration_ms=self.duration,
+            limit=self.limit,
+            order=self.order,
+            depends=self.depends,
+            scope=scope,
+        )
+
+
+class TasksRequest(Asked, frozen=True, kw_only=True):
+    """The tasks of these ids, for more of them than fit into an address."""
+
+    ids: Ids
+
+
+class ReasonRequest(Asked, frozen=True, kw_only=True):
+    """Why somebody does it, for those who wonder later."""
+
+    reason: Reason = ""
+
+
+class ClientRequest(Asked, frozen=True, kw_only=True):
+    """What a worker says of itself."""
+
+    name: ClientText = ""
+    host: ClientText = ""
+    pid: ProcessId | UnsetType = UNSET
+    groups: Annotated[tuple[str, ...], Meta(description="The names of the groups that it claims from.")] = ()
+    version: ClientText = ""
+    info: Annotated[
+        dict[str, Any],
+        Meta(
+            description="Whatever else is of interest: an object. With `stopped`: true in it the client has said its "
+            "last word, and is listed no more."
+        ),
+    ] = field(default_factory=dict)
+
+    def problems(self) -> Iterator[Problem]:
+        for name in ("name", "host", "version"):
+            yield from text(name, getattr(self, name), CLIENT_TEXT_LENGTH)
+        if len(self.groups) > MOST_GROUPS_OF_CLIENT:
+            yield "groups", f"at most {MOST_GROUPS_OF_CLIENT} names, not {len(self.groups)}"
+            return
+        for place, group in enumerate(self.groups):
+            yield from group_name(f"groups[{place}]", group)
+        if not is_utf8(self.info_as_text):
+            yield "info", "text that can be written as UTF-8: it holds a lone surrogate"
+        elif len(self.info_as_text) > INFO_LENGTH:
+            yield "info", f"at most {INFO_LENGTH} characters as JSON, not {len(self.info_as_text)}"
+
+    @property
+    def info_as_text(self) -> str:
+        return json.dumps(self.info, ensure_ascii=False)
+
+    def client(self, clientid: int) -> Client:
+        return Client(
+            id=clientid,
+            name=self.name,
+            host=self.host,
+            pid=None if self.pid is UNSET else self.pid,
+            groups=list(self.groups),
+            version=self.version,
+            info=self.info_as_text,
+        )
+
+
+# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
+for _asked in (UpdateRequest, ClaimRequest, TasksRequest, ReasonRequest, ClientRequest):
+    Decoder(_asked)

@@ -1,0 +1,1 @@
+"""One coalescing writer per process: batches, waiting claims, neighbours, housekeeping."""

@@ -1,0 +1,153 @@
+"""The one lifecycle of whatever a server process does in the background, beside answering requests.
+
+Housekeeping, live counts, schedules, bulk operations and command lists each give a step: a coroutine that does some of
+the work and returns the seconds until the next one. All else is here: starting, waking, logging errors, trying again,
+stopping.
+
+Most steps may run in every process at once, because they claim or lock what they work on. A step that only one process
+may do at a time elects it in its transaction: see `when_elected` in totals.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from django.db import connections
+
+from ..database.outage import is_away, translated
+from .cancelling import ended
+
+RETRY_S = 0.5  # Before another try.
+LONGEST_RETRY_S = 5.0  # The pause doubles up to this while a step fails for a reason of its own.
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class BackgroundLoop:
+    """Does its step again and again, from its making until it is ended, on the event loop that runs now.
+
+    `first_in_s`: how long before the first step. `least_rest_s`: how long to rest even when woken.
+    `keeps_connection`: whether the thread keeps its database connection between steps, because they come often.
+    """
+
+    is_busy = False  # No client waits for it: another process continues what it leaves.
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], Awaitable[float]],
+        *,
+        first_in_s: float = 0.0,
+        least_rest_s: float = 0.0,
+        keeps_connection: bool = False,
+    ) -> None:
+        self.stopping = threading.Event()  # For steps that take long: they look at it now and then.
+        self._step = step
+        self._least_rest_s = least_rest_s
+        self._keeps_connection = keeps_connection
+        self._failures = Failures(name)
+        self._woken = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)  # Starts with the first step that needs it.
+        self._is_cut_off = False
+        self._work = asyncio.get_running_loop().create_task(self._go_on(first_in_s))
+
+    def wake(self) -> None:
+        """Do the next step now. To be called on the event loop."""
+        self._woken.set()
+
+    def end(self, *, amid_step: bool = False) -> None:
+        """Begin no further step. The one under way is finished, or cancelled if `amid_step`."""
+        self.stopping.set()
+        self._woken.set()
+        if amid_step:
+            self._is_cut_off = True
+            self._work.cancel()
+
+    async def ended(self) -> None:
+        """Return when the last step has ended. To be called after `end`."""
+        if self._is_cut_off:
+            await ended(self._work)
+        else:
+            await asyncio.wait([self._work])
+
+    async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do a part of the step that waits for the database, in a thread that only this loop uses."""
+
+        def do() -> T:
+            is_kept = False
+            try:
+                result = work(*args, **kwargs)
+                is_kept = self._keeps_connection
+                return result
+            finally:
+                if not is_kept:
+                    # No request ends in this thread, which is when Django would let go of the connection.
+                    connections.close_all()
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do)
+
+    async def _go_on(self, rest_s: float) -> None:
+        try:
+            await self._rest(rest_s)
+            while not self.stopping.is_set():
+                self._woken.clear()
+                try:
+                    rest_s = await self._step()
+                except Exception as error:  # Whatever it is: the work would stand still for good.
+                    if self.stopping.is_set():
+                        return
+                    rest_s = self._failures.note(error)
+                else:
+                    self._failures.clear()
+                await self._rest(rest_s)
+        finally:
+            self.stopping.set()  # Also when it was cancelled: what it does in its thread ends soon.
+            if self._keeps_connection:
+                self._thread.submit(connections.close_all)
+            self._thread.shutdown(wait=False)
+
+    async def _rest(self, rest_s: float) -> None:
+        least_s = min(rest_s, self._least_rest_s)
+        await asyncio.sleep(least_s)
+        try:
+            async with asyncio.timeout(rest_s - least_s):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+
+class Failures:
+    """What to log of errors, and when to try again. Each kind of error is logged once until `clear`.
+
+    `is_alone`: no housekeeping runs in this process, which would log that the database is away.
+    """
+
+    def __init__(self, name: str, *, is_alone: bool = False) -> None:
+        self._name = name
+        self._is_alone = is_alone
+        self.clear()
+
+    def clear(self) -> None:
+        """It works again."""
+        self._told: set[type[Exception]] = set()
+        self._pause_s = RETRY_S
+
+    def note(self, error: Exception) -> float:
+        """Returns the seconds until the next try, which are few while the database is busy or away."""
+        is_expected = translated(error) is not None
+        if type(error) not in self._told and (self._is_alone or not is_away(error)):
+            level = logging.WARNING if is_expected else logging.ERROR
+            log.log(level, "%s: trying again: %s", self._name, error, exc_info=None if is_expected else error)
+        self._told.add(type(error))
+        if is_expected:
+            return RETRY_S
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_RETRY_S)
+        return pause_s

@@ -1,0 +1,405 @@
+"""Housekeeping: fold counts, prune history, drop old records; one elected process does it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS
+
+from taskstore.types.tasks import NOBODY, Ending
+
+from ..conf import retention
+from ..core.heartbeats import LOST_MS
+from ..core.operations import Commit, Operator
+from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of, history_partitions, look_and_decide
+from ..database.outage import HOUSEKEEPING, WRITER, outage
+from ..database.time_limits import TookTooLong, at_most
+from .background import BackgroundLoop
+from .connection import WriterConnection
+from .totals import BEYOND_EVERY_NAME, HAPPENED, add_to_rates, fold, numbers_of_all, when_elected
+
+LIMIT_S = 5.0
+GRACE_MS = 10_000  # After the end of a minute: what there is later says too little about it.
+
+COLUMNS = ("minute", "ready", "claimed", "expired", "scheduled", "failed", "workers")
+
+
+def keep(using: str = DEFAULT_DB_ALIAS) -> float:
+    """Keep what there is now as the level of the minute that has just ended, unless somebody has.
+
+    Returns the seconds until it is to be called again: at once when somebody else keeps house right now. A minute is
+    left out when it ended a while ago, or when the database takes too long.
+    """
+    dialect = dialect_of(using)
+    is_settled = True
+    with suppress(TookTooLong), at_most(LIMIT_S, using=using):
+        is_settled = _keep(dialect)
+    return (MINUTE_MS - dialect.now_ms() % MINUTE_MS) / 1_000 if is_settled else 0.0
+
+
+def _keep(dialect: Dialect) -> bool:
+    """Returns whether there is nothing left to do for that minute."""
+    minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
+    if past_ms > GRACE_MS:
+        return True
+    [(is_elected,)] = dialect.rows(*dialect.election())
+    if is_elected and not dialect.rows("SELECT 1 FROM tasks_app_level WHERE minute = %s", [minute - 1]):
+        # On SQLite everybody is elected.
+        insertion = dialect.insert("tasks_app_level", COLUMNS, [_level(minute - 1, dialect)], "ON CONFLICT DO NOTHING")
+        with dialect.turn():
+            dialect.send(insertion)
+    return bool(is_elected)
+
+
+def _level(minute: int, dialect: Dialect) -> Row:
+    numbers = numbers_of_all(dialect.using)
+    [(workers,)] = dialect.rows(
+        f"SELECT count(*) FROM tasks_app_client WHERE seen_at_ms > {dialect.clock} - %s", [LOST_MS]
+    )
+    return (minute, *(getattr(numbers, state) for state in COLUMNS[1:-1]), workers)
+
+
+FOLD_EVERY_S = 0.5
+CHORES_EVERY_S = 30.0
+LEVEL_EVERY_S = 60.0
+STEP = 5_000  # Rows that are deleted at once: short enough that commits do not wait for it.
+STEP_OF_GROUPS = 1_000
+STEP_OF_TASKS = 1_000  # Each leaves a row in the trail.
+
+DAY_MS = 24 * 60 * MINUTE_MS
+DAY_MINUTES = 24 * 60
+KEY_SECONDS = 3_600
+WORK_KEPT_MINUTES = 60
+HISTORY_ROWS = 10_000_000  # On SQLite.
+
+# A step of work: whether there is more of it.
+Chore = Callable[[Dialect], Steps[bool]]
+
+
+class Housekeeper:
+    """At work from its making until it is stopped, on the loop that runs now."""
+
+    def __init__(self, connection: WriterConnection) -> None:
+        self.connection = connection
+        self._left: list[Chore] = []
+        self._next_round_s = 0.0
+        # Not at once: a process that only starts and ends has no need to know when a minute ends.
+        self._levels = BackgroundLoop("counts of the minute", self._keep_level, first_in_s=LEVEL_EVERY_S)
+        # Each by itself, so that one that fails holds up none of the others.
+        self._loops = [
+            BackgroundLoop("folding of counts", self._fold),
+            BackgroundLoop("housekeeping", self._do_chore),
+            self._levels,
+        ]
+
+    async def stop(self) -> None:
+        """What is left to be folded is folded by the next one; who reads adds it up."""
+        for loop in self._loops:
+            loop.end(amid_step=True)
+        for loop in self._loops:
+            await loop.ended()
+        await self.connection.close()
+
+    async def _fold(self) -> float:
+        try:
+            await self._change(fold)
+        except Exception as problem:
+            outage.failed(HOUSEKEEPING, problem)
+            raise
+        # The writer's connection is to the same server, and may have nothing to do for a long time.
+        outage.worked(HOUSEKEEPING, WRITER)
+        return FOLD_EVERY_S
+
+    async def _do_chore(self) -> float:
+        now_s = time.monotonic()
+        if not self._left and now_s >= self._next_round_s:
+            self._left, self._next_round_s = chores(self.connection.dialect), now_s + CHORES_EVERY_S
+        if self._left:
+            chore = self._left.pop(0)  # One that fails has its next turn in the next round.
+            if await self._change(chore):
+                self._left.insert(0, chore)
+        return FOLD_EVERY_S
+
+    async def _keep_level(self) -> float:
+        return max(FOLD_EVERY_S, await self._levels.aside(keep, self.connection.using))
+
+    async def _change(self, chore: Chore) -> bool:
+        """A step of the chore; whether there is more of it."""
+        return await self.connection.change(when_elected(chore, self.connection.dialect))
+
+
+def chores(dialect: Dialect) -> list[Chore]:
+    """All that lets go of something, once round."""
+    return [
+        forget_answers,
+        *(partial(coarsen, tier) for tier in TIERS),
+        forget_rates,
+        forget_work,
+        forget_levels,
+        forget_audit,
+        forget_sessions,
+        forget_undo,
+        forget_operations,
+        OldTasks().delete,
+        *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
+    ]
+
+
+def _forget(table: str, key: str, which: str, parameters: Sequence[object]) -> Steps[bool]:
+    """Delete a step's worth of the rows that are meant; whether there may be more."""
+    chosen = f"SELECT {key} FROM {table} WHERE {which} LIMIT {STEP}"
+    [rows] = yield [Statement(f"DELETE FROM {table} WHERE {key} IN ({chosen}) RETURNING 1", parameters)]
+    return len(rows) == STEP
+
+
+# ---- Answers that were kept for resends
+
+
+def forget_answers(dialect: Dialect) -> Steps[bool]:
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    before_ms = now_ms - getattr(settings, "TASKSTORE_KEY_SECONDS", KEY_SECONDS) * 1_000
+    return (yield from _forget("tasks_app_keptanswer", "key", "at_ms < %s ORDER BY at_ms", [before_ms]))
+
+
+# ---- Rates: by the minute for a day, by ten minutes for a week, by the hour for thirty days
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Rates of `minutes` each that are older than `kept_minutes` become part of rates of `next_minutes`."""
+
+    minutes: int
+    next_minutes: int
+    kept_minutes: int
+
+
+TIERS = (Tier(1, 10, DAY_MINUTES), Tier(10, 60, 7 * DAY_MINUTES))
+LAST_TIER_MINUTES = 60
+RATES_KEPT_MINUTES = 30 * DAY_MINUTES
+
+
+def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
+    """Sum up rates that are old, and let go of them."""
+    before = (yield from _minute_now(dialect)) - tier.kept_minutes
+    [rows] = yield [
+        Statement(
+            f"""
+            SELECT id, "group", minute, {", ".join(f'"{name}"' for name in HAPPENED)}
+            FROM tasks_app_rate
+            WHERE minutes = %s AND minute < %s
+            ORDER BY minute
+            LIMIT {STEP}
+            """,
+            [tier.minutes, before],
+        )
+    ]
+    if rows:
+        yield from add_to_rates(tier.next_minutes, [row[1:] for row in rows], dialect)
+        ids = dialect.list_of(row[0] for row in rows)
+        yield [Statement(f"DELETE FROM tasks_app_rate WHERE {dialect.is_listed}", [ids])]
+    return len(rows) == STEP
+
+
+def forget_rates(dialect: Dialect) -> Steps[bool]:
+    before = (yield from _minute_now(dialect)) - RATES_KEPT_MINUTES
+    which = "minutes = %s AND minute < %s ORDER BY minute"
+    return (yield from _forget("tasks_app_rate", "id", which, [LAST_TIER_MINUTES, before]))
+
+
+def forget_work(dialect: Dialect) -> Steps[bool]:
+    """What each client has done. Any number may be one, so that nobody can tell who comes back."""
+    before = (yield from _minute_now(dialect)) - WORK_KEPT_MINUTES
+    return (yield from _forget("tasks_app_workdone", "id", "minute < %s ORDER BY minute", [before]))
+
+
+def forget_levels(dialect: Dialect) -> Steps[bool]:
+    """One goes a minute, and all together are few."""
+    before = (yield from _minute_now(dialect)) - DAY_MINUTES
+    yield [Statement("DELETE FROM tasks_app_level WHERE minute < %s", [before])]
+    return False
+
+
+def _minute_now(dialect: Dialect) -> Steps[int]:
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    return int(now_ms) // MINUTE_MS
+
+
+# ---- The audit
+
+
+def forget_audit(dialect: Dialect) -> Steps[bool]:
+    """The one way in which entries go. The guard refuses what is younger, whoever asks (triggers.py)."""
+    before_s = max((yield from _days_ago_ms(retention.audit_days(), dialect)), 0) // 1_000
+    return (yield from _forget("tasks_app_auditentry", "id", f"at < {dialect.time_of} ORDER BY at", [before_s]))
+
+
+# ---- Sessions
+
+
+def forget_sessions(dialect: Dialect) -> Steps[bool]:
+    """Those that were ended, once their cookies have expired."""
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    return (yield from _forget("tasks_app_endedsession", "id", "until_ms < %s", [now_ms]))
+
+
+# ---- Tasks that have lain in a group for as long as the setting keeps them there
+
+RETENTION = "retention"  # Who deletes them, in the trail.
+
+
+class OldTasks:
+    """A walk over the groups of which something is said, a commit at a time."""
+
+    def __init__(self) -> None:
+        self._left: list[tuple[str, retention.Rule]] = []
+        self._starts = sorted({rule.start for rule in retention.rules()})  # How names begin that are not looked at yet.
+        self._last = ""  # Of the names with the first of these, the last one that was looked at.
+
+    def delete(self, dialect: Dialect) -> Steps[bool]:
+        """Whether there is more. Groups in which nothing is old take no step of their own."""
+        if not self._left and self._starts:
+            self._left = yield from self._next_groups()
+        while self._left:
+            ids = yield from _old_tasks(*self._left[-1], dialect)
+            if ids:
+                yield from _delete(ids, self._left[-1][1], dialect)
+            if len(ids) < STEP_OF_TASKS:
+                self._left.pop()
+            if ids:
+                break
+        return bool(self._left or self._starts)
+
+    def _next_groups(self) -> Steps[list[tuple[str, retention.Rule]]]:
+        """Some at a time: the names of all groups, which may be very many, would keep commits waiting for seconds."""
+        start = self._starts[0]
+        [rows] = yield [
+            Statement(
+                f"""
+                SELECT "group"
+                FROM tasks_app_grouptotal
+                WHERE "group" >= %s AND "group" > %s AND "group" < %s
+                ORDER BY "group"
+                LIMIT {STEP_OF_GROUPS}
+                """,
+                [start, self._last, start + BEYOND_EVERY_NAME],
+            )
+        ]
+        if len(rows) == STEP_OF_GROUPS:
+            [self._last] = rows[-1]
+        else:
+            self._starts.pop(0)
+            self._last = ""
+        found = ((group, retention.rule_of(group)) for (group,) in rows)
+        return [(group, rule) for group, rule in found if rule is not None and rule.kept_ms is not None]
+
+
+def _old_tasks(group: str, rule: retention.Rule, dialect: Dialect) -> Steps[list[int]]:
+    """Those that have been available there for too long, but for what somebody has leased; the oldest first."""
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    before_ms = int(now_ms) - (rule.kept_ms or 0)
+    [rows] = yield [
+        Statement(
+            """
+            SELECT id
+            FROM tasks_app_task
+            WHERE "group" = %s AND available_at_ms < %s AND leased_since_ms = 0 AND made_at_ms < %s
+            ORDER BY available_at_ms, id
+            LIMIT %s
+            """,
+            [group, before_ms, before_ms, STEP_OF_TASKS],
+        )
+    ]
+    return [task_id for (task_id,) in rows]
+
+
+def _delete(ids: Sequence[int], rule: retention.Rule, dialect: Dialect) -> Steps[None]:
+    """By a commit like any other, with its trail. One that somebody is at is refused, and comes again next time."""
+    operator = Operator(name=RETENTION, ending=Ending.DELETED, reason=f"{rule.pattern} is kept for {rule.kept}")
+    plan = yield from look_and_decide([Commit(owner=NOBODY, deletes=tuple(ids), operator=operator)], dialect)
+    if plan.written:
+        yield from dialect.write(plan.written)
+
+
+# ---- Bulk operations
+
+ENDED_LONG_AGO = "state IN ('done', 'cancelled') AND ended_at_ms < %s"
+
+
+def forget_undo(dialect: Dialect) -> Steps[bool]:
+    """What ended operations have replaced, but for those that are being undone: an undo may take a while."""
+    before_ms = yield from _days_ago_ms(retention.UNDO_DAYS, dialect)
+    old = f"SELECT id FROM tasks_app_bulkoperation WHERE {ENDED_LONG_AGO}"
+    undone = "SELECT undoes FROM tasks_app_bulkoperation WHERE state = 'running' AND undoes IS NOT NULL"
+    which = f"operation IN ({old} AND id NOT IN ({undone}))"
+    return (yield from _forget("tasks_app_bulkitem", "id", which, [before_ms]))
+
+
+def forget_operations(dialect: Dialect) -> Steps[bool]:
+    """One that has not ended stays."""
+    before_ms = yield from _days_ago_ms(retention.OPERATIONS_DAYS, dialect)
+    return (yield from _forget("tasks_app_bulkoperation", "id", ENDED_LONG_AGO, [before_ms]))
+
+
+def _days_ago_ms(days: int, dialect: Dialect) -> Steps[int]:
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    return int(now_ms) - days * DAY_MS
+
+
+# ---- History
+
+
+def forget_strays(dialect: Dialect) -> Steps[bool]:
+    """Let go of old rows that found no table of their day.
+
+    Also of those from a clock that went wrong, as far ahead as history is kept: they would stay until then.
+    """
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    kept_ms = retention.days() * DAY_MS
+    times_ms = [now_ms - kept_ms, now_ms + kept_ms]
+    return (yield from _forget(history_partitions.DEFAULT, "id", "ended_at_ms < %s OR ended_at_ms > %s", times_ms))
+
+
+# On PostgreSQL.
+HISTORY_BY_DAY: tuple[Chore, ...] = (history_partitions.make_ahead, history_partitions.drop_old, forget_strays)
+
+
+class History:
+    """On SQLite: a walk over the trail from its oldest rows to the first that is too young to be old.
+
+    By `rowid`, which rises with each insert, because an index by time would cost every commit.
+    """
+
+    def __init__(self) -> None:
+        self._place = -1  # Where the walk stands.
+
+    def forget(self, dialect: Dialect) -> Steps[bool]:
+        # A file has to fit on the disk of one machine. Rows go from the oldest on, so that
+        # the first and the last place tell their number.
+        most = getattr(settings, "TASKSTORE_HISTORY_ROWS", HISTORY_ROWS)
+        [[(now_ms,)], [(surplus_to,)], page] = yield [
+            Statement(f"SELECT {dialect.clock}"),
+            Statement("SELECT coalesce(max(rowid), 0) - %s FROM tasks_app_endedtask", [most]),
+            Statement(
+                f"""
+                SELECT rowid, id, ended_at_ms, made_at_ms
+                FROM tasks_app_endedtask
+                WHERE rowid > %s
+                ORDER BY rowid
+                LIMIT {STEP}
+                """,
+                [self._place],
+            ),
+        ]
+        before_ms = now_ms - retention.days() * DAY_MS
+        old = [task_id for place, task_id, ended_at_ms, _ in page if ended_at_ms < before_ms or place <= surplus_to]
+        if old:
+            yield [Statement(f"DELETE FROM tasks_app_endedtask WHERE {dialect.is_listed}", [dialect.list_of(old)])]
+        if not page:
+            return False
+        self._place, *_, made_at_ms = page[-1]
+        return len(page) == STEP and (made_at_ms < before_ms or self._place <= surplus_to)

@@ -1,0 +1,702 @@
+"""Counts without counting: a total for each group, and the deltas that are still to be folded into it.
+
+Every batch appends by how much it changed the numbers of its groups, in its own transaction, because
+a total that each of them updated in place would make them wait for each other. One process at a
+time folds the deltas into the totals; whoever reads sums up both, so that it never matters when.
+
+SQL instead of the ORM, because sums over two tables and bounded counts inside of them can't be said in it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.db import DEFAULT_DB_ALIAS, transaction
+
+from taskstore.types.tasks import RESULTS, holds_results
+
+from ..core.operations import GroupScope
+from ..core.tally import COUNTERS, HISTOGRAMS, counter_in, text_of
+from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
+
+FOLD_ONCE_IN = 256  # Commits of a process in which no server does it.
+# Of the future of a group so much is counted; beyond that the numbers of claimed and scheduled tasks are too low.
+FUTURE_CAP = 200_000
+PAGE_GROUPS = 5_000
+FEW_TASKS = 10  # A group holds on average; see _query_of_many.
+# Sorts after every name that a group can have.
+BEYOND_EVERY_NAME = chr(0x10FFFF) * 256
+
+PLACE_DIGITS = 6
+
+COUNTS = ("tasks", "leases", "failed")  # Of a group, at a moment.
+EVENTS = ("entered", "left", "failures", "claimed")  # In a group, within a time.
+TOTAL_COLUMNS = ("group", *COUNTS)
+HAPPENED = (*EVENTS, "tasks", *HISTOGRAMS)  # Of a group, within a time; tasks: how many there were at its end.
+RATE_COLUMNS = ("group", "minutes", "minute", *HAPPENED)
+
+
+class Numbers(NamedTuple):
+    """What is known of a group. `claimed` and `scheduled` are the parts of `leases`, and of the rest, in the future."""
+
+    group: str
+    tasks: int
+    leases: int
+    failed: int
+    claimed: int
+    scheduled: int
+
+    @property
+    def ready(self) -> int:
+        return self.tasks - self.leases - self.scheduled
+
+    @property
+    def expired(self) -> int:
+        return self.leases - self.claimed
+
+
+# ---- Reading
+
+
+def numbers(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> list[Numbers]:
+    """The numbers of the groups that hold a task and that the scope allows, sorted by name, as of one moment."""
+    with dialect_of(using).adding_up():
+        return _numbers(*_condition(scope), using)
+
+
+def pages(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> Iterator[list[Numbers]]:
+    """The same in pages of up to `PAGE_GROUPS`, or a few more that have just begun. Each page is as of one moment."""
+    dialect = dialect_of(using)
+    allowed, names = _condition(scope)
+    beginning: str | None = ""
+    while beginning is not None:
+        condition, within = f'"group" >= %s AND ({allowed})', [beginning, *names]
+        found = dialect.rows(
+            f'SELECT "group" FROM tasks_app_grouptotal WHERE {condition} '
+            f'ORDER BY "group" LIMIT 1 OFFSET {PAGE_GROUPS:d}',
+            within,
+        )
+        beginning = found[0][0] if found else None
+        if beginning is not None:
+            condition, within = f'{condition} AND "group" < %s', [*within, beginning]
+        with dialect.adding_up():
+            page = _numbers(condition, within, using)
+        yield page
+
+
+def size_of(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> tuple[int, int]:
+    """How many groups that the scope allows hold a task, and how many tasks they hold. Added up by the database."""
+    condition, names = _condition(scope)
+    sums = _query_of_sums(condition)
+    rows = dialect_of(using).rows(f"SELECT count(*), {_sum_of('tasks')} FROM ({sums}) AS sums", [*names, *names])
+    [(groups, tasks)] = rows
+    return int(groups), int(tasks)
+
+
+def numbers_of(group: str, using: str = DEFAULT_DB_ALIAS) -> Numbers | None:
+    """The numbers of one group; None when it holds no task."""
+    found = _numbers('"group" = %s', [group], using)
+    return found[0] if found else None
+
+
+def numbers_of_each(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, Numbers]:
+    """The numbers of these groups by name, without those that hold no task. Reads no other group."""
+    dialect = dialect_of(using)
+    found = _numbers(_is_one_of(dialect), [dialect.list_of_names(groups)], using)
+    return {numbers.group: numbers for numbers in found}
+
+
+def numbers_of_all(using: str = DEFAULT_DB_ALIAS) -> Numbers:
+    """The numbers of all groups together, under no name. Added up by the database: there may be many groups.
+
+    Finished jobs and commands are not among the tasks: nothing of them is ready.
+    """
+    return summary(using=using).numbers
+
+
+class Summary(NamedTuple):
+    """Many groups as one."""
+
+    numbers: Numbers  # Their sums, under no name, without what is finished.
+    groups: int
+    at_ms: int  # When they were added up.
+    holding: dict[str, int]  # In how many groups there is any task, by the names of STATES.
+    finished: int = 0  # Tasks that are kept as results of jobs and commands.
+
+    @property
+    def tasks(self) -> int:
+        return self.numbers.tasks + self.finished
+
+
+STATES = {
+    "ready": "tasks - leases - scheduled",
+    "claimed": "claimed",
+    "expired": "leases - claimed",
+    "scheduled": "scheduled",
+    "failed": "failed",
+}
+
+
+def summary(part: Part | None = None, using: str = DEFAULT_DB_ALIAS) -> Summary:
+    """Add up groups; without a part all of them. The database does it, as one statement."""
+    dialect = dialect_of(using)
+    condition, names = (part or EVERYTHING).condition(dialect)
+    if _has_few_tasks_a_group(dialect):
+        query, times = _summary_of_few_tasks(condition, dialect), 5
+    else:
+        query, times = _summary_of_many_tasks(condition, dialect), 2
+    with dialect.adding_up():
+        [row] = dialect.rows(query, names * times)
+        at_ms, groups, *rest = map(int, row)
+        numbers, held = rest[: len(Numbers._fields) - 1], rest[len(Numbers._fields) - 1 :]
+        every = Summary(Numbers("", *numbers), groups, at_ms, dict(zip(STATES, held, strict=True)))
+        return _without_finished(every, condition, names, dialect)
+
+
+def _without_finished(every: Summary, condition: str, names: Sequence[Any], dialect: Dialect) -> Summary:
+    """Count results of jobs and commands as finished instead of ready. Reads the groups of jobs and commands alone."""
+    within, kinds = _condition(GroupScope(tuple(f"{kind}/*" for kind in RESULTS)))
+    query = _query_of_numbers(f"({condition}) AND ({within})", dialect)
+    rows = dialect.rows_at_once(["name", *Numbers._fields[1:]], query, [*names, *kinds] * 2)
+    ready = [each.ready for each in map(Numbers._make, rows) if holds_results(each.group) and each.ready]
+    finished = min(sum(ready), every.numbers.ready)  # It was read a moment later.
+    return every._replace(
+        numbers=every.numbers._replace(tasks=every.numbers.tasks - finished),
+        holding={**every.holding, "ready": max(0, every.holding["ready"] - len(ready))},
+        finished=finished,
+    )
+
+
+def _has_few_tasks_a_group(dialect: Dialect) -> bool:
+    [(groups, tasks)] = dialect.rows("SELECT count(*), coalesce(sum(tasks), 0) FROM tasks_app_grouptotal")
+    return bool(tasks <= FEW_TASKS * groups)
+
+
+def _summary_of_many_tasks(condition: str, dialect: Dialect) -> str:
+    """A query for a row of a summary; it takes the parameters of the condition twice."""
+    # Materialized, or what lies in the future would be counted anew for each sum.
+    return f"""
+        WITH numbers AS MATERIALIZED ({_query_of_numbers(condition, dialect)})
+        SELECT {dialect.clock}, count(*), {", ".join(map(_sum_of, Numbers._fields[1:]))},
+            {", ".join(f"{_how_many(state)}" for state in STATES.values())}
+        FROM numbers
+    """
+
+
+def _summary_of_few_tasks(condition: str, dialect: Dialect) -> str:
+    """The same; it takes the parameters five times.
+
+    Most groups have no task in the future. They are added up without a look at their tasks, and what the others have
+    there is put right: with 300 000 groups this takes a fifth of the time.
+    """
+    ready, expired = "tasks - leases", "leases"
+    fewer_ready = f"{_how_many(f'CASE WHEN {ready} > 0 AND {ready} <= scheduled THEN 1 ELSE 0 END')}"
+    fewer_expired = f"{_how_many(f'CASE WHEN {expired} > 0 AND {expired} <= claimed THEN 1 ELSE 0 END')}"
+    of_future = f'({condition}) AND "group" IN (SELECT name FROM future)'
+    return f"""
+        WITH future AS MATERIALIZED ({_query_of_future(condition, dialect)}), put_right AS (
+            SELECT {_sum_of("claimed")} AS claimed, {_sum_of("scheduled")} AS scheduled,
+                {fewer_ready} AS fewer_ready, {_how_many("claimed")} AS with_claimed,
+                {fewer_expired} AS fewer_expired, {_how_many("scheduled")} AS with_scheduled
+            FROM ({_query_of_sums(of_future)}) AS sums JOIN future ON future.name = sums.name
+        ), added_up AS (
+            SELECT count(*) AS groups, {", ".join(f"{_sum_of(name)} AS {name}" for name in COUNTS)},
+                {_how_many(ready)} AS with_ready, {_how_many(expired)} AS with_expired,
+                {_how_many("failed")} AS with_failed
+            FROM ({_query_of_sums(condition)}) AS sums
+        )
+        SELECT {dialect.clock}, added_up.groups, tasks, leases, failed, claimed, scheduled,
+            with_ready - fewer_ready, with_claimed, with_expired - fewer_expired, with_scheduled, with_failed
+        FROM added_up CROSS JOIN put_right
+    """
+
+
+def _sum_of(expression: str) -> str:
+    return f"CAST(coalesce(sum({expression}), 0) AS bigint)"
+
+
+def _how_many(expression: str) -> str:
+    return f"coalesce(sum(CASE WHEN {expression} > 0 THEN 1 ELSE 0 END), 0)"
+
+
+def _query_of_future(condition: str, dialect: Dialect) -> str:
+    """A query for the tasks that each group has in the future. It walks through the index of all tasks."""
+    return f"""
+        SELECT "group" AS name,
+            sum(CASE WHEN leased_since_ms > 0 THEN 1 ELSE 0 END) AS claimed,
+            sum(CASE WHEN leased_since_ms = 0 THEN 1 ELSE 0 END) AS scheduled
+        FROM tasks_app_task
+        WHERE available_at_ms > (SELECT {dialect.clock}) AND ({condition})
+        GROUP BY "group"
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Groups whose names begin with `prefix` and contain `searched`, in whatever case."""
+
+    prefix: str = ""
+    searched: str = ""
+
+    def condition(self, dialect: Dialect) -> tuple[str, list[Any]]:
+        """A condition and its parameters."""
+        conditions, parameters = ["1 = 1"], list[Any]()
+        if self.prefix:
+            conditions.append('"group" >= %s AND "group" < %s')
+            parameters += [self.prefix, self.prefix + BEYOND_EVERY_NAME]
+        if self.searched.isascii():
+            if self.searched:
+                conditions.append(dialect.contains)
+                parameters.append(self.searched.lower())
+        else:
+            # No database folds all letters: only names that are not plain ASCII can contain such a text.
+            conditions.append(_is_one_of(dialect))
+            parameters.append(dialect.list_of_names(self._matching(dialect)))
+        return " AND ".join(conditions), parameters
+
+    def _matching(self, dialect: Dialect) -> list[str]:
+        rows = dialect.rows_at_once(
+            ["group"],
+            f"""
+            SELECT "group" FROM tasks_app_grouptotal WHERE {dialect.is_not_ascii}
+            UNION
+            SELECT "group" FROM tasks_app_countdelta WHERE {dialect.is_not_ascii}
+            """,
+            [],
+        )
+        wanted = self.searched.casefold()
+        return [name for (name,) in rows if name.startswith(self.prefix) and wanted in name.casefold()]
+
+
+EVERYTHING = Part()
+
+
+def names_of(part: Part, limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
+    """The names of the first groups of a part that hold a task, sorted; at most `limit`."""
+    dialect = dialect_of(using)
+    condition, names = part.condition(dialect)
+    query = f"SELECT name FROM ({_query_of_sums(condition)}) AS found ORDER BY name LIMIT {limit:d}"
+    return [name for (name,) in dialect.rows_at_once(["name"], query, [*names, *names])]
+
+
+def most_ready(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
+    """The names of the groups with the most tasks that are not leased: nearly always ready, seldom scheduled."""
+    dialect = dialect_of(using)
+    rank = _unless_finished("tasks - leases")
+    query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums ORDER BY {rank} DESC, name LIMIT {limit:d}"
+    return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
+
+
+def leased(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
+    """The names of groups that hold a leased task; at most `limit`."""
+    dialect = dialect_of(using)
+    query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums WHERE leases > 0 LIMIT {limit:d}"
+    return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
+
+
+def failed_tasks(using: str = DEFAULT_DB_ALIAS) -> int:
+    """How many tasks failed, over all groups."""
+    # As one statement: a delta that is folded between two would be counted twice, or not at all.
+    [(failed,)] = dialect_of(using).rows(
+        """
+        SELECT CAST(coalesce(sum(failed), 0) AS bigint)
+        FROM (
+            SELECT failed FROM tasks_app_grouptotal WHERE failed <> 0
+            UNION ALL
+            SELECT failed FROM tasks_app_countdelta WHERE failed <> 0
+        ) AS totals_and_deltas
+        """
+    )
+    return int(failed)
+
+
+def largest(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
+    """The names of the groups that hold the most tasks, the largest first."""
+    dialect = dialect_of(using)
+    query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums ORDER BY tasks DESC, name LIMIT {limit:d}"
+    return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
+
+
+def ranked(
+    order: str, part: Part, *, is_downwards: bool, start: int, limit: int, using: str = DEFAULT_DB_ALIAS
+) -> list[str]:
+    """The names of so many groups of the part from place `start` on, in an order; equal ones by name, upwards.
+
+    `order`: "name", one of STATES, "oldest" (for how long a task has been ready), "in" or "out" (within a minute).
+    """
+    dialect = dialect_of(using)
+    condition, names = part.condition(dialect)
+    source, times, before = _query_of_sums(condition), 2, list[Any]()
+    by: str = order
+    match order:
+        case "name" | "failed":
+            pass
+        case "in" | "out":
+            minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
+            before = [minute, 1 - past_ms / MINUTE_MS, minute - 1, minute - 1]
+            source, by = _query_of_flow(source, {"in": "entered", "out": "left"}[order]), "rank"
+        case "oldest":
+            source, times = _query_of_many(condition, dialect)
+            source, by = _query_of_oldest(source, dialect), "rank"
+        case _:
+            source, times = _query_of_many(condition, dialect)
+            by = _unless_finished(STATES[order]) if order == "ready" else STATES[order]
+    query = f"""
+        SELECT name FROM ({source}) AS ranked
+        ORDER BY {by} {"DESC" if is_downwards else "ASC"}, name
+        LIMIT {limit:d} OFFSET {start:d}
+    """
+    with dialect.adding_up():
+        return [name for (name,) in dialect.rows_at_once(["name"], query, [*before, *names * times])]
+
+
+def _unless_finished(number: str) -> str:
+    """An expression: the number, or 0 for a group of `holds_results`, by its `name`.
+
+    Without LIKE, as % is for parameters.
+    """
+    conditions = {
+        kind: " OR ".join(f"substr(name, length(name) - {len(end)}) = '/{end}'" for end in sorted(ends))
+        for kind, ends in RESULTS.items()
+    }
+    kinds = " OR ".join(
+        f"(substr(name, 1, {len(kind) + 1}) = '{kind}/' AND substr(name, {len(kind) + 2}, 1) <> '/' AND ({condition}))"
+        for kind, condition in conditions.items()
+    )
+    return f"CASE WHEN length(name) - length(replace(name, '/', '')) = 2 AND ({kinds}) THEN 0 ELSE {number} END"
+
+
+def _query_of_oldest(numbers: str, dialect: Dialect) -> str:
+    return f"""
+        SELECT name, CASE WHEN {_unless_finished(STATES["ready"])} > 0 THEN coalesce(now_ms - (
+            SELECT available_at_ms FROM tasks_app_task
+            WHERE "group" = name AND available_at_ms <= now_ms AND leased_since_ms = 0
+            ORDER BY available_at_ms, id
+            LIMIT 1
+        ), 0) ELSE 0 END AS rank
+        FROM (SELECT {dialect.clock} AS now_ms) AS clock, ({numbers}) AS numbers
+    """
+
+
+def _query_of_flow(numbers: str, event: str) -> str:
+    """It takes four parameters before those of the numbers: the minute, a share of the last one, that one twice."""
+    return f"""
+        SELECT name, coalesce(flows.rank, 0) AS rank
+        FROM (
+            SELECT "group", sum(happened * CASE WHEN minute = %s THEN 1.0 ELSE %s END) AS rank
+            FROM (
+                SELECT "group", minute, "{event}" AS happened FROM tasks_app_rate WHERE minutes = 1 AND minute >= %s
+                UNION ALL
+                SELECT "group", minute, "{event}" AS happened FROM tasks_app_countdelta WHERE minute >= %s
+            ) AS rates_and_deltas
+            GROUP BY "group"
+        ) AS flows
+        RIGHT JOIN ({numbers}) AS numbers ON flows."group" = name
+    """
+
+
+def _numbers(condition: str, names: Sequence[Any], using: str) -> list[Numbers]:
+    dialect = dialect_of(using)
+    query = _query_of_numbers(condition, dialect)
+    rows = dialect.rows_at_once(["name", *Numbers._fields[1:]], query, [*names, *names])
+    return sorted(Numbers._make(row) for row in rows)
+
+
+def _query_of_numbers(condition: str, dialect: Dialect) -> str:
+    """A query for Numbers, a row for each group; it takes the parameters of the condition twice."""
+    return f"""
+        SELECT name, tasks, leases, failed,
+            CASE WHEN leases > 0 THEN ({_future_of("leased_since_ms > 0")}) ELSE 0 END AS claimed,
+            CASE WHEN tasks > leases THEN ({_future_of("leased_since_ms = 0")}) ELSE 0 END AS scheduled
+        FROM (SELECT {dialect.clock} AS now_ms) AS clock, ({_query_of_sums(condition)}) AS sums
+    """
+
+
+def _query_of_many(condition: str, dialect: Dialect) -> tuple[str, int]:
+    """The same for groups of which there may be very many, and how often it takes the parameters."""
+    if not _has_few_tasks_a_group(dialect):
+        return _query_of_numbers(condition, dialect), 2
+    # One walk through the index of all tasks takes a tenth of the time that a look into it for each group takes.
+    query = f"""
+        SELECT sums.name AS name, tasks, leases, failed, coalesce(claimed, 0) AS claimed,
+            coalesce(scheduled, 0) AS scheduled
+        FROM ({_query_of_sums(condition)}) AS sums
+        LEFT JOIN ({_query_of_future(condition, dialect)}) AS future ON future.name = sums.name
+    """
+    return query, 3
+
+
+def _query_of_sums(condition: str) -> str:
+    """A query for the name of each group that holds a task, and COUNTS; it takes the parameters twice.
+
+    The few deltas are joined to the totals. To group both by name would sort all names: with 300 000 groups that
+    took longer than all the rest.
+    """
+    together = ", ".join(f"totals.{name} + coalesce(deltas.{name}, 0) AS {name}" for name in COUNTS)
+    sums = ", ".join(f"CAST(sum({name}) AS bigint) AS {name}" for name in COUNTS)
+    return f"""
+        WITH deltas AS MATERIALIZED (
+            SELECT "group" AS name, {sums} FROM tasks_app_countdelta WHERE {condition} GROUP BY "group"
+        ), totals AS (
+            SELECT "group" AS name, tasks, leases, failed FROM tasks_app_grouptotal WHERE {condition}
+        )
+        SELECT name, {", ".join(COUNTS)}
+        FROM (
+            SELECT totals.name AS name, {together} FROM totals LEFT JOIN deltas ON deltas.name = totals.name
+            UNION ALL
+            SELECT name, {", ".join(COUNTS)} FROM deltas
+            WHERE NOT EXISTS (SELECT 1 FROM tasks_app_grouptotal WHERE "group" = deltas.name)
+        ) AS totals_and_deltas
+        WHERE tasks > 0
+    """
+
+
+def _future_of(state: str) -> str:
+    """A query for how many tasks of the group `name` lie in the future; an index-only scan."""
+    return f"""
+        SELECT count(*)
+        FROM (
+            SELECT leased_since_ms FROM tasks_app_task
+            WHERE "group" = name AND available_at_ms > now_ms
+            ORDER BY available_at_ms
+            LIMIT {FUTURE_CAP}
+        ) AS future
+        WHERE {state}
+    """
+
+
+def longest_ready_ms(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
+    """For how long the oldest ready task of each group has been ready. Ask only for groups that have one."""
+    dialect = dialect_of(using)
+    rows = dialect.rows_at_once(
+        ["name", "ms"],
+        f"""
+        SELECT name, now_ms - (
+            SELECT available_at_ms FROM tasks_app_task
+            WHERE "group" = name AND available_at_ms <= now_ms AND leased_since_ms = 0
+            ORDER BY available_at_ms, id
+            LIMIT 1
+        ) AS ms
+        FROM (SELECT {dialect.clock} AS now_ms) AS clock, {dialect.names}
+        """,
+        [dialect.list_of_names(groups)],
+    )
+    # What was ready a moment ago may be gone.
+    return {name: ms for name, ms in rows if ms is not None}
+
+
+def flow_of_each(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, tuple[float, float]]:
+    """How many tasks entered and left each of these groups within the last minute, where there were any."""
+    dialect = dialect_of(using)
+    return _flow(_is_one_of(dialect), [dialect.list_of_names(groups)], dialect)
+
+
+def _flow(condition: str, names: Sequence[Any], dialect: Dialect) -> dict[str, tuple[float, float]]:
+    minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
+    rows = dialect.rows_at_once(
+        ["group", "minute", "entered", "left"],
+        f"""
+        SELECT "group", minute, CAST(sum(entered) AS bigint) AS entered, CAST(sum("left") AS bigint) AS "left"
+        FROM (
+            SELECT "group", minute, entered, "left" FROM tasks_app_rate
+            WHERE minutes = 1 AND minute >= %s AND ({condition})
+            UNION ALL
+            SELECT "group", minute, entered, "left" FROM tasks_app_countdelta
+            WHERE minute >= %s AND ({condition})
+        ) AS rates_and_deltas
+        GROUP BY "group", minute
+        """,
+        [minute - 1, *names, minute - 1, *names],
+    )
+    flows: dict[str, tuple[float, float]] = {}
+    for group, of_minute, entered, left in rows:
+        # Of the minute before this one so much lies within the last sixty seconds.
+        share = 1.0 if of_minute == minute else 1 - past_ms / MINUTE_MS
+        entered_before, left_before = flows.get(group, (0.0, 0.0))
+        flows[group] = entered_before + entered * share, left_before + left * share
+    return flows
+
+
+def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_DB_ALIAS) -> list[dict[int, int]]:
+    """By how much the number of tasks of each set of groups changed, by minute from `start` on.
+
+    Minutes in which nothing happened are left out.
+    """
+    dialect = dialect_of(using)
+    # A list of names is all that every database takes as one parameter: each bears the place of its set.
+    members = dialect.list_of_names(
+        f"{place:0{PLACE_DIGITS}}{name}" for place, names in enumerate(sets) for name in names
+    )
+    rows = dialect.rows_at_once(
+        ["place", "minute", "more"],
+        # Materialized, or SQLite would look through all members for each delta. And a cross join, because it keeps
+        # the order of that: by itself it would read what happened in all groups.
+        f"""
+        WITH members AS MATERIALIZED (
+            SELECT substr(name, 1, {PLACE_DIGITS}) AS place, substr(name, {PLACE_DIGITS + 1}) AS member
+            FROM {dialect.names}
+        )
+        SELECT place, minute, CAST(sum(more) AS bigint) AS more
+        FROM (
+            SELECT place, minute, entered - "left" AS more FROM members CROSS JOIN tasks_app_rate
+            WHERE "group" = member AND minutes = 1 AND minute >= %s
+            UNION ALL
+            SELECT place, minute, tasks AS more FROM members JOIN tasks_app_countdelta ON "group" = member
+            WHERE minute >= %s
+        ) AS rates_and_deltas
+        GROUP BY place, minute
+        """,
+        [members, start, start],
+    )
+    changes: list[dict[int, int]] = [{} for _ in sets]
+    for place, minute, more in rows:
+        changes[int(place)][minute] = more
+    return changes
+
+
+def _condition(scope: GroupScope) -> tuple[str, list[str]]:
+    """A condition for the groups that the scope allows, and its parameters."""
+    if scope.patterns is None:
+        return "1 = 1", []
+    conditions, names = ["1 = 0"], list[str]()
+    for pattern in scope.patterns:
+        if pattern.endswith("*"):
+            # Not LIKE: on SQLite it takes capitals for small letters.
+            conditions.append('"group" >= %s AND "group" < %s')
+            names += [pattern[:-1], pattern[:-1] + BEYOND_EVERY_NAME]
+        else:
+            conditions.append('"group" = %s')
+            names.append(pattern)
+    return " OR ".join(conditions), names
+
+
+# ---- Folding
+
+
+def now_and_then_fold(using: str) -> None:
+    """After a commit in a process without a server: else the deltas would grow without end."""
+    if random.randrange(FOLD_ONCE_IN) == 0:
+        # What goes wrong is a line in the log: the commit itself is done.
+        transaction.on_commit(partial(fold_here, using), using=using, robust=True)
+
+
+def fold_here(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Fold on Django's connection, in a transaction of its own or the caller's."""
+    dialect = dialect_of(using)
+    with dialect.turn(), transaction.atomic(using=using):
+        dialect.drive(when_elected(fold, dialect))
+
+
+def when_elected(work: Callable[[Dialect], Steps[bool]], dialect: Dialect) -> Steps[bool]:
+    """Do the work in this transaction, unless another process keeps house right now.
+
+    Returns what the work says: whether there is more of it.
+    """
+    [[(is_elected,)]] = yield [dialect.election()]
+    return (yield from work(dialect)) if is_elected else False
+
+
+def fold(dialect: Dialect) -> Steps[bool]:
+    """Fold all deltas into the totals, the rates, and what each client has done."""
+    sums = [f'CAST(sum("{name}") AS bigint)' for name in (*COUNTS, *EVENTS)]
+    texts = map(dialect.joined, COUNTERS)
+    rows = yield from dialect.take("tasks_app_countdelta", ", ".join((*sums, *texts)), grouped_by='"group", minute')
+    if rows:
+        tasks = yield from _add_to_totals(rows, dialect)
+        yield from add_to_rates(1, [_happened(row, tasks) for row in rows], dialect)
+        yield from _add_to_work_done(rows, dialect)
+    return False
+
+
+def _happened(row: Row, tasks: Mapping[str, int]) -> Row:
+    """A folded delta as a row of rates: its group, its minute, HAPPENED."""
+    group, minute, *rest, _ = row
+    events, histograms = rest[len(COUNTS) : -len(HISTOGRAMS)], rest[-len(HISTOGRAMS) :]
+    return (group, minute, *events, tasks[group], *histograms)
+
+
+def _add_to_totals(rows: Sequence[Row], dialect: Dialect) -> Steps[Mapping[str, int]]:
+    """Add numbers of groups: a name, a minute, COUNTS, more. Returns how many tasks each of them holds now."""
+    groups = sorted({row[0] for row in rows})
+    [before] = yield [
+        Statement(
+            f'SELECT "group", tasks, leases, failed FROM tasks_app_grouptotal WHERE {_is_one_of(dialect)}',
+            [dialect.list_of_names(groups)],
+        )
+    ]
+    totals = {group: [0, 0, 0] for group in groups} | {group: list(counts) for group, *counts in before}
+    for group, _, *numbers in rows:
+        totals[group] = [old + new for old, new in zip(totals[group], numbers, strict=False)]
+    living = [(group, *counts) for group, counts in totals.items() if any(counts)]
+    ended = [group for group, counts in totals.items() if not any(counts)]
+    yield [
+        *dialect.replace("tasks_app_grouptotal", TOTAL_COLUMNS, living, key=1),
+        Statement(
+            f"DELETE FROM tasks_app_grouptotal WHERE {_is_one_of(dialect)}",
+            [dialect.list_of_names(ended)],
+        ),
+    ]
+    return {group: counts[0] for group, counts in totals.items()}
+
+
+def add_to_rates(minutes: int, rows: Sequence[Row], dialect: Dialect) -> Steps[None]:
+    """Add what happened to the rates of so many minutes. Rows: group, minute, HAPPENED."""
+    sums: dict[tuple[str, int], Row] = {}
+    for group, minute, *happened in sorted(rows, key=lambda row: row[1]):
+        key = (group, minute - minute % minutes)
+        sums[key] = _sum(sums[key], happened) if key in sums else tuple(happened)
+    [before] = yield [
+        Statement(
+            f"""
+            SELECT "group", minute, {", ".join(f'"{name}"' for name in HAPPENED)}
+            FROM tasks_app_rate
+            WHERE minutes = %s AND minute >= %s AND minute <= %s AND {_is_one_of(dialect)}
+            """,
+            [
+                minutes,
+                min(minute for _, minute in sums),
+                max(minute for _, minute in sums),
+                dialect.list_of_names(sorted({group for group, _ in sums})),
+            ],
+        )
+    ]
+    for group, minute, *happened in before:
+        if (group, minute) in sums:
+            sums[group, minute] = _sum(happened, sums[group, minute])
+    rates = [(group, minutes, minute, *_folded(happened)) for (group, minute), happened in sums.items()]
+    yield dialect.replace("tasks_app_rate", RATE_COLUMNS, rates, key=3)
+
+
+def _sum(earlier: Sequence[Any], later: Sequence[Any]) -> Row:
+    """Of HAPPENED: the events add up, the tasks are those at the end, the histograms stand one after the other."""
+    *events, _, waits, runs = earlier
+    *more_events, tasks, more_waits, more_runs = later
+    added_up = (a + b for a, b in zip(events, more_events, strict=True))
+    return (*added_up, tasks, f"{waits} {more_waits}", f"{runs} {more_runs}")
+
+
+def _folded(happened: Row) -> Row:
+    *numbers, waits, runs = happened
+    return (*numbers, text_of(counter_in(waits)), text_of(counter_in(runs)))
+
+
+def _add_to_work_done(rows: Sequence[Row], dialect: Dialect) -> Steps[None]:
+    """Add what was done, by client: the last of COUNTERS. The rows begin with a group and a minute."""
+    texts: dict[int, list[str]] = {}
+    for _, minute, *_, text in rows:
+        texts.setdefault(minute, []).append(text)
+    done = [
+        (minute, client, count)
+        for minute, of_minute in texts.items()
+        for client, count in counter_in(" ".join(of_minute)).items()
+    ]
+    if done:
+        yield dialect.add("tasks_app_workdone", ("minute", "client", "tasks"), done, key=2)
+
+
+def _is_one_of(dialect: Dialect) -> str:
+    return f'"group" IN (SELECT name FROM {dialect.names})'

@@ -1,0 +1,184 @@
+"""Claims that wait until a task becomes available, and operations on their way through the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+
+from ..core.operations import Claim, Operation, Query, Supply, TaskRecord
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """An operation, and who waits for its answer."""
+
+    operation: Operation
+    answer: asyncio.Future[list[TaskRecord]]
+    arrived_s: float = field(default_factory=time.monotonic)
+    tries: int = 0  # How often nothing could be said yet.
+
+    @property
+    def size(self) -> int:
+        """Roughly its bytes."""
+        return self.operation.data_bytes
+
+    @property
+    def wait_s(self) -> float:
+        """How long it wants to wait until there is something to claim."""
+        return self.operation.wait_ms / 1000 if isinstance(self.operation, Claim) else 0
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.arrived_s
+
+    def succeed(self, tasks: list[TaskRecord]) -> None:
+        if not self.answer.done():
+            self.answer.set_result(tasks)
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+LOOK_EVERY_S = 1.0  # Always: whatever else tells that there is something may fail.
+
+
+class WaitingClaims:
+    def __init__(self, try_again: Callable[[Asked], None]) -> None:
+        self._try_again = try_again
+        self._by_group: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
+        # By group, too: who only reads leaves it to all others.
+        self._readers: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
+        self._by_depended: dict[int, set[Asked]] = defaultdict(set)
+        self._tried: set[Asked] = set()
+        self._must_look = asyncio.Event()
+        self._next_look: asyncio.TimerHandle | None = None
+        self._has_ended = False
+
+    def takes(self, asked: Asked) -> bool:
+        """Keep a claim that found nothing, if it wants to wait (longer)."""
+        left_s = asked.wait_s - asked.age_s
+        if left_s <= 0 or self._has_ended:
+            return False
+        if isinstance(asked.operation, Query) and asked.operation.at_ms:
+            # There was nothing at that moment. From here on time passes, and that is the store's.
+            asked.operation = replace(asked.operation, at_ms=0)
+        for group in _groups_of(asked):
+            self._put(asked, group)
+        for task_id in asked.operation.depends:
+            self._by_depended[task_id].add(asked)
+        if asked not in self._tried:
+            self._tried.add(asked)
+            timer = asyncio.get_running_loop().call_later(left_s, self._end, asked)
+            asked.answer.add_done_callback(lambda _: self._forget(asked, timer))
+        return True
+
+    def note(self, supply: Supply) -> None:
+        """Wake as many as there is for, the longest waiting first."""
+        for group, in_ms in supply.next_in_ms.items():
+            if group in self._by_group or group in self._readers:
+                self._look_within(max(in_ms, 1) / 1000)
+        for group, count in supply.available.items():
+            for asked in list(chain(self._readers.get(group, ()), islice(self._by_group.get(group, ()), count))):
+                self._wake(asked)
+        for task_id in supply.gone & self._by_depended.keys() if self._by_depended else ():
+            for asked in list(self._by_depended[task_id]):
+                self._wake(asked)
+
+    async def time_to_look(self) -> None:
+        """Return when a look at the database may find something for somebody."""
+        self._look_within(LOOK_EVERY_S)
+        await self._must_look.wait()
+        self._must_look.clear()
+        self._forget_next_look()
+
+    def look_into(self, groups: Iterable[str] | None) -> None:
+        """Something has happened in these groups (None: in any) that no commit of this process tells."""
+        if groups is None or any(group in self._by_group or group in self._readers for group in groups):
+            self._must_look.set()
+
+    def groups(self) -> list[str]:
+        """The groups that somebody waits for."""
+        return list({**self._by_group, **self._readers} if self._readers else self._by_group)
+
+    def depends(self) -> set[int]:
+        return set(self._by_depended)
+
+    def give_up(self) -> None:
+        """The server stops: everybody finds nothing."""
+        self._has_ended = True
+        for asked in self._all():
+            asked.succeed([])
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _end(self, asked: Asked) -> None:
+        """Its time is over. What is being tried just now may have taken something: it ends with what comes of that."""
+        if self._is_in_line(asked):
+            asked.succeed([])
+
+    def _is_in_line(self, asked: Asked) -> bool:
+        lines = self._lines_of(asked)
+        return any(asked in lines.get(group, ()) for group in _groups_of(asked))
+
+    def _all(self) -> set[Asked]:
+        lines = chain(self._by_group.values(), self._readers.values())
+        return {asked for waiters in lines for asked in waiters}
+
+    def _look_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._next_look or loop.time() + seconds < self._next_look.when():
+            self._forget_next_look()
+            self._next_look = loop.call_later(seconds, self._must_look.set)
+
+    def _forget_next_look(self) -> None:
+        if self._next_look:
+            self._next_look.cancel()
+            self._next_look = None
+
+    def _put(self, asked: Asked, group: str) -> None:
+        lines = self._lines_of(asked)
+        if group not in lines:
+            self._must_look.set()
+        lines[group][asked] = None
+        if asked in self._tried:
+            # It was woken for nothing, and keeps its place.
+            lines[group].move_to_end(asked, last=False)
+
+    def _lines_of(self, asked: Asked) -> dict[str, OrderedDict[Asked, None]]:
+        """By group the line in which it waits, if it does."""
+        only_reads = isinstance(asked.operation, Query) and asked.operation.only_reads
+        return self._readers if only_reads else self._by_group
+
+    def _wake(self, asked: Asked) -> None:
+        self._take_out(asked)
+        self._try_again(asked)
+
+    def _take_out(self, asked: Asked) -> None:
+        lines = self._lines_of(asked)
+        for group in _groups_of(asked):
+            waiters = lines.get(group)
+            if waiters is not None:
+                waiters.pop(asked, None)
+                if not waiters:
+                    del lines[group]
+        for task_id in asked.operation.depends:
+            dependants = self._by_depended.get(task_id)
+            if dependants is not None:
+                dependants.discard(asked)
+                if not dependants:
+                    del self._by_depended[task_id]
+
+    def _forget(self, asked: Asked, timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
+        self._take_out(asked)
+        self._tried.discard(asked)
+
+
+def _groups_of(asked: Asked) -> tuple[str, ...]:
+    return asked.operation.groups if isinstance(asked.operation, Claim) else ()

@@ -1,0 +1,353 @@
+"""The writer: one per process, on the server's event loop, with a connection of its own.
+
+While a transaction is under way, what arrives piles up; the next transaction takes it all. No
+timer, no added latency: alone, an operation goes at once, and many share one wait for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from taskstore.errors import StoreBusy, StoreUnavailable, TaskStoreError
+from taskstore.types.tasks import Change
+
+from .. import database
+from ..core.meters import meters
+from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
+from ..database import PATIENCE_S, Decided, Decision, Undecided, dialect_of, granted
+from ..database.outage import WRITER, outage
+from .cancelling import ended
+from .connection import WriterConnection, connection_to
+from .housekeeping import Housekeeper
+from .peers import Neighbours
+from .waiting_claims import Asked, WaitingClaims
+
+MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
+PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
+CHECKED_S = 1.0  # How old a check may be: anybody may ask for one, as often as they like.
+LEVELS_EVERY_S = 1.0  # How much there is to do is noted.
+
+_running: dict[str, Writer] = {}
+
+
+def running(using: str) -> Writer | None:
+    """The writer of this process for this database, or None where none was started."""
+    return _running.get(using)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much at once. Each is a setting."""
+
+    operations: int = 256  # A batch.
+    bytes: int = 16 * 2**20  # A batch.
+    queued: int = 10_000
+
+
+class Companion(Protocol):
+    """What works beside the writer, in the same process."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether, at its end, somebody still waits for its answer."""
+
+    def end(self) -> None:
+        """Come to an end soon."""
+
+    async def ended(self) -> None:
+        """Return when it has."""
+
+
+class Writer:
+    """Answers operations in the order in which they arrive, as many in one transaction as are there."""
+
+    def __init__(
+        self, connection: WriterConnection, bounds: Bounds | None = None, housekeeper: Housekeeper | None = None
+    ) -> None:
+        self._connection = connection
+        self._housekeeper = housekeeper
+        self._bounds = bounds or Bounds()
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Asked] = deque()
+        self._arrived = asyncio.Event()
+        self._set_aside: set[asyncio.Task[None]] = set()
+        self._waiting = WaitingClaims(self._enqueue)
+        self._neighbours: Neighbours | None = None
+        self._companions: list[Companion] = []
+        self.begun = 0  # Operations that it has begun to do since its start.
+        self._is_stopping = False
+        self._check: asyncio.Task[None] | None = None
+        self._checked_s = 0.0  # When it began.
+        self._work_task = self._loop.create_task(self._work())
+        self._watch_task = self._loop.create_task(self._watch())
+        self._note_levels()
+
+    @classmethod
+    def start(cls, using: str = "default", bounds: Bounds | None = None) -> Writer:
+        """Start the writer of this process, on the loop that runs now."""
+        housekeeper = Housekeeper(connection_to(using, is_durable=False))
+        writer = _running[using] = cls(connection_to(using), bounds, housekeeper)
+        if dialect_of(using).serves_many:
+            writer._neighbours = Neighbours(using, writer._waiting.look_into)
+        return writer
+
+    def keep(self, companion: Companion) -> None:
+        """Until the end: what asks the writer for work has to stop before it."""
+        self._companions.append(companion)
+
+    @property
+    def has_busy_companions(self) -> bool:
+        return any(companion.is_busy for companion in self._companions)
+
+    @property
+    def waiting(self) -> int:
+        """How many claims wait until there is something."""
+        return len(self._waiting)
+
+    @property
+    def is_on_this_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def perform(self, operation: Operation) -> list[TaskRecord]:
+        """Do the operation. Returns its new tasks; raises what `Task.objects.perform` raises."""
+        if self._is_stopping:
+            raise StoreUnavailable("the server is stopping: try again")
+        if len(self._queue) >= self._bounds.queued:
+            raise StoreBusy("too many operations wait already: try again later")
+        asked = Asked(operation, self._loop.create_future())
+        self._enqueue(asked)
+        return await asked.answer
+
+    def perform_from_thread(self, operation: Operation) -> list[TaskRecord]:
+        """The same, for code that runs in a thread beside the loop."""
+        return asyncio.run_coroutine_threadsafe(self.perform(operation), self._loop).result()
+
+    def check_from_thread(self) -> None:
+        """Raise StoreUnavailable, with the reason, when nothing can be written now."""
+        asyncio.run_coroutine_threadsafe(self._checked(), self._loop).result()
+
+    async def _checked(self) -> None:
+        if self._work_task.done():
+            raise StoreUnavailable("the writer of this server process has ended: restart the server")
+        if self._check is None or (self._check.done() and time.monotonic() - self._checked_s > CHECKED_S):
+            # Not on the writer's own connection, where it would wait behind batches.
+            connection = self._housekeeper.connection if self._housekeeper else self._connection
+            self._checked_s = time.monotonic()
+            self._check = self._loop.create_task(connection.change(connection.dialect.probe()))
+        done, _ = await asyncio.wait([self._check], timeout=PATIENCE_S)
+        if not done:
+            raise StoreUnavailable("the database does not answer: try again later")
+        await self._check
+
+    def look_around(self) -> None:
+        """Let all claims that wait in this process look whether there is something now. From any thread."""
+        self._loop.call_soon_threadsafe(self._waiting.look_into, None)
+
+    def look_into(self, group: str) -> None:
+        """Let claims that wait for the group look whether there is something now, in every process. From any thread."""
+        self._loop.call_soon_threadsafe(self._waiting.look_into, [group])
+        if self._neighbours:
+            self._loop.call_soon_threadsafe(self._neighbours.tell_of, [group])
+
+    def end_waiting(self) -> None:
+        """Claims that wait find nothing, and no other will wait. Companions come to their end."""
+        self._watch_task.cancel()
+        self._waiting.give_up()
+        for companion in self._companions:
+            companion.end()
+
+    async def stop(self) -> None:
+        """Answer everything that has arrived, then end."""
+        self.end_waiting()
+        for companion in self._companions:
+            await companion.ended()
+        self._is_stopping = True
+        await ended(self._watch_task)
+        if self._check:
+            await ended(self._check)
+        self._arrived.set()
+        await self._work_task
+        await asyncio.gather(*self._set_aside)
+        self._forget_levels()
+        if self._neighbours:
+            await self._neighbours.stop()
+        if self._housekeeper:
+            await self._housekeeper.stop()
+        # At last: whoever used it after this would open another one.
+        await self._connection.close()
+        for using in [using for using, writer in _running.items() if writer is self]:
+            del _running[using]
+
+    def _enqueue(self, asked: Asked) -> None:
+        self._queue.append(asked)
+        self._arrived.set()
+
+    async def _work(self) -> None:
+        while self._queue or not self._is_stopping:
+            await self._let_more_arrive()
+            if batch := self._next_batch():
+                await self._do(batch)
+            else:
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    async def _let_more_arrive(self) -> None:
+        """As long as each turn of a busy loop brings more: what has been sent already shares the transaction."""
+        for _ in range(MOST_TURNS):
+            there = len(self._queue)
+            await asyncio.sleep(0)
+            if len(self._queue) == there:
+                return
+
+    def _next_batch(self) -> list[Asked]:
+        batch: list[Asked] = []
+        size = 0
+        while self._queue and len(batch) < self._bounds.operations and size < self._bounds.bytes:
+            asked = self._queue.popleft()
+            # Who has gone before its operation began costs nothing.
+            if not asked.answer.done():
+                batch.append(asked)
+                size += asked.size
+        return batch
+
+    async def _do(self, batch: Sequence[Asked]) -> None:
+        self.begun += len(batch)
+        begun_s = time.monotonic()
+        try:
+            answered = await self._connection.run([asked.operation for asked in batch])
+        except TaskStoreError as error:
+            outage.failed(WRITER, error)
+            for asked in batch:
+                asked.fail(error)
+        except Exception as error:
+            await self._do_halves(batch, error)
+        else:
+            outage.worked(WRITER)
+            meters.note_batch(len(batch), time.monotonic() - begun_s)
+            meters.note_work(answered.work)
+            self._waiting.note(answered.supply)
+            if self._neighbours:
+                self._neighbours.tell(answered.supply)
+            for asked, outcome in zip(batch, answered.outcomes, strict=True):
+                self._settle(asked, outcome)
+
+    async def _do_halves(self, batch: Sequence[Asked], error: Exception) -> None:
+        """An operation that fails for an unexpected reason must not fail its neighbours."""
+        if len(batch) == 1:
+            if self._connection.dialect.is_contention(error):
+                self._try_again(batch[0])
+            else:
+                batch[0].fail(error)
+            return
+        half = len(batch) // 2
+        await self._do(batch[:half])
+        await self._do(batch[half:])
+
+    def _settle(self, asked: Asked, outcome: Decision) -> None:
+        if outcome is Undecided.LOCKED:
+            self._put_aside(self._do_aside(asked))
+        elif outcome is Undecided.CONTENDED:
+            self._try_again(asked)
+        elif asked.answer.cancelled():
+            self._give_back(asked.operation, outcome)
+        elif outcome != [] or not self._waiting.takes(asked):
+            _answer(asked, outcome)
+
+    def _give_back(self, operation: Operation, outcome: Decision) -> None:
+        """Whoever asked went while the transaction was under way: what they took is for others, without a wait."""
+        if not (taken := _taken_by(operation, outcome)):
+            return
+        changes = tuple(Change(id=task.id, release=True) for task in taken)
+        answer: asyncio.Future[list[TaskRecord]] = self._loop.create_future()
+        # If it fails, the leases run out as those of a worker that died.
+        answer.add_done_callback(lambda answer: answer.exception())
+        self._enqueue(Asked(Commit(owner=operation.owner, updates=changes, scope=operation.scope), answer))
+
+    def _try_again(self, asked: Asked) -> None:
+        asked.tries += 1
+        if asked.age_s > PATIENCE_S + asked.wait_s:
+            asked.fail(StoreBusy("the tasks are locked by another transaction: try again later"))
+        elif asked.tries == 1:
+            self._queue.appendleft(asked)  # Mostly it was a neighbour in its batch.
+        else:
+            self._put_aside(self._look_later(asked))
+
+    async def _look_later(self, asked: Asked) -> None:
+        """Not in each batch: while somebody else holds all there is, that would only cost the others."""
+        await asyncio.sleep(PAUSE_S)
+        if self._is_stopping:
+            asked.fail(StoreUnavailable("the server is stopping: try again"))
+        else:
+            self._enqueue(asked)
+
+    def _put_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._set_aside.add(task)
+        task.add_done_callback(self._set_aside.discard)
+
+    async def _do_aside(self, asked: Asked) -> None:
+        """On a second connection, so that somebody's slow transaction stalls nobody else."""
+        # What it waits for a thread counts, too; what a claim waits for a task does not.
+        since_s = min(time.monotonic(), asked.arrived_s + asked.wait_s)
+        run_alone = sync_to_async(_run_alone, thread_sensitive=False)
+        try:
+            outcome = await run_alone(asked.operation, self._connection.using, since_s)
+        except Exception as error:
+            asked.fail(error)
+        else:
+            self._settle(asked, outcome)
+
+    def _note_levels(self) -> None:
+        """By the clock and not by the work: when the database hangs is when somebody looks at them."""
+        meters.set("processes", 1)
+        meters.set("waiting_claims", len(self._waiting))
+        meters.set("queued_operations", len(self._queue))
+        self._next_levels = self._loop.call_later(LEVELS_EVERY_S, self._note_levels)
+
+    def _forget_levels(self) -> None:
+        self._next_levels.cancel()
+        for level in ("processes", "waiting_claims", "queued_operations"):
+            meters.set(level, 0)
+
+    async def _watch(self) -> None:
+        """Wake waiting claims by what no commit of this process tells: times that come, other processes."""
+        while True:
+            await self._waiting.time_to_look()
+            if groups := self._waiting.groups():
+                try:
+                    self._waiting.note(await self._connection.supply_of(groups, self._waiting.depends()))
+                except TaskStoreError:
+                    continue  # The next turn looks again; those who wait go on waiting.
+
+
+def _taken_by(operation: Operation, outcome: Decision) -> list[TaskRecord]:
+    """What a claim has taken that nobody can ask for again."""
+    if not isinstance(operation, Claim) or operation.key or not isinstance(outcome, list):
+        return []
+    return [] if isinstance(operation, Query) and operation.only_reads else outcome
+
+
+def _answer(asked: Asked, outcome: Decided) -> None:
+    try:
+        asked.succeed(granted(outcome))
+    except TaskStoreError as error:
+        asked.fail(error)
+
+
+def _run_alone(operation: Operation, using: str, since_s: float) -> Decided:
+    try:
+        [outcome] = database.run([operation], using, since_s)
+        return outcome
+    finally:
+        connections[using].close()  # The thread may never be used again.

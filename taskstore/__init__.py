@@ -1,0 +1,171 @@
+"""Task Store for Python programs: `pip install taskstore`. It needs no Django.
+
+from taskstore import Client
+
+with Client() as store:
+    store.add("mail", "hello")
+    for task in store.claim("mail", duration_ms=30_000, wait_ms=60_000):
+        print(task.text)
+        store.delete(task)
+
+The names are loaded on first use, so that a Django project that imports only the types does not load the client.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client.answers import Task as Task
+    from .client.async_client import AsyncClient as AsyncClient
+    from .client.client import Client as Client
+    from .client.commands import Submission as Submission
+    from .client.errors import NotAllowed as NotAllowed
+    from .client.errors import NotFound as NotFound
+    from .client.errors import TooOften as TooOften
+    from .client.errors import UnexpectedAnswer as UnexpectedAnswer
+    from .client.jobs import Job as Job
+    from .client.schedules import DueJob as DueJob
+    from .client.schedules import DueTask as DueTask
+    from .client.schedules import Schedule as Schedule
+    from .errors import CommitRefused as CommitRefused
+    from .errors import CommitUnknown as CommitUnknown
+    from .errors import InvalidInput as InvalidInput
+    from .errors import JobUnfinished as JobUnfinished
+    from .errors import KeyReused as KeyReused
+    from .errors import LimitExceeded as LimitExceeded
+    from .errors import StoreBusy as StoreBusy
+    from .errors import StoreUnavailable as StoreUnavailable
+    from .errors import TaskStoreError as TaskStoreError
+    from .jobs.registry import JobContext as JobContext
+    from .jobs.registry import JobFunction as JobFunction
+    from .jobs.registry import UnknownFunction as UnknownFunction
+    from .jobs.registry import current_job as current_job
+    from .jobs.registry import job as job
+    from .types.command_record import CommandStatus as CommandStatus
+    from .types.job_record import JobOptions as JobOptions
+    from .types.job_record import JobStatus as JobStatus
+    from .types.tasks import Change as Change
+    from .types.tasks import NewTask as NewTask
+    from .types.tasks import Order as Order
+    from .types.tasks import Refusal as Refusal
+    from .types.tasks import State as State
+    from .worker.handlers import Context as Context
+    from .worker.handlers import Discard as Discard
+    from .worker.handlers import LeaseLost as LeaseLost
+    from .worker.handlers import Result as Result
+    from .worker.handlers import Save as Save
+    from .worker.worker import Worker as Worker
+
+_NAMES_OF = {
+    ".client.answers": ("Task",),
+    ".client.async_client": ("AsyncClient",),
+    ".client.client": ("Client",),
+    ".client.commands": ("Submission",),
+    ".client.errors": (
+        "NotAllowed",
+        "NotFound",
+        "TooOften",
+        "UnexpectedAnswer",
+    ),
+    ".client.jobs": ("Job",),
+    ".client.schedules": (
+        "DueJob",
+        "DueTask",
+        "Schedule",
+    ),
+    ".errors": (
+        "CommitRefused",
+        "CommitUnknown",
+        "InvalidInput",
+        "JobUnfinished",
+        "KeyReused",
+        "LimitExceeded",
+        "StoreBusy",
+        "StoreUnavailable",
+        "TaskStoreError",
+    ),
+    ".jobs.registry": (
+        "JobContext",
+        "JobFunction",
+        "UnknownFunction",
+        "current_job",
+        "job",
+    ),
+    ".types.command_record": ("CommandStatus",),
+    ".types.job_record": (
+        "JobOptions",
+        "JobStatus",
+    ),
+    ".types.tasks": (
+        "Change",
+        "NewTask",
+        "Order",
+        "Refusal",
+        "State",
+    ),
+    ".worker.handlers": (
+        "Context",
+        "Discard",
+        "LeaseLost",
+        "Result",
+        "Save",
+    ),
+    ".worker.worker": ("Worker",),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+__all__ = [
+    "AsyncClient",
+    "Change",
+    "Client",
+    "CommandStatus",
+    "CommitRefused",
+    "CommitUnknown",
+    "Context",
+    "Discard",
+    "DueJob",
+    "DueTask",
+    "InvalidInput",
+    "Job",
+    "JobContext",
+    "JobFunction",
+    "JobOptions",
+    "JobStatus",
+    "JobUnfinished",
+    "KeyReused",
+    "LeaseLost",
+    "LimitExceeded",
+    "NewTask",
+    "NotAllowed",
+    "NotFound",
+    "Order",
+    "Refusal",
+    "Result",
+    "Save",
+    "Schedule",
+    "State",
+    "StoreBusy",
+    "StoreUnavailable",
+    "Submission",
+    "Task",
+    "TaskStoreError",
+    "TooOften",
+    "UnexpectedAnswer",
+    "UnknownFunction",
+    "Worker",
+    "current_job",
+    "job",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

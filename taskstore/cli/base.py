@@ -1,0 +1,73 @@
+"""What every command that asks a server has: where that is, how it answers, and how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from enum import StrEnum
+from typing import Any, Concatenate, ParamSpec
+
+import click
+
+from ..errors import TaskStoreError
+from .context import Session
+from .errors import Interrupted, failure_of
+
+P = ParamSpec("P")
+
+LONGEST_SENTENCE = 200  # Characters.
+
+
+class Scope(StrEnum):
+    """What a token has to allow."""
+
+    READ = "read"
+    WORK = "work"
+    OPERATE = "operate"
+    COMMANDS = "commands"  # What shells of workers run.
+
+
+class StoreCommand(click.Command):
+    """A command whose function gets a Session first."""
+
+    def __init__(self, *args: Any, needs: Scope, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += [
+            click.Option(["--json", "is_json"], is_flag=True, help="JSON for programs: a line for each thing."),
+            click.Option(["--url"], metavar="URL", help="Of the server."),
+            click.Option(["--token"], metavar="TOKEN", help="That lets this program in."),
+        ]
+        self._needs = needs
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Its first sentence, whole: in the list of the commands it goes on in the next line."""
+        return super().get_short_help_str(max(limit, LONGEST_SENTENCE))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with closing(session_of(ctx)) as ctx.obj:
+            try:
+                return super().invoke(ctx)
+            except TaskStoreError as problem:
+                raise failure_of(problem, self._needs, ctx.obj) from None
+            except KeyboardInterrupt:
+                raise Interrupted("interrupted") from None
+
+
+def session_of(ctx: click.Context) -> Session:
+    """A session by the options that every command has; they are taken from the others."""
+    take = ctx.params.pop
+    return Session(url=take("url"), token=take("token"), is_json=take("is_json"), client_id=take("client", None))
+
+
+def command(
+    name: str, *, needs: Scope, below: click.Group | None = None
+) -> Callable[[Callable[Concatenate[Session, P], None]], click.Command]:
+    """Make a command of a function, whose docstring is its help. `below`: the command that it is a part of."""
+
+    def made(function: Callable[Concatenate[Session, P], None]) -> click.Command:
+        found = click.command(name, cls=StoreCommand, needs=needs)(click.pass_obj(function))
+        if below:
+            below.add_command(found)
+        return found
+
+    return made

@@ -1,0 +1,324 @@
+"""Commands that change tasks and groups: requeue, move, edit, purge, undo, cancel, pause, resume."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import click
+
+from ..client.answers import Operation, Preview
+from ..client.errors import NotFound
+from ..errors import InvalidInput
+from . import parameter_types
+from .base import Scope, command
+from .context import Session, now_ms
+from .errors import Failure, Interrupted, Mistake
+from .records import as_json
+from .tables import Column, exact, facts, number, printable, relative, table
+
+LOOK_EVERY_S = 0.5
+MOST_TARGETS = 10  # Groups that are named.
+LONGEST_ERROR = 200  # Characters that the question shows of a new error text.
+# What has changed meanwhile, or was not agreed to. All else was typed wrongly.
+REFUSALS = {"expected", "typed", "operation"}
+RUNNING, DONE = "running", "done"
+COLUMNS = (
+    Column(title="operation", is_number=True, style="cyan"),
+    Column(title="verb", style="bold"),
+    Column(title="of", is_long=True),
+    Column(title="state"),
+    Column(title="done", is_number=True),
+    Column(title="began"),
+    Column(title="by", is_long=True),
+    Column(title="reason", is_long=True),
+)
+
+Options = dict[str, Any]
+
+
+def changes(function: Callable[..., None]) -> Callable[..., None]:
+    """The arguments that every change of many tasks has."""
+    for decorate in (
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--type", "typed", default="", metavar="TEXT", help="What would have to be typed to confirm."),
+        click.option("--take-claimed", is_flag=True, help="Also what workers hold; their leases end."),
+        parameter_types.reason,
+        click.argument("terms", nargs=-1, required=True, metavar="TERM..."),
+    ):
+        function = decorate(function)
+    return function
+
+
+@command("requeue", needs=Scope.OPERATE)
+@click.option(
+    "--at", type=parameter_types.timespec_ms, metavar="TIME", help="2026-01-31T12:00 (UTC), or +10min [default: now]."
+)
+@click.option("--spread-minutes", type=parameter_types.SIZE, metavar="N", help="Over how long, evenly.")
+@click.option("--here", is_flag=True, help="Leave dead letters in their group.")
+@changes
+def requeue(session: Session, at: int | None, spread_minutes: int | None, here: bool, **asked: Any) -> None:
+    """Make tasks available again, without owner and error: those with these ids, or all that match every TERM.
+
+    Dead letters go back to the group that they failed in.
+
+    taskstore requeue group:mail/failed --spread-minutes 10
+    """
+    at_ms = now_ms() - at if at is not None and at < 0 else at
+    change(session, "requeue", **asked, here=here or None, at_ms=at_ms, spread_minutes=spread_minutes)
+
+
+@command("move", needs=Scope.OPERATE)
+@click.option("--to", required=True, shell_complete=parameter_types.group_names, metavar="GROUP", help="Where they go.")
+@click.option("--create", is_flag=True, help="It may be a new group.")
+@changes
+def move(session: Session, to: str, create: bool, **asked: Any) -> None:
+    """Move tasks to another group: those with these ids, or all that match every TERM of a search."""
+    change(session, "move", **asked, to=to, create=create)
+
+
+@command("edit", needs=Scope.OPERATE)
+@click.option("--error", metavar="TEXT", help="The new error text; '' takes it away.")
+@parameter_types.priority
+@changes
+def edit(session: Session, error: str | None, priority: int | None, **asked: Any) -> None:
+    """Give tasks another error text or priority: those with these ids, or all that match every TERM of a search.
+
+    All else of a task stays as it is; one with an error text counts as failed.
+
+    taskstore edit group:mail label.tier:gold --priority 50
+    """
+    if error is None and priority is None:
+        raise click.UsageError("nothing to change: say --error TEXT or --priority N, or both")
+    change(session, "edit", **asked, error=error, priority=priority)
+
+
+@command("purge", needs=Scope.OPERATE)
+@changes
+def purge(session: Session, **asked: Any) -> None:
+    """Delete tasks: those with these ids, or all that match every TERM of a search."""
+    change(session, "purge", **asked)
+
+
+def change(
+    session: Session,
+    verb: str,
+    *,
+    terms: Sequence[str],
+    yes: bool,
+    typed: str,
+    take_claimed: bool,
+    here: bool | None = None,
+    **options: Any,
+) -> None:
+    """Show what is meant, ask, let the server do it, and follow until it has ended."""
+    seen = session.store.bulk_preview(verb, **meant(terms), here=here)
+    if not seen.count:
+        raise Failure("no matching tasks: there is nothing to change")
+    shown = facts(question(verb, " ".join(terms), seen, options, takes_claimed=take_claimed))
+    if not session.is_json:
+        session.show(shown)
+    elif not yes or (seen.to_type and not typed):
+        session.err.print(shown)  # Whoever is asked has to know what about.
+    typed = agreed(seen, typed, is_agreed=yes)
+    with refusals():
+        begun = session.store.bulk_start(seen, take_claimed=take_claimed, typed=typed, **options)
+    follow(session, begun)
+
+
+def meant(terms: Sequence[str]) -> Options:
+    """Ids, where nothing but ids is named; else the terms of a search."""
+    if all(term.isascii() and term.isdigit() for term in terms):
+        return {"ids": list(map(int, terms))}
+    return {"q": " ".join(terms)}
+
+
+def question(
+    verb: str, what: str, seen: Preview, options: Options, *, takes_claimed: bool
+) -> Iterator[tuple[str, str]]:
+    """What is about to be done, and to what."""
+    yield verb, what
+    if to := options.get("to"):
+        yield "to", to
+    if (error := options.get("error")) is not None:
+        yield "error", (error if len(error) <= LONGEST_ERROR else f"{error[:LONGEST_ERROR]}...") or "(none)"
+    if (priority := options.get("priority")) is not None:
+        yield "priority", str(priority)
+    if at_ms := options.get("at_ms"):
+        yield "available at", exact(at_ms)
+    if minutes := options.get("spread_minutes"):
+        yield "spread over", f"{number(minutes)} min"
+    yield "tasks", f"{number(seen.count)} in {seen.group or 'several groups'}"
+    notes = {"claimed": "their leases end" if takes_claimed else "by workers: they are skipped"}
+    if verb == "requeue" and seen.ready_already:
+        notes["ready"] = f"of which {number(seen.ready_already)} are skipped, as nothing failed"
+    for state, count in seen.by_state.items():
+        if count:
+            yield f"  {state}", " ".join([number(count), notes.get(state, "")])
+    for target in seen.targets[:MOST_TARGETS]:
+        count = target.count + (target.claimed if takes_claimed else 0)
+        if count:
+            yield "available in", f"{target.group} ({number(count)})"
+    if others := seen.targets[MOST_TARGETS:]:
+        yield "available in", f"{number(len(others))} more groups ({number(sum(target.count for target in others))})"
+    if seen.ended:
+        yield "  ended", f"{number(seen.ended)} commands: they are skipped, retry them in their project"
+    yield "for example", ", ".join(map(str, seen.samples))
+    yield "as of", f"{exact(seen.as_of)}: tasks that arrive later are not touched"
+
+
+def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
+    """What was typed to confirm; ends the command when whoever is asked does not agree."""
+    if seen.to_type and not typed:
+        return answer_to(f"type {seen.to_type} to confirm: ", f"say --yes and --type {seen.to_type!r}")
+    if not is_agreed and answer_to("go on? [y/N] ", "say --yes").lower() not in ("y", "yes"):
+        raise Failure("nothing was changed")
+    return typed
+
+
+def answer_to(question: str, instead: str) -> str:
+    """What is typed on the terminal; where there is none, the command ends and says what to do `instead`."""
+    terminal = standard_input()
+    if not terminal.isatty():
+        raise Mistake(f"nobody can be asked here: {instead}")
+    click.echo(printable(question), err=True, nl=False)
+    return terminal.readline().strip()
+
+
+def standard_input() -> TextIO:
+    return sys.stdin
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Tells what was refused from what was typed wrongly."""
+    try:
+        yield
+    except InvalidInput as mistake:
+        if not REFUSALS & mistake.fields.keys():
+            raise
+        raise Failure("; ".join(text for texts in mistake.fields.values() for text in texts)) from None
+
+
+@contextmanager
+def named(session: Session, operation: int) -> Iterator[None]:
+    """Tells how to find the operations, where none has this number."""
+    try:
+        yield
+    except NotFound:
+        raise Failure(f"there is no operation {operation}: `{session.typed('operations')}` lists them") from None
+
+
+def follow(session: Session, operation: Operation) -> None:
+    """Watch the server until it has ended, and tell what came of it."""
+    try:
+        operation = ended(session, operation)
+    except KeyboardInterrupt:
+        end, undo = session.typed(f"cancel {operation.id}"), session.typed(f"undo {operation.id}")
+        left = f"operation {operation.id} goes on at the server: `{end}` ends it, `{undo}` takes it back"
+        raise Interrupted(left) from None
+    if session.is_json:
+        session.tell([as_json(operation)])
+    for line in result(session, operation):
+        session.say(line)
+    if operation.state != DONE or operation.failed:
+        raise Failure(f"operation {operation.id} is {operation.state}, {operation.failed} tasks failed")
+
+
+def ended(session: Session, operation: Operation) -> Operation:
+    with session.progress() as progress:
+        bar = progress.add_task(f"{operation.verb}, operation {operation.id}", total=operation.expected)
+        while operation.state == RUNNING:
+            handled = operation.done + operation.skipped + operation.failed + operation.gone
+            progress.update(bar, completed=handled)
+            time.sleep(LOOK_EVERY_S)
+            operation = session.store.operation(operation.id)
+    return operation
+
+
+def result(session: Session, operation: Operation) -> Iterator[str]:
+    """How it ended, and how to take it back."""
+    skipped = operation.reasons or {}
+    numbers = f"done {number(operation.done)}, skipped {number(sum(skipped.values()))}"
+    ending = "" if operation.state == DONE else f" ({operation.state})"
+    yield f"{numbers}, failed {number(operation.failed)}{ending}"
+    for why, count in skipped.items():
+        yield f"  skipped, {why}: {number(count)}"
+    if operation.undoable:
+        yield f"to take it back: {session.typed(f'undo {operation.id}')}"
+
+
+@command("operations", needs=Scope.OPERATE)
+@click.option("--limit", type=click.IntRange(1, 200), default=50, metavar="N", show_default=True, help="How many.")
+def operations(session: Session, limit: int) -> None:
+    """List the changes to many tasks, the newest first."""
+    found = session.some(session.store.operations(limit=limit).operations, "there are no operations")
+    if session.is_json:
+        session.tell(map(as_json, found))
+        return
+    session.show(table(COLUMNS, map(_cells, found)))
+
+
+def _cells(operation: Operation) -> list[str]:
+    return [
+        str(operation.id),
+        operation.verb,
+        operation.selection,
+        operation.state,
+        f"{number(operation.done)} of {number(operation.expected)}",
+        relative(operation.began_at_ms, now_ms()),
+        operation.by,
+        operation.reason,
+    ]
+
+
+@command("undo", needs=Scope.OPERATE)
+@click.argument("operation", type=parameter_types.ID, metavar="N")
+@parameter_types.reason
+def undo(session: Session, operation: int, reason: str) -> None:
+    """Undo operation N, except for tasks that have changed since."""
+    with refusals(), named(session, operation):
+        begun = session.store.undo_operation(operation, reason)
+    follow(session, begun)
+
+
+@command("cancel", needs=Scope.OPERATE)
+@click.argument("operation", type=parameter_types.ID, metavar="N")
+def cancel(session: Session, operation: int) -> None:
+    """Stop operation N; what is done stays done."""
+    with named(session, operation):
+        found = session.store.operation(operation)
+    if found.state != RUNNING:
+        raise Failure(f"operation {operation} has ended: it is {found.state}")
+    session.store.cancel_operation(operation)
+    stopped = ended(session, found)
+    if session.is_json:
+        session.tell([as_json(stopped)])
+    for line in result(session, stopped):
+        session.say(line)
+
+
+@command("pause", needs=Scope.OPERATE)
+@parameter_types.group
+@parameter_types.reason
+def pause(session: Session, group: str, reason: str) -> None:
+    """Pause GROUP: it hands out no tasks until it is resumed; commits go on."""
+    found = session.store.pause(group, reason)
+    if session.is_json:
+        session.tell([{"group": group, "paused": as_json(found)}])
+    why = f": {found.reason}" if found.reason else ""
+    session.say(f"{group} is paused by {found.by}, {relative(found.at_ms, now_ms())}{why}")
+
+
+@command("resume", needs=Scope.OPERATE)
+@parameter_types.group
+@parameter_types.reason
+def resume(session: Session, group: str, reason: str) -> None:
+    """Resume GROUP: it hands out its tasks again."""
+    session.store.resume(group, reason)
+    if session.is_json:
+        session.tell([{"group": group, "paused": None}])
+    session.say(f"{group} goes on")

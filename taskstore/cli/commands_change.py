@@ -1,0 +1,109 @@
+"""What operators do to commands and lists: run again, park, put away, open at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ..types.command_record import FINAL, RESULTS, CommandStatus
+from . import parameter_types
+from .base import Scope, command
+from .commands_group import commands, found, project, statuses
+from .context import Session
+from .errors import Failure
+from .tables import number
+
+ids = click.argument("ids", nargs=-1, metavar="[ID...]")
+all_ = click.option("--all", "is_all", is_flag=True, help="All in the project.")
+lists = click.option(
+    "--list", "lists", type=parameter_types.ID, multiple=True, metavar="TASK", help="A list; may be repeated."
+)
+
+NEVER_IN_LISTS = RESULTS | {CommandStatus.NEW, CommandStatus.NEW_STASHED}
+
+
+@command("retry", needs=Scope.COMMANDS, below=commands)
+@ids
+@project
+@statuses(sorted(FINAL))
+@click.option("--all", "is_all", is_flag=True, help="All that failed too often or too late.")
+@parameter_types.reason
+def retry(session: Session, /, project: str, status: str | None, is_all: bool, reason: str, **which: Any) -> None:
+    """Have finished commands run once more, as new ones: those with these IDs, all in a status, or all that failed."""
+    if bool(which["ids"]) + bool(status) + is_all != 1:
+        raise click.UsageError("either some by their IDs, or --status, or --all")
+    named = chosen(session, project, is_all=bool(status) or is_all, **which)
+    tell(session, session.store.commands.retry(project, named, status=status, reason=reason), "new again")
+
+
+@command("stash", needs=Scope.COMMANDS, below=commands)
+@ids
+@lists
+@all_
+@project
+@parameter_types.reason
+def stash(session: Session, /, project: str, reason: str, **which: Any) -> None:
+    """Park new commands and open lists: nobody runs them until they are unstashed."""
+    changed = session.store.commands.stash(project, chosen(session, project, **which), reason=reason)
+    tell(session, changed, "parked", "command or list")
+
+
+@command("unstash", needs=Scope.COMMANDS, below=commands)
+@ids
+@lists
+@all_
+@project
+@parameter_types.reason
+def unstash(session: Session, /, project: str, reason: str, **which: Any) -> None:
+    """Let parked commands and lists go on."""
+    changed = session.store.commands.unstash(project, chosen(session, project, **which), reason=reason)
+    tell(session, changed, "unstashed", "command or list")
+
+
+@command("archive", needs=Scope.COMMANDS, below=commands)
+@ids
+@all_
+@project
+@parameter_types.reason
+def archive(session: Session, /, project: str, reason: str, **which: Any) -> None:
+    """Put completed commands into the archive."""
+    changed = session.store.commands.archive(project, chosen(session, project, **which), reason=reason)
+    tell(session, changed, "archived")
+
+
+@command("reopen", needs=Scope.COMMANDS, below=commands)
+@click.argument("task", type=parameter_types.ID)
+@project
+@parameter_types.reason
+def reopen(session: Session, /, task: int, project: str, reason: str) -> None:
+    """Open a list at once whose worker is known to be dead, by the number of its task."""
+    if not session.store.commands.reopen(project, task, reason=reason):
+        raise Failure(f"list {task} of the project {project} is not running, or there is none")
+    tell(session, 1, "open again", "list")
+
+
+def chosen(
+    session: Session, project: str, *, ids: Sequence[str], is_all: bool, lists: Sequence[int] = ()
+) -> Sequence[int] | None:
+    """The tasks that are named; None: all."""
+    if bool(ids or lists) == is_all:
+        raise click.UsageError("either some by their IDs, or --all")
+    return None if is_all else [*tasks_of(session, project, ids), *lists]
+
+
+def tasks_of(session: Session, project: str, ids: Sequence[str]) -> list[int]:
+    """Where these commands lie. One within a list is not meant: its list has others in it."""
+    seen = [found(session, project, id).newest for id in ids]
+    for each in seen:
+        if each.status not in NEVER_IN_LISTS:
+            raise Failure(f"command {each.id} lies in the list {each.task}, which is {each.status}")
+    return [each.task for each in seen]
+
+
+def tell(session: Session, changed: int, what: str, one: str = "command") -> None:
+    if session.is_json:
+        session.tell([{"changed": changed}])
+    many = " or ".join(f"{each}s" for each in one.split(" or "))
+    session.say(f"{number(changed)} {one if changed == 1 else many} {what}")

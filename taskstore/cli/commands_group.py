@@ -1,0 +1,47 @@
+"""The command `commands`, and what its parts have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from ..client.commands import CommandWhole
+from ..types.command_record import DEFAULT_PROJECT, CommandStatus
+from .context import Session
+from .errors import Failure
+
+T = TypeVar("T")
+
+MOST = 200  # A page.
+
+project = click.option("--project", default=DEFAULT_PROJECT, show_default=True, metavar="NAME")
+
+
+@click.group("commands")
+def commands() -> None:
+    """Run shell commands on a pool of machines, and see their results."""
+
+
+def statuses(choices: Sequence[CommandStatus]) -> Callable[[Any], Any]:
+    return click.option("--status", type=click.Choice([each.value for each in choices]))
+
+
+def paged(page_of: Callable[[str | None, int], tuple[Sequence[T], str | None]], limit: int) -> Iterator[T]:
+    """So many things, page by page; 0: all. `page_of`: where the page begins and how many -> things, the next page."""
+    after, left = None, limit
+    while True:
+        things, after = page_of(after, min(left, MOST) if limit else MOST)
+        yield from things
+        left -= len(things)
+        if after is None or (limit and left <= 0):
+            return
+
+
+def found(session: Session, project: str, id: str) -> CommandWhole:
+    """The command of this id; where there is none, the command line ends and says so."""
+    whole = session.store.commands.get(project, id)
+    if whole is None:
+        raise Failure(f"there is no command {id} in the project {project}")
+    return whole

@@ -1,0 +1,327 @@
+"""How far commands are, and what came of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+from click.core import ParameterSource
+from rich.console import Group
+
+from ..client.commands import CommandSeen, CommandWhole, ListSeen, ListWhole, ProjectStatus, RunningList
+from ..types.command_record import OF_LISTS, Command, CommandStatus, LiveOutput, Run
+from ..units import duration
+from . import parameter_types
+from .base import Scope, command
+from .commands_files import write_results
+from .commands_group import commands, found, paged, project, statuses
+from .context import Session, now_ms
+from .errors import Failure
+from .records import as_json
+from .tables import Column, facts, number, printable_lines, relative, table, when
+
+PROJECTS = (
+    Column(title="project", style="bold"),
+    *(Column(title=title, is_number=True, is_kept=True) for title in ("new", "open", "running", "completed", "failed")),
+)
+STATES = (
+    Column(title="status", style="bold"),
+    Column(title="commands", is_number=True),
+    Column(title="lists", is_number=True),
+    Column(title="", is_long=True),
+)
+RUNNING = (
+    Column(title="list", style="bold"),
+    Column(title="task", is_number=True, style="cyan"),
+    Column(title="worker", is_long=True),
+    Column(title="done", is_number=True),
+    Column(title="of", is_number=True),
+    Column(title="since"),
+    Column(title="left"),
+)
+LISTS = (
+    Column(title="list", style="bold"),
+    Column(title="task", is_number=True, style="cyan"),
+    Column(title="status", is_kept=True),
+    Column(title="commands", is_number=True),
+    Column(title="done", is_number=True),
+    Column(title="expected"),
+    Column(title="worker", is_long=True, is_spare=True),
+    Column(title="left"),
+)
+COMMANDS = (
+    Column(title="command", style="cyan"),
+    Column(title="status", is_kept=True),
+    Column(title="line", is_long=True, style="bold"),
+    Column(title="started"),
+    Column(title="took"),
+    Column(title="exit", is_number=True),
+    Column(title="worker", is_long=True, is_spare=True),
+    Column(title="output", is_long=True),
+    Column(title="error", is_long=True, style="red"),
+)
+MEANINGS: Mapping[CommandStatus, str] = {
+    CommandStatus.NEW: "wait for a list",
+    CommandStatus.OPEN: "wait for a worker",
+    CommandStatus.RUNNING: "a worker is at them",
+    CommandStatus.CLOSED: "a worker is done with them",
+    CommandStatus.COMPLETED: "went well",
+    CommandStatus.COMPLETED_ARCHIVE: "went well, and were put away",
+    CommandStatus.FAILED_ARCHIVE: "failed, and a duplicate took their place",
+    CommandStatus.FAILED_TIME: "too late to be started, or started again",
+    CommandStatus.FAILED_COUNT: "failed too often",
+    CommandStatus.NEW_STASHED: "parked",
+    CommandStatus.OPEN_STASHED: "parked",
+}  # In the order of their way.
+OF_ONE = tuple(sorted(set(CommandStatus) - OF_LISTS))
+
+
+# ---- Projects
+
+
+@command("projects", needs=Scope.READ, below=commands)
+def projects(session: Session, /) -> None:
+    """List the projects with commands."""
+    seen = session.some(session.store.commands.projects(), "there are no commands")
+    if session.is_json:
+        session.tell(map(as_json, seen))
+        return
+    session.show(table(PROJECTS, ([each.project, *map(number, _numbers(each.counts))] for each in seen)))
+
+
+def _numbers(counts: Mapping[str, int]) -> Iterator[int]:
+    for status in (CommandStatus.NEW, CommandStatus.OPEN, CommandStatus.RUNNING, CommandStatus.COMPLETED):
+        yield counts.get(status, 0)
+    yield counts.get(CommandStatus.FAILED_TIME, 0) + counts.get(CommandStatus.FAILED_COUNT, 0)
+
+
+@command("status", needs=Scope.READ, below=commands)
+@project
+def status(session: Session, /, project: str) -> None:
+    """Show how far a project is: numbers by status, running lists, when all will be done, and how long runs took."""
+    seen = session.store.commands.status(project)
+    if session.is_json:
+        session.tell([as_json(seen)])
+        return
+    if not any(seen.counts.values()):
+        raise Failure(f"there are no commands in the project {project}")
+    session.show(table(STATES, _states(seen)))
+    session.show(Group("", facts((name, what) for name, what in _summary(seen) if what)))
+    if seen.running:
+        session.show(Group("", table(RUNNING, (_running(each, now_ms()) for each in seen.running))))
+
+
+def _states(seen: ProjectStatus) -> Iterator[list[str]]:
+    for status, meaning in MEANINGS.items():
+        commands, lists = seen.counts.get(status, 0), seen.lists.get(status, 0)
+        # The way that all take is shown whole.
+        if commands or lists or status in tuple(MEANINGS)[:5]:
+            yield [status, number(commands), number(lists) if lists else "", meaning]
+
+
+def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
+    yield "all done", _forecast(seen)
+    took = seen.durations
+    if took.count:
+        yield "newest runs", f"{number(took.count)}, of which {number(seen.fails)} failed"
+        yield (
+            "they took",
+            (
+                f"{duration(round(took.mean_ms))} on average, half of them up to {duration(took.p50_ms)}, "
+                f"95 % up to {duration(took.p95_ms)}, the longest {duration(took.max_ms)}"
+            ),
+        )
+
+
+def _forecast(seen: ProjectStatus) -> str:
+    if seen.forecast_s is None:
+        return "unknown: no worker was heard"
+    return f"in about {duration(round(seen.forecast_s * 1_000))}" if seen.forecast_s else ""
+
+
+def _running(seen: RunningList, now: int) -> list[str]:
+    return [
+        seen.name,
+        str(seen.task),
+        seen.worker or f"client {seen.owner}",
+        str(seen.done),
+        str(seen.commands),
+        relative(seen.started_ms, now),
+        duration(max(0, seen.left_ms)),
+    ]
+
+
+# ---- Lists
+
+
+@command("lists", needs=Scope.READ, below=commands)
+@project
+@statuses(sorted(OF_LISTS))
+@parameter_types.limit
+def lists(session: Session, /, project: str, status: str | None, limit: int) -> None:
+    """List the lists that are open, running or closed: those that are running first, then the newest first."""
+
+    def page_of(after: str | None, size: int) -> tuple[Sequence[ListSeen], str | None]:
+        page = session.store.commands.lists(project, status=status, after=after, limit=size)
+        return page.lists, page.after
+
+    seen = session.some(list(paged(page_of, limit)), f"no matching lists in the project {project}")
+    if session.is_json:
+        session.tell(map(as_json, seen))
+        return
+    session.show(table(LISTS, map(_list_cells, seen)))
+
+
+def _list_cells(seen: ListSeen) -> list[str]:
+    return [
+        seen.name,
+        str(seen.task),
+        seen.status,
+        str(seen.commands),
+        str(seen.done) if seen.done else "",
+        duration(seen.expected_duration * 1_000),
+        seen.worker,
+        duration(max(0, seen.left_ms)) if seen.status == CommandStatus.RUNNING else "",
+    ]
+
+
+@command("list", needs=Scope.READ, below=commands)
+@click.argument("task", type=parameter_types.ID)
+@project
+def show_list(session: Session, /, task: int, project: str) -> None:
+    """Show a list, by the number of its task, and its commands."""
+    whole = session.store.commands.list(project, task)
+    if whole is None:
+        raise Failure(f"there is no list {task} in the project {project}, or no longer")
+    if session.is_json:
+        session.tell([as_json(whole)])
+        return
+    session.show(facts((name, what) for name, what in _list_facts(whole, now_ms()) if what))
+    live = {each.command: each for each in whole.live}
+    rows = (
+        _cells(each, _state(whole, place, live), now_ms(), live.get(each.id))
+        for place, each in enumerate(whole.commands)
+    )
+    session.show(Group("", table(COMMANDS, rows)))
+
+
+def _list_facts(whole: ListWhole, now: int) -> Iterator[tuple[str, str]]:
+    seen = whole.list
+    yield "list", seen.name
+    yield "project", whole.project
+    yield "task", str(seen.task)
+    yield "status", seen.status
+    yield "since", when(seen.at_ms, now)
+    yield "expected", duration(seen.expected_duration * 1_000)
+    yield "worker", seen.worker
+    yield "left", duration(seen.left_ms) if seen.left_ms > 0 else ""
+    yield "done", f"{seen.done} of {seen.commands}" if seen.status != CommandStatus.OPEN else ""
+
+
+def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
+    command = whole.commands[place]
+    if command.run:
+        return "failed" if command.run.failed else "succeeded"
+    if command.id in live:
+        return CommandStatus.RUNNING
+    if place < whole.list.done and whole.list.status == CommandStatus.RUNNING:
+        return "done"  # How it went is told when the list is closed.
+    return "not run" if whole.list.status == CommandStatus.CLOSED else "waiting"
+
+
+# ---- Results
+
+
+@command("results", needs=Scope.READ, below=commands)
+@click.argument("id", required=False)
+@project
+@statuses(OF_ONE)
+@click.option(
+    "--text", default="", metavar="TEXT", help="What has to be in the id, the line, the worker or the outputs."
+)
+@click.option("--to", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write all of them there instead: ID.task, ID.out, ID.err.")  # fmt: skip
+@parameter_types.limit
+def results(session: Session, /, id: str | None, project: str, to: Path | None, limit: int, **which: Any) -> None:
+    """List the commands that are done with, the newest first; with an ID write what this one wrote to its outputs."""
+    if id is not None and any(which.values()):
+        raise click.UsageError("--status and --text are for many; an ID names one")
+    if to is not None:
+        many = results_of(session, project, _limit_of_files(limit), **which)
+        write_results(session, many if id is None else [last_run(found(session, project, id))], to)
+    elif id is not None:
+        show(session, found(session, project, id))
+    else:
+        show_results(session, project, list(results_of(session, project, limit, **which)))
+
+
+def results_of(session: Session, project: str, limit: int, **which: Any) -> Iterator[CommandSeen]:
+    def page_of(after: str | None, size: int) -> tuple[Sequence[CommandSeen], str | None]:
+        page = session.store.commands.results(project, after=after, limit=size, **which)
+        return page.commands, page.after
+
+    yield from paged(page_of, limit)
+
+
+def _limit_of_files(limit: int) -> int:
+    """What is a good number of lines to read would be too few files: all, unless somebody says how many."""
+    said = click.get_current_context().get_parameter_source("limit")
+    return 0 if said is ParameterSource.DEFAULT else limit
+
+
+def show_results(session: Session, project: str, seen: Sequence[CommandSeen]) -> None:
+    session.some(seen, f"no matching commands in the project {project}")
+    if session.is_json:
+        session.tell(map(as_json, seen))
+        return
+    session.show(table(COMMANDS, (_cells(each, each.status, now_ms()) for each in seen)))
+
+
+def _cells(seen: CommandSeen | Command, state: str, now: int, live: LiveOutput | None = None) -> list[str]:
+    run = seen.run or Run(worker="")
+    return [
+        seen.id,
+        state,
+        seen.cmd,
+        relative(run.started * 1_000, now) if run.started else "",
+        duration(run.duration_ms) if seen.run else "",
+        "" if run.exit_code is None else str(run.exit_code),
+        run.worker,
+        "".join((live or run).out.lines[-1:]),
+        "".join(live.err.lines[-1:]) if live else run.complaint,
+    ]
+
+
+def last_run(whole: CommandWhole) -> CommandSeen:
+    for each in (whole.newest, *whole.earlier):
+        if each.run:
+            return each
+    raise Failure(f"command {whole.newest.id} is {whole.newest.status} and has not been run")
+
+
+def show(session: Session, whole: CommandWhole) -> None:
+    """What a command wrote; as JSON all that is known of it."""
+    if session.is_json:
+        session.tell([as_json(whole)])
+        return
+    ran = whole.newest if whole.tail else last_run(whole)
+    written = whole.tail or ran.run or Run(worker="")
+    for output, pieces in ((sys.stdout, written.out), (sys.stderr, written.err)):
+        write(output, pieces.content)
+    if whole.tail:
+        session.note(f"command {whole.newest.id} is still running")
+    elif ran is not whole.newest:
+        session.note(f"this is the run {ran.id}; {whole.newest.id} is {whole.newest.status}")
+
+
+def write(output: TextIO, content: bytes) -> None:
+    """Byte for byte, but to a terminal, which would obey whoever has submitted the command: there it is text."""
+    if output.isatty():
+        output.write(printable_lines(content.decode(errors="replace")))
+    else:
+        output.flush()
+        output.buffer.write(content)
+    output.flush()

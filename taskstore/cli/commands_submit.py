@@ -1,0 +1,135 @@
+"""Command lines for a project."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import click
+
+from ..client.commands import CommandSeen, Submission
+from ..errors import InvalidInput
+from . import parameter_types
+from .base import Scope, command
+from .chunks import MOST_LINES, pieces
+from .commands_group import commands, project
+from .context import Session, now_ms, telling
+from .records import as_json
+from .tables import number
+
+FIELD = re.compile(r"^commands\[(\d+)\]\.")
+MOST_BYTES = 2**23  # A request: JSON may need a multiple of it.
+STANDARD_INPUT = "-"
+
+Numbered = tuple[int, str]  # A line, and its number.
+
+
+def until_s(text: str) -> int:
+    """A time, or how long from now by the clock of this machine; in seconds since the Epoch."""
+    at_ms = parameter_types.timespec_ms(text)
+    return (at_ms if at_ms > 0 else now_ms() - at_ms) // 1_000
+
+
+def seconds(text: str) -> int:
+    return math.ceil(parameter_types.duration_ms(text) / 1_000)
+
+
+@command("submit", needs=Scope.COMMANDS, below=commands)
+@click.argument("lines", nargs=-1, metavar="[LINE...]")
+@click.option("--file", type=click.File("rb"), metavar="FILE", help="A command in each line; -: standard input.")
+@click.option(
+    "--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="Of the file: leave out those before."
+)
+@project
+@click.option(
+    "--until", type=until_s, metavar="TIME", help="They are not started later: 2026-01-31T12:00, or 2h [default: 7d]."
+)
+@click.option(
+    "--expected", type=seconds, metavar="TIME", help="How long each is expected to take at most [default: 1min]."
+)
+@click.option("--max-fails", type=click.IntRange(min=1), metavar="N", help="Give each up after so many [default: 3].")
+@click.option("--stashed", is_flag=True, help="Parked: nobody runs them before `commands unstash`.")
+def submit(
+    session: Session,
+    /,
+    lines: Sequence[str],
+    file: IO[bytes] | None,
+    from_line: int,
+    project: str,
+    stashed: bool,
+    **how: Any,
+) -> None:
+    """Have each LINE run by a shell of some worker of the project; - alone: each line of standard input.
+
+    taskstore commands submit "echo 'A'; sleep 2; echo 'B'"
+    """
+    how["expected_duration"] = how.pop("expected")
+    if file is None and lines == (STANDARD_INPUT,):
+        file, lines = sys.stdin.buffer, ()
+    if bool(lines) == bool(file) or STANDARD_INPUT in lines:
+        raise click.UsageError("either LINEs, or --file FILE, or - for standard input")
+    if lines and from_line > 1:
+        raise click.UsageError("--from-line is about --file FILE, or - for standard input")
+    if file is None:
+        tell(session, project, submitted(session, project, enumerate(lines, 1), stashed, how))
+    else:
+        submit_file(session, file, from_line, project, stashed, how)
+
+
+def submit_file(
+    session: Session, file: IO[bytes], from_line: int, project: str, stashed: bool, how: Mapping[str, Any]
+) -> None:
+    """1 000 lines at a time, each time all of them or none."""
+    count, newest = 0, list[CommandSeen]()
+    wanted = (line for place, line in enumerate(file, 1) if place >= from_line)
+    with session.progress() as progress:
+        bar = progress.add_task("submitting", total=None)
+        for first, piece in pieces(wanted, MOST_BYTES):
+            begin = first + from_line - 1
+            so_far = f"{number(count)} commands are submitted; --from-line {begin} goes on from there"
+            with telling(session, count, so_far):
+                newest = submitted(session, project, numbered(piece, begin), stashed, how)
+            count += len(newest)
+            progress.update(bar, completed=count)
+            if session.is_json:
+                session.tell(map(as_json, newest))
+    if count == 0:
+        raise click.UsageError("there is no line in the file")
+    session.say(f"submitted {number(count)} commands to the project {project}, the last one as {newest[-1].id}")
+
+
+def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
+    """The lines that are not blank, as text, with their numbers."""
+    for place, line in enumerate(piece, begin):
+        if line.strip():
+            try:
+                yield place, line.rstrip(b"\r\n").decode()
+            except UnicodeDecodeError:
+                raise InvalidInput({f"line {place}": ["text in UTF-8"]}) from None
+
+
+def submitted(
+    session: Session, project: str, lines: Iterable[Numbered], stashed: bool, how: Mapping[str, Any]
+) -> list[CommandSeen]:
+    """At most MOST_LINES lines. Where one is wrong, its number is named."""
+    given = list(lines)
+    if len(given) > MOST_LINES:
+        raise click.UsageError(f"at most {MOST_LINES} LINEs; more with --file")
+    wanted = [Submission(cmd=cmd, **how) for _, cmd in given]
+    try:
+        return session.store.commands.submit(project, wanted, stashed=stashed)
+    except InvalidInput as wrong:
+        fields = {
+            FIELD.sub(lambda at: f"line {given[int(at[1])][0]}: ", path): texts for path, texts in wrong.fields.items()
+        }
+        raise type(wrong)(fields) from None
+
+
+def tell(session: Session, project: str, made: Sequence[CommandSeen]) -> None:
+    if session.is_json:
+        session.tell(map(as_json, made))
+    for each in made:
+        session.say(f"command {each.id} is {each.status} in the project {project}")

@@ -1,0 +1,71 @@
+"""What went wrong, as a line on standard error and an exit code.
+
+Failure          1  refused, or nothing there
+  Mistake        2  typed wrongly
+  Away           3  the server can't be reached, or can't answer now
+  Denied         4  not allowed
+  Interrupted  130  Ctrl-C
+"""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from ..client.errors import NotAllowed, TooOften
+from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable, TaskStoreError
+from .tables import printable
+
+if TYPE_CHECKING:
+    from .context import Session
+
+OTHER_GROUP = "may not touch the group"  # The scope would do.
+SWITCHED_OFF = "are off on this server"  # No token would do.
+
+
+class Failure(click.ClickException):
+    """The command ends with this line."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"taskstore: {printable(self.message)}", err=True, file=file)
+
+
+class Mistake(Failure):
+    exit_code = 2
+
+
+class Away(Failure):
+    exit_code = 3
+
+
+class Denied(Failure):
+    exit_code = 4
+
+
+class Interrupted(Failure):
+    exit_code = 130
+
+
+def failure_of(problem: TaskStoreError, needs: str, session: Session) -> Failure:
+    """`needs`: the scope that a token has to have for the command; `session`: which server was asked."""
+    make = session.typed_on_server(f"token create NAME --scope {needs}")
+    match problem:
+        case NotAllowed() if SWITCHED_OFF in str(problem):
+            return Denied(str(problem))
+        case NotAllowed() if OTHER_GROUP in str(problem):
+            make = session.typed_on_server(f"token create NAME --scope {needs} --groups GROUP")
+            remedy = f"`{make}` makes one for other groups, for --token or TASKSTORE_TOKEN"
+            return Denied(f"{problem} On the server's machine, {remedy}")
+        case NotAllowed():
+            remedy = f"on the server's machine, `{make}` makes one, for --token"
+            return Denied(f"{problem} This needs a token of the scope {needs}: {remedy} or TASKSTORE_TOKEN")
+        case StoreBusy() | TooOften():
+            return Away(str(problem))
+        case StoreUnavailable():
+            return Away(f"{problem} ({session.address}; --url or TASKSTORE_URL names another server)")
+        case InvalidInput():
+            return Mistake(str(problem))
+        case CommitRefused() if problem.refusal.bugs:
+            return Mistake(str(problem))
+    return Failure(str(problem))

@@ -1,0 +1,211 @@
+"""Functions that workers run: enqueued, looked at, and run once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..client.jobs import Job
+from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus, OnLost
+from ..units import duration
+from . import parameter_types
+from .base import Scope, command
+from .context import Session, now_ms
+from .errors import Failure
+from .records import as_json
+from .tables import Column, facts, printable_lines, relative, table, when
+
+MOST = 200  # In one list.
+COLUMNS = (
+    Column(title="job", is_number=True, style="cyan"),
+    Column(title="status", is_kept=True),
+    Column(title="function", style="bold"),
+    Column(title="queue", is_spare=True),
+    Column(title="due"),
+    Column(title="tries", is_number=True),
+    Column(title="worker", is_long=True, is_spare=True),
+    Column(title="result", is_long=True),
+    Column(title="error", is_long=True, style="red"),
+)
+
+
+@click.group("job")
+def job() -> None:
+    """Enqueue functions that workers run, and see what came of them."""
+
+
+@command("enqueue", needs=Scope.WORK, below=job)
+@click.argument("function")
+@click.argument("args", nargs=-1, metavar="[ARG...]")
+@click.option(
+    "--with", "kwargs", type=parameter_types.pair, multiple=True, metavar="NAME=VALUE", help="A parameter by its name."
+)
+@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, metavar="NAME")
+@click.option(
+    "--at", "at_ms", type=parameter_types.timespec_ms, default="now", metavar="TIME", help="Not before; +10min."
+)
+@click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
+@click.option(
+    "--max-attempts", type=click.IntRange(min=1), metavar="N", help="How often it is tried until it succeeds."
+)
+@click.option("--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="For one attempt.")
+@click.option(
+    "--on-lost", type=click.Choice([each.value for each in OnLost]), help="What becomes of it when its worker dies."
+)
+@click.option("--wait", is_flag=True, help="Until it is finished. Exit code 1: it failed.")
+def enqueue(
+    session: Session, /, function: str, args: Sequence[str], kwargs: Sequence[tuple[str, str]], wait: bool, **more: Any
+) -> None:
+    """Have FUNCTION run with these parameters: JSON, and what is none is a text.
+
+    taskstore job enqueue reports.build 2026 --with format=pdf
+    """
+    options = {name: more.pop(name) for name in ("max_attempts", "timeout_ms", "on_lost")}
+    made = session.store.jobs.enqueue(
+        function,
+        list(map(value_of, args)),
+        {name: value_of(text) for name, text in kwargs},
+        options=JobOptions(**{name: value for name, value in options.items() if value is not None}),
+        **more,
+    )
+    if wait:
+        tell_end(session, session.store.jobs.wait(made.id))
+        return
+    tell(session, made, f"job {made.id} is {made.status} in the queue {made.queue}")
+
+
+def value_of(text: str) -> Any:
+    """What the text is as JSON; the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@command("list", needs=Scope.READ, below=job)
+@click.option("--queue", metavar="NAME")
+@click.option("--status", type=click.Choice([each.value for each in JobStatus]))
+@click.option("--function", metavar="PATH")
+@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, metavar="N", help="How many.")
+def list_jobs(session: Session, /, **asked: Any) -> None:
+    """List jobs by when they are or were due, or finished: the latest first."""
+    found = session.some(session.store.jobs.list(**asked), "no matching jobs")
+    if session.is_json:
+        session.tell(map(as_json, found))
+        return
+    now = now_ms()
+    session.show(table(COLUMNS, (_cells(each, now) for each in found)))
+
+
+def _cells(found: Job, now: int) -> list[str]:
+    return [
+        str(found.id),
+        found.status,
+        found.function,
+        found.queue,
+        "" if found.status == JobStatus.STARTED else relative(found.available_at_ms, now),
+        str(len(found.attempts) or ""),
+        found.worker,
+        json.dumps(found.result, ensure_ascii=False) if found.status == JobStatus.SUCCEEDED else "",
+        found.error.line if found.error else "",
+    ]
+
+
+@command("show", needs=Scope.READ, below=job)
+@click.argument("id", type=parameter_types.ID)
+def show(session: Session, id: int) -> None:
+    """Show all of a job: parameters, attempts, result, traceback, and the end of what it wrote."""
+    found = session.store.jobs.get(id)
+    if found is None:
+        raise no_job(id)
+    if session.is_json:
+        session.tell([as_json(found)])
+        return
+    session.show(whole(found, now_ms()))
+
+
+def no_job(id: int) -> Failure:
+    return Failure(f"there is no job {id} (any more)")
+
+
+def whole(found: Job, now: int) -> RenderableType:
+    texts = [found.error.traceback or found.error.line if found.error else "", found.log and f"It wrote:\n{found.log}"]
+    known = facts((name, what) for name, what in _facts(found, now) if what)
+    return Group(known, *(Text(f"\n{printable_lines(text.rstrip())}") for text in texts if text))
+
+
+def _facts(found: Job, now: int) -> Iterator[tuple[str, str]]:
+    yield "job", str(found.id)
+    yield "status", found.status
+    yield "function", found.function
+    yield "args", " ".join(json.dumps(each, ensure_ascii=False) for each in found.args)
+    yield "kwargs", " ".join(f"{name}={json.dumps(each, ensure_ascii=False)}" for name, each in found.kwargs.items())
+    yield "queue", found.queue
+    yield "priority", str(found.priority or "")
+    yield "created", when(found.created, now)
+    yield "updated", when(found.updated, now)
+    yield "due", when(found.available_at_ms, now) if found.status == JobStatus.SCHEDULED else ""
+    yield "worker", found.worker
+    yield "process", f"{found.pid} on {found.host}" if found.pid else ""
+    for number, attempt in enumerate(found.attempts, 1):
+        took = f" after {duration(attempt.ended - attempt.started)}" if attempt.ended and attempt.started else ""
+        yield f"attempt {number}", f"{attempt.how or 'under way'}{took}"
+    yield "result", json.dumps(found.result, ensure_ascii=False) if found.status == JobStatus.SUCCEEDED else ""
+
+
+@command("wait", needs=Scope.READ, below=job)
+@click.argument("id", type=parameter_types.ID)
+@click.option("--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="How long at most.")
+def wait(session: Session, /, id: int, timeout_ms: int | None) -> None:
+    """Wait until a job is finished, and print its result. Exit code 1: it failed, or is not finished."""
+    timeout_s = None if timeout_ms is None else timeout_ms / 1_000
+    try:
+        tell_end(session, session.store.jobs.wait(id, timeout_s))
+    except TimeoutError as problem:
+        raise Failure(str(problem)) from None
+
+
+def tell_end(session: Session, found: Job) -> None:
+    tell(session, found, json.dumps(found.result, ensure_ascii=False) if found.error is None else "")
+    if found.status == JobStatus.FAILED:
+        raise Failure(f"job {found.id} failed: {found.error.line if found.error else 'nobody knows why'}")
+
+
+@command("requeue", needs=Scope.OPERATE, below=job)
+@click.argument("id", type=parameter_types.ID)
+@click.argument("args", nargs=-1, metavar="[ARG...]")
+@click.option(
+    "--with", "kwargs", type=parameter_types.pair, multiple=True, metavar="NAME=VALUE", help="A parameter by its name."
+)
+@parameter_types.reason
+def requeue(session: Session, /, id: int, args: Sequence[str], kwargs: Sequence[tuple[str, str]], reason: str) -> None:
+    """Let a finished job run once more, with other parameters where some are given."""
+    made = session.store.jobs.requeue(
+        id,
+        list(map(value_of, args)) if args else None,
+        {name: value_of(text) for name, text in kwargs} if kwargs else None,
+        reason=reason,
+    )
+    tell(session, made, f"job {made.id} is {made.status} again")
+
+
+@command("delete", needs=Scope.OPERATE, below=job)
+@click.argument("id", type=parameter_types.ID)
+def delete(session: Session, id: int) -> None:
+    """Delete a finished job; another one can't be deleted."""
+    found = session.store.jobs.delete(id)
+    if found is None:
+        raise no_job(id)
+    tell(session, found, f"deleted job {id}, which {found.status}")
+
+
+def tell(session: Session, found: Job, sentence: str) -> None:
+    if session.is_json:
+        session.tell([as_json(found)])
+    elif sentence:
+        session.say(sentence)

@@ -1,0 +1,102 @@
+"""What the options and arguments of the commands take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..client.client import Client
+from ..errors import TaskStoreError
+from ..types.tasks import NOBODY
+
+DURATION = re.compile(r"([0-9]{1,9})(ms|s|min|h|d|w)")
+SIZE_TEXT = re.compile(r"([0-9]{1,9})(KiB|MiB|GiB)")
+UNITS_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+LARGEST = 2**63 - 1
+COMPLETION_S = 2.0  # Somebody waits with a finger on the key.
+
+
+def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The groups that there are and whose names begin so; none when the server can't be asked."""
+    url, token = ctx.params.get("url"), ctx.params.get("token")
+    try:
+        with Client(url, token=token, timeout_s=COMPLETION_S, patience_s=0) as client:
+            return [CompletionItem(name) for name in client.groups() if name.startswith(incomplete)]
+    except TaskStoreError:
+        return []
+
+
+def duration_ms(text: str) -> int:
+    """A length of time: 500ms, 30s, 10min, 2h, 7d."""
+    if found := DURATION.fullmatch(text):
+        return int(found[1]) * UNITS_MS[found[2]]
+    raise click.BadParameter(f"{text} is no length of time: write it as 500ms, 30s, 10min, 2h or 7d")
+
+
+def size_bytes(text: str) -> int:
+    """An amount of memory: 256KiB, 512MiB, 2GiB."""
+    if found := SIZE_TEXT.fullmatch(text):
+        return int(found[1]) * UNITS_BYTES[found[2]]
+    raise click.BadParameter(f"{text} is no size: write it as 256KiB, 512MiB or 2GiB")
+
+
+def timespec_ms(text: str) -> int:
+    """A time as the API takes it: 0 now, above 0 that time, below 0 so long from now by the server's clock."""
+    if text == "now":
+        return 0
+    if DURATION.fullmatch(text.removeprefix("+")):
+        return -duration_ms(text.removeprefix("+"))
+    try:
+        moment = datetime.fromisoformat(text)
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text} is no time: write it as 2026-01-31T12:00 (UTC), or as +10min") from None
+
+
+def pair(text: str) -> tuple[str, str]:
+    """A label, or a parameter: tier=gold."""
+    name, equals, value = text.partition("=")
+    if name and equals:
+        return name, value
+    raise click.BadParameter(f"{text} has to be written as NAME=VALUE")
+
+
+class Number(click.IntRange):
+    """A whole number. What is none is named by what it is, not by what click calls its own type."""
+
+    name = "number"
+
+
+ID = Number(1, LARGEST)
+SIZE = Number(min=0)
+PRIORITY = Number(-100, 100)
+
+group = click.argument("group", shell_complete=group_names)
+groups = click.argument("groups", nargs=-1, shell_complete=group_names)
+labels = click.option("--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+priority = click.option("--priority", type=PRIORITY, metavar="N", help="-100 to 100, larger first.")
+reason = click.option("--reason", default="", metavar="TEXT", help="Why, for whoever wonders.")
+limit = click.option("--limit", type=SIZE, default=50, metavar="N", help="How many at most; 0: all.", show_default=True)
+
+
+def in_name_of(otherwise: int | None, words: str) -> Callable[[Any], Any]:
+    """The option for the number of a client."""
+    return click.option(
+        "--client",
+        type=click.IntRange(-LARGEST - 1, LARGEST),
+        envvar="TASKSTORE_CLIENT",
+        default=otherwise,
+        metavar="N",
+        help=f"In whose name: the number of a client [default: TASKSTORE_CLIENT, else {words}].",
+    )
+
+
+# What nobody holds, anybody may change later: also the next command.
+client = in_name_of(NOBODY, "nobody's")
+new_client = in_name_of(None, "a new one")

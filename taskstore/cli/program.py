@@ -1,0 +1,77 @@
+"""The program `taskstore` as click sees it: commands that are imported when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+import click
+from click.shell_completion import CompletionItem
+
+LONGEST_SENTENCE = 200  # Characters of a summary: it goes on in the next line.
+
+HELP = """Task Store: run a server, and work with one from any machine that reaches it.
+
+Commands that ask a server find it by --url or TASKSTORE_URL. Without them they ask the one that runs on this machine,
+which needs no token; --data DIR or TASKSTORE_DATA says where it keeps its data. Other servers want a token: --token or
+TASKSTORE_TOKEN.
+
+Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the server does not answer, 4 not allowed.
+"""
+NOT_INSTALLED = 'Not installed here; pip install "taskstore[server]" brings: '
+
+
+class Program(click.Group):
+    """`places`: where each command is, by its name: `package.module:variable`.
+
+    `others`: names that are no commands of this program, but stand beside them and are completed like them, and what
+    each of them does; `has_others`: whether they are installed. `sections`: all names, as the help shows them.
+    `options`: what was typed for any command, and has to be repeated by a hint.
+    """
+
+    def __init__(
+        self,
+        places: Mapping[str, str],
+        others: Mapping[str, str],
+        *,
+        sections: Mapping[str, Sequence[str]],
+        has_others: bool,
+        options: str = "",
+    ) -> None:
+        super().__init__(name="taskstore", help=HELP)
+        self.options = options
+        self._places, self._others, self._has_others, self._sections = places, others, has_others, sections
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._places:
+            return None
+        module, _, variable = self._places[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), variable)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in self._sections.items():
+            lines = [(name, self._in_short(ctx, name)) for name in names if name in self._places or self._has_others]
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+
+    def _in_short(self, ctx: click.Context, name: str) -> str:
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(LONGEST_SENTENCE) if command else self._others[name]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write_text(f"`{ctx.info_name} COMMAND --help` tells more of a command.")
+        if self._has_others:
+            formatter.write_text(f"`{ctx.info_name} help --commands` lists Django's own commands, too.")
+        else:
+            formatter.write_text(f"{NOT_INSTALLED}{', '.join(self._others)}.")
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        others = self._others if self._has_others else ()
+        beside = [CompletionItem(name) for name in others if name.startswith(incomplete)]
+        return super().shell_complete(ctx, incomplete) + beside

@@ -1,0 +1,51 @@
+"""What the server answered, as JSON: by the names that the API has for it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ..client.answers import Task
+
+
+def as_json(answer: Any) -> dict[str, Any]:
+    """The members of an answer. A task is a line that `import` takes."""
+    return _task(answer) if isinstance(answer, Task) else _members(answer)
+
+
+def _members(answer: Any) -> dict[str, Any]:
+    return {each.metadata.get("name") or each.name: _value(getattr(answer, each.name)) for each in fields(answer)}
+
+
+def _value(value: Any) -> Any:
+    if is_dataclass(value):
+        return as_json(value)
+    if isinstance(value, Mapping):
+        return {name: _value(each) for name, each in value.items()}
+    return [_value(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _task(task: Task) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "group": task.group,
+        **_data(task.data),
+        "timespec": task.available_at_ms,
+        "ownerid": task.owner,
+        "error": task.error,
+        "labels": dict(task.labels),
+        "priority": task.priority,
+        "origin": task.origin,
+        "claims": task.claims,
+        "created": task.created_at_ms,
+        **({"data_type": task.data_type} if task.data_type else {}),
+    }
+
+
+def _data(data: bytes) -> dict[str, Any]:
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError:
+        return {"data": None, "data_base64": base64.b64encode(data).decode()}

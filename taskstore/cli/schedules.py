@@ -1,0 +1,186 @@
+"""Tasks and jobs that are added when they are due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from ..client.schedules import DueJob, DueTask, Schedule
+from ..types.job_record import DEFAULT_QUEUE
+from . import parameter_types
+from .base import Scope, command
+from .context import Session, now_ms
+from .errors import Failure
+from .jobs import value_of
+from .records import as_json
+from .tables import Column, facts, relative, table, when
+
+COLUMNS = (
+    Column(title="schedule", style="bold"),
+    Column(title="when", is_long=True),
+    Column(title="zone"),
+    Column(title="adds", is_long=True),
+    Column(title="last"),
+    Column(title="next"),
+    Column(title="", is_long=True, style="red"),
+)
+
+name = click.argument("name")
+
+
+@click.group("schedule")
+def schedule() -> None:
+    """Add tasks and jobs at the times of a cron expression."""
+
+
+@command("list", needs=Scope.READ, below=schedule)
+def list_schedules(session: Session, /) -> None:
+    """List the schedules, with their last and next times."""
+    found = session.some(session.store.schedules.list(), "there are no schedules")
+    if session.is_json:
+        session.tell(map(as_json, found))
+        return
+    now = now_ms()
+    session.show(table(COLUMNS, (_cells(each, now) for each in found)))
+
+
+def _cells(found: Schedule, now: int) -> list[str]:
+    return [
+        found.name,
+        found.in_words or found.cron,
+        found.zone,
+        adds(found),
+        relative(found.last.at_ms, now) if found.last else "",
+        relative(found.next_ms, now) if found.next_ms else "",
+        found.error or ("paused" if found.paused else ""),
+    ]
+
+
+def adds(found: Schedule) -> str:
+    """What it adds, in words."""
+    if found.job:
+        return f"job {found.job.function}"
+    return f"task in {found.task.group}" if found.task else ""
+
+
+@command("show", needs=Scope.READ, below=schedule)
+@name
+def show(session: Session, /, name: str) -> None:
+    """Show all of a schedule."""
+    found = session.store.schedules.get(name)
+    if found is None:
+        raise no_schedule(session, name)
+    if session.is_json:
+        session.tell([as_json(found)])
+        return
+    session.show(facts((title, what) for title, what in _facts(found, now_ms()) if what))
+
+
+def no_schedule(session: Session, name: str) -> Failure:
+    return Failure(f"there is no schedule {name}: `{session.typed('schedule list')}` lists them")
+
+
+def _facts(found: Schedule, now: int) -> Iterator[tuple[str, str]]:
+    yield "schedule", found.name
+    yield "when", f"{found.cron} ({found.in_words})" if found.in_words else found.cron
+    yield "zone", found.zone
+    yield "adds", adds(found)
+    yield "missed times", found.catch_up
+    yield "last", f"{when(found.last.at_ms, now)}: task {found.last.origin}" if found.last else ""
+    yield "next", when(found.next_ms, now) if found.next_ms else ""
+    yield "paused", f"by {found.paused.by}, {when(found.paused.at_ms, now)}" if found.paused else ""
+    yield "broken", found.error
+
+
+@command("put", needs=Scope.OPERATE, below=schedule)
+@name
+@click.argument("cron")
+@click.argument("args", nargs=-1, metavar="[ARG...]")
+@click.option("--job", "function", metavar="FUNCTION", help="It enqueues this function, with ARGs as parameters.")
+@click.option(
+    "--with", "kwargs", type=parameter_types.pair, multiple=True, metavar="NAME=VALUE", help="A parameter by its name."
+)
+@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, metavar="NAME", help="Of the job.")
+@click.option(
+    "--group", metavar="GROUP", shell_complete=parameter_types.group_names, help="It adds a task, with ARG as data."
+)
+@parameter_types.labels
+@click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
+@click.option("--zone", default="UTC", show_default=True, metavar="ZONE", help="Of the times: Europe/Berlin.")
+@click.option("--catch-up", type=click.Choice(["skip", "latest", "all"]), default="skip", show_default=True,
+              help="What becomes of times that passed while no server ran.")  # fmt: skip
+@parameter_types.reason
+def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, reason: str, **added: Any) -> None:
+    """Make a schedule, or change the one of this NAME.
+
+    taskstore schedule put nightly "0 3 * * *" --job reports.build 2026 --zone Europe/Berlin
+    """
+    due = {"job": due_job(**added)} if due_of(added) == "job" else {"task": due_task(**added)}
+    made = session.store.schedules.put(name, cron, zone=zone, catch_up=catch_up, reason=reason, **due)
+    tell(session, made, f"{name} adds {adds(made)}: {made.in_words or cron}")
+
+
+def due_of(added: dict[str, Any]) -> str:
+    """Whether it is a job or a task."""
+    if bool(added["function"]) == bool(added["group"]):
+        raise click.UsageError("either --job FUNCTION or --group GROUP")
+    if added["group"] and (len(added["args"]) > 1 or added["kwargs"]):
+        raise click.UsageError("a task has one ARG at most, its data")
+    return "job" if added["function"] else "task"
+
+
+def due_job(
+    *, function: str, args: Sequence[str], kwargs: Sequence[tuple[str, str]], queue: str, priority: int, **_: Any
+) -> DueJob:
+    named = {key: value_of(text) for key, text in kwargs}
+    return DueJob(function=function, args=list(map(value_of, args)), kwargs=named, queue=queue, priority=priority)
+
+
+def due_task(*, group: str, args: Sequence[str], labels: Sequence[tuple[str, str]], priority: int, **_: Any) -> DueTask:
+    return DueTask(group=group, data="".join(args), labels=dict(labels), priority=priority)
+
+
+@command("delete", needs=Scope.OPERATE, below=schedule)
+@name
+def delete(session: Session, /, name: str) -> None:
+    """Delete a schedule; what it has added stays."""
+    found = session.store.schedules.delete(name)
+    if found is None:
+        raise no_schedule(session, name)
+    tell(session, found, f"deleted the schedule {name}")
+
+
+@command("pause", needs=Scope.OPERATE, below=schedule)
+@name
+@parameter_types.reason
+def pause(session: Session, /, name: str, reason: str) -> None:
+    """Let nothing come due until it goes on."""
+    tell(session, session.store.schedules.pause(name, reason), f"{name} is paused")
+
+
+@command("resume", needs=Scope.OPERATE, below=schedule)
+@name
+@parameter_types.reason
+def resume(session: Session, /, name: str, reason: str) -> None:
+    """Let it come due again, from now on."""
+    found = session.store.schedules.resume(name, reason)
+    tell(session, found, f"{name} goes on, next {relative(found.next_ms, now_ms()) if found.next_ms else 'never'}")
+
+
+@command("run", needs=Scope.OPERATE, below=schedule)
+@name
+@parameter_types.reason
+def run(session: Session, /, name: str, reason: str) -> None:
+    """Add at once what it would add."""
+    task = session.store.schedules.run(name, reason)
+    if session.is_json:
+        session.tell([as_json(task)])
+    session.say(f"added task {task.id} to {task.group}")
+
+
+def tell(session: Session, found: Schedule, sentence: str) -> None:
+    if session.is_json:
+        session.tell([as_json(found)])
+    session.say(sentence)

@@ -1,0 +1,74 @@
+"""How the numbers of the groups change, on a terminal that stays open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from ..client.answers import Stats
+from ..errors import StoreUnavailable
+from . import parameter_types
+from .base import Scope, command
+from .context import Session
+from .read import STATS, of_groups, rows_of
+from .records import as_json
+from .tables import exact, table
+
+
+@command("watch", needs=Scope.READ)
+@parameter_types.groups
+@click.option("--every", "every_ms", type=parameter_types.duration_ms, default="1s", metavar="TIME", show_default=True)
+@click.option(
+    "--times", type=parameter_types.SIZE, default=0, metavar="N", help="End after so many looks [default: never]."
+)
+def watch(session: Session, groups: Sequence[str], every_ms: int, times: int) -> None:
+    """Show each group in numbers, again and again, until Ctrl-C. With --json a line for each look."""
+    looks = islice(look(session, every_ms / 1_000), times or None)
+    with suppress(KeyboardInterrupt):  # It is how somebody ends it.
+        if session.is_json:
+            session.tell(records(looks, groups))
+        else:
+            show(session, (picture(found, groups, trouble) for found, trouble in looks))
+
+
+def show(session: Session, pictures: Iterable[RenderableType]) -> None:
+    """On a terminal each in the place of the one before."""
+    if not session.out.is_terminal:
+        for each in pictures:
+            session.show(each)
+        return
+    with Live(console=session.out, auto_refresh=False) as live:
+        for each in pictures:
+            live.update(each, refresh=True)
+
+
+def records(looks: Iterable[tuple[Stats, str]], groups: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for found, _ in looks:
+        yield {"at": found.at_ms, "groups": [as_json(each) for each in of_groups(found.groups, groups)]}
+
+
+def look(session: Session, every_s: float) -> Iterator[tuple[Stats, str]]:
+    """The newest numbers there are, and why they are not newer; for as long as somebody looks."""
+    found, trouble = session.store.stats(), ""
+    while True:
+        yield found, trouble
+        time.sleep(every_s)
+        try:
+            found, trouble = session.store.stats(), ""
+        except StoreUnavailable as away:
+            trouble = str(away)
+
+
+def picture(found: Stats, groups: Sequence[str], trouble: str) -> RenderableType:
+    lines: list[RenderableType] = [table(STATS, rows_of(of_groups(found.groups, groups)))]
+    if trouble:
+        lines.append(Text(f"{trouble}; these are the numbers from before", style="red"))
+    return Group(*lines, Text(f"as of {exact(found.at_ms)}; Ctrl-C ends", style="dim"))

@@ -1,0 +1,180 @@
+"""What workers do, by hand: add tasks, claim, change and delete them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import IO, Any
+
+import click
+
+from ..client.answers import Task
+from ..types.tasks import Change, NewTask, Order
+from ..units import duration
+from . import parameter_types
+from .base import Scope, command
+from .chunks import pieces
+from .context import Session, now_ms, telling
+from .errors import Failure
+from .read import added, tasks_table, whole
+from .records import as_json
+from .tables import number
+
+STDIN = "-"
+
+file = click.option(
+    "--file", type=click.File("rb"), metavar="FILE", help="The data is that of a file; - for standard input."
+)
+data_type = click.option("--type", "data_type", default="", metavar="URL", help="Of data that is a protobuf Any.")
+
+
+@command("add", needs=Scope.WORK)
+@parameter_types.group
+@click.argument("data", required=False)
+@file
+@click.option("--lines", "by_line", is_flag=True, help="A task for each line of the file, or of standard input.")
+@parameter_types.labels
+@click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
+@click.option(
+    "--at", type=parameter_types.timespec_ms, default="now", metavar="TIME", help="2026-01-31T12:00 (UTC), or +10min."
+)
+@data_type
+@parameter_types.client
+def add(
+    session: Session, /, group: str, data: str | None, file: IO[bytes] | None, by_line: bool, at: int, **fields: Any
+) -> None:
+    """Add a task to GROUP with DATA or the content of a file; - stands for standard input."""
+    made = NewTask(group=group, timespec_ms=at, labels=dict(fields.pop("labels")), **fields)
+    if by_line:
+        if data not in (None, STDIN):
+            raise click.UsageError("either DATA or --lines, not both")
+        add_lines(session, made, file or sys.stdin.buffer)
+        return
+    tell_added(session, session.store.commit(adds=[replace(made, data=data_of(data, file) or b"")]))
+
+
+def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
+    """Add a task for each line that is not blank: in pieces, each whole."""
+    count = 0
+    with session.progress() as progress:
+        bar = progress.add_task("adding", total=None)
+        for first, piece in pieces(lines):
+            data = [line.rstrip(b"\r\n") for line in piece if line.strip()]
+            with telling(session, count, f"{number(count)} tasks are added: the lines before line {first}"):
+                tasks = session.store.commit(adds=[replace(like, data=each) for each in data])
+            count += len(tasks)
+            progress.update(bar, completed=count)
+            if session.is_json:
+                session.tell(map(as_json, tasks))
+    session.say(f"added {number(count)} tasks to {like.group}")
+
+
+def data_of(text: str | None, file: IO[bytes] | None) -> bytes | None:
+    """The data that is given; None when none is."""
+    if text is not None and file:
+        raise click.UsageError("either DATA or --file, not both")
+    if text == STDIN:
+        return sys.stdin.buffer.read()
+    if file:
+        return bytes(file.read())
+    return None if text is None else os.fsencode(text)  # As it was typed, also what is no UTF-8.
+
+
+def tell_added(session: Session, tasks: Sequence[Task]) -> None:
+    if session.is_json:
+        session.tell(map(as_json, tasks))
+    session.say(f"added {added(tasks)} to {tasks[0].group}")
+
+
+@command("claim", needs=Scope.WORK)
+@click.argument("groups", nargs=-1, required=True, shell_complete=parameter_types.group_names)
+@click.option(
+    "--for", "duration_ms", type=parameter_types.duration_ms, default="1min", metavar="TIME", show_default=True,
+    help="How long the lease is.",
+)  # fmt: skip
+@click.option("--wait", "wait_ms", type=parameter_types.duration_ms, default="0s", metavar="TIME",
+              help="How long to wait until there is one.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1, 1_000), default=1, metavar="N", help="How many at most [default: 1].")
+@click.option("--oldest", is_flag=True, help="The longest available first.")
+@parameter_types.new_client
+def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: bool, **asked: Any) -> None:
+    """Claim a task of GROUPS: nobody else can change it until the lease ends. Exit code 1: there was none."""
+    order = Order.OLDEST if oldest else Order.RANDOM
+    tasks = session.store.claim(groups, duration_ms=duration_ms, order=order.value, **asked)
+    if not tasks:
+        raise Failure(f"nothing is available in {', '.join(groups)}")
+    if session.is_json:
+        session.tell(map(as_json, tasks))
+        return
+    now = now_ms()
+    session.show(whole(tasks[0], now) if len(tasks) == 1 else tasks_table(tasks, now, with_group=len(groups) > 1))
+    done = session.typed(f"delete {tasks[0].id} --client {tasks[0].owner}")
+    session.note(f"leased for {duration(duration_ms)} to client {tasks[0].owner}; when it is done: {done}")
+
+
+@command("update", needs=Scope.WORK)
+@click.argument("id", type=parameter_types.ID)
+@click.argument("data", required=False)
+@file
+@parameter_types.labels
+@click.option("--no-labels", is_flag=True, help="Take its labels away.")
+@parameter_types.priority
+@click.option("--error", metavar="TEXT", help="'' takes it away.")
+@click.option(
+    "--at", "at_ms", type=parameter_types.timespec_ms, metavar="TIME", help="now, 2026-01-31T12:00 (UTC), or +10min."
+)
+@click.option("--release", is_flag=True, help="Give it back: nobody holds it; with --at it is scheduled.")
+@data_type
+@parameter_types.client
+def update(
+    session: Session, /, id: int, data: str | None, file: IO[bytes] | None, at_ms: int | None, **fields: Any
+) -> None:
+    """Replace a task by one with other DATA, labels or times. What is not named stays as it is.
+
+    A lease is renewed by --at +30s. Somebody else's lease is respected: exit code 1.
+    """
+    labels, given = labels_of(fields), data_of(data, file)
+    task = there(session, id)
+    change = Change(id=id, labels=labels, priority=fields["priority"], release=fields["release"])
+    change = replace(change, data=given, error=fields["error"], data_type=fields["data_type"] or None)
+    [made] = session.store.commit(updates=[at_time(change, task, at_ms)])
+    if session.is_json:
+        session.tell([as_json(made)])
+    session.say(f"task {id} is {made.id} now")
+
+
+def at_time(change: Change, task: Task, at_ms: int | None) -> Change:
+    """The change with its time; None: a lease and a schedule go on as they are."""
+    if at_ms is not None or change.release or task.available_at_ms <= now_ms():
+        return replace(change, timespec_ms=at_ms or 0)
+    # A future time makes a lease of it, unless it is given back at once.
+    is_leased = bool(task.claims and task.owner)
+    return replace(change, timespec_ms=task.available_at_ms, release=not is_leased)
+
+
+def labels_of(fields: dict[str, Any]) -> dict[str, str] | None:
+    """The labels that are asked for; None: they stay."""
+    if fields["labels"] and fields["no_labels"]:
+        raise click.UsageError("either --label or --no-labels, not both")
+    return dict(fields["labels"]) if fields["labels"] or fields["no_labels"] else None
+
+
+def there(session: Session, task_id: int) -> Task:
+    task = session.store.task(task_id)
+    if task is None:
+        history = session.typed(f"history {task_id}")
+        raise Failure(f"there is no task {task_id} (any more): `{history}` tells what became of it")
+    return task
+
+
+@command("delete", needs=Scope.WORK)
+@click.argument("ids", type=parameter_types.ID, nargs=-1, required=True, metavar="ID...")
+@parameter_types.client
+def delete(session: Session, ids: Sequence[int]) -> None:
+    """Delete tasks, all of them or none. Somebody else's lease is respected; `purge` is for operators."""
+    session.store.commit(deletes=ids)
+    if session.is_json:
+        session.tell([{"deleted": list(ids)}])
+    session.say(f"deleted {'task' if len(ids) == 1 else 'tasks'} {', '.join(map(str, ids))}")

@@ -1,0 +1,313 @@
+"""What the server answers, as frozen values. Times are milliseconds since the Epoch (UTC)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, TypeVar
+
+from ..types.tasks import Ending
+
+AnswerT = TypeVar("AnswerT", bound="Answer")
+
+
+def wire(name: str = "", read: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+    """Of a member that has another name on the wire, or is more than plain JSON."""
+    return {"name": name, "read": read}
+
+
+class Answer:
+    """What is read from JSON. Members that it does not know are left out: a later server may say more."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Self:
+        found = {}
+        for each in fields(cls):  # type: ignore[arg-type]
+            name = each.metadata.get("name") or each.name
+            if name in tree:
+                read = each.metadata.get("read")
+                found[each.name] = read(tree[name]) if read else tree[name]
+        return cls(**found)
+
+
+def each(kind: type[AnswerT]) -> Callable[[Any], tuple[AnswerT, ...]]:
+    return lambda trees: tuple(map(kind.of, trees))
+
+
+def or_none(kind: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda tree: None if tree is None else kind(tree)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A task, as it was when the server answered."""
+
+    id: int
+    group: str
+    data: bytes = b""
+    data_type: str = ""
+    error: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    origin: int = 0
+    claims: int = 0
+    owner: int = 0
+    available_at_ms: int = 0
+    created_at_ms: int = 0
+
+    @property
+    def text(self) -> str:
+        """The data as text. Raises UnicodeDecodeError when it is no UTF-8."""
+        return self.data.decode()
+
+    def json(self) -> Any:
+        """The value that the data holds. Raises ValueError when it is no JSON."""
+        return json.loads(self.data)
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Self:
+        return cls(
+            id=tree["id"],
+            group=tree["group"],
+            data=_data_of(tree),
+            data_type=tree.get("data_type", ""),
+            error=tree["error"],
+            labels=tree["labels"],
+            priority=tree["priority"],
+            origin=tree["origin"],
+            claims=tree["claims"],
+            owner=tree["ownerid"],
+            available_at_ms=tree["timespec"],
+            created_at_ms=tree["created"],
+        )
+
+
+def _data_of(tree: Mapping[str, Any]) -> bytes:
+    text: str | None = tree.get("data")
+    return base64.b64decode(tree.get("data_base64", "")) if text is None else text.encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStats(Answer):
+    """A group in numbers. Failed is counted beside the others, not instead."""
+
+    group: str
+    ready: int
+    claimed: int
+    expired: int
+    scheduled: int
+    failed: int
+    oldest_ready_ms: int | None = field(
+        metadata=wire("oldest_ready")
+    )  # For how long it has been ready; None: there is none.
+    in_per_minute: float
+    out_per_minute: float
+    paused: bool
+    finished: int = 0  # Jobs and commands that have ended: they are not ready.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats(Answer):
+    """Every group that holds a task, sorted by name."""
+
+    at_ms: int = field(metadata=wire("at"))
+    groups: tuple[GroupStats, ...] = field(metadata=wire(read=each(GroupStats)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Answer):
+    """What became of an id that is no longer there."""
+
+    at_ms: int = field(metadata=wire("at"))
+    commit: int
+    client_id: int = field(metadata=wire("clientid"))
+    how: Ending = field(metadata=wire(read=Ending))
+    successor: int | None  # None: it ended without one.
+    operator: str  # Empty: a worker did it.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Answer):
+    """A task under one of its ids."""
+
+    id: int
+    group: str
+    available_at_ms: int = field(metadata=wire("timespec"))
+    owner: int = field(metadata=wire("ownerid"))
+    error: str
+    priority: int
+    claims: int
+    made_at_ms: int = field(metadata=wire("made"))
+    made_by_commit: int
+    ended: End | None = field(metadata=wire(read=or_none(End.of)))  # None: it is still there.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History(Answer):
+    """A task under the ids that it had, the oldest first."""
+
+    id: int
+    origin: int
+    created_at_ms: int = field(metadata=wire("created"))
+    steps: tuple[Step, ...] = field(metadata=wire(read=each(Step)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPage(Answer):
+    """Tasks that meet every term of a search."""
+
+    tasks: tuple[Task, ...] = field(metadata=wire(read=lambda trees: tuple(map(Task.of, trees))))
+    after: str | None  # Where the next page begins; None: there are no more.
+    complete: bool  # False: the time limit came before the page was full.
+    looked_at: int
+    at_ms: int = field(metadata=wire("at"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard(Answer):
+    """What a worker said of itself with its last heartbeat."""
+
+    client_id: int = field(metadata=wire("clientid"))
+    name: str
+    host: str
+    pid: int | None
+    groups: tuple[str, ...] = field(metadata=wire(read=tuple))
+    version: str
+    info: Mapping[str, Any]
+    seen_at_ms: int = field(metadata=wire("seen"))
+    age_ms: int = field(metadata=wire("age"))
+    done_per_minute: float | None = None  # None: it was not asked for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause(Answer):
+    """Who paused a group, when and why."""
+
+    by: str
+    at_ms: int = field(metadata=wire("at"))
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry(Answer):
+    """A change that a person or an operating token made."""
+
+    id: int
+    at_ms: int = field(metadata=wire("at"))
+    by: str
+    action: str
+    group: str
+    selection: str
+    reason: str
+    done: int
+    skipped: int
+    duration_ms: int = field(metadata=wire("duration"))
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage(Answer):
+    """Entries of the audit, the newest first."""
+
+    entries: tuple[AuditEntry, ...] = field(metadata=wire(read=each(AuditEntry)))
+    after: str | None  # Where the next page begins; None: there are no more.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health(Answer):
+    """The server process lives."""
+
+    status: str
+    instance: str  # Another one after each start, and in each process.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported(Answer):
+    """What an import has added."""
+
+    imported: int
+    ids: tuple[int, ...] = field(metadata=wire(read=tuple))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(Answer):
+    """A group that a requeue puts tasks into."""
+
+    group: str
+    count: int  # Tasks, without those that are claimed.
+    claimed: int = 0  # So many more, when claimed ones are taken too.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview(Answer):
+    """What a bulk operation would mean at this moment. `bulk_start` takes it."""
+
+    asked: Mapping[str, Any]  # The verb and which tasks, as they were sent.
+    count: int
+    by_state: Mapping[str, int]
+    claimed: int  # Under a lease that runs: they are skipped unless they are to be taken.
+    ready_already: int
+    group: str
+    samples: tuple[int, ...] = field(metadata=wire(read=tuple))
+    bound: int
+    as_of: int
+    to_type: str  # What has to be given as `typed`; empty: nothing.
+    targets: tuple[Target, ...] = field(default=(), metadata=wire(read=each(Target)))  # Of a requeue.
+    ended: int = 0  # Commands that have ended: a requeue skips them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Answer):
+    """What is done to many tasks, and how far it has come."""
+
+    id: int
+    verb: str
+    selection: str
+    group: str
+    parameters: Mapping[str, Any]
+    state: str
+    expected: int
+    done: int
+    skipped: int
+    failed: int
+    gone: int
+    by: str
+    reason: str
+    began_at_ms: int = field(metadata=wire("began"))
+    ended_at_ms: int | None = field(metadata=wire("ended"))  # None: it has not.
+    cancelled_by: str
+    undoes: int | None
+    reasons: Mapping[str, int] | None = None  # These three are not in a list.
+    undoable: bool | None = None
+    not_undoable: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationsPage(Answer):
+    """Operations, the newest first."""
+
+    operations: tuple[Operation, ...] = field(metadata=wire(read=each(Operation)))
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item(Answer):
+    """What became of a task of an operation."""
+
+    origin: int
+    task: int
+    outcome: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsPage(Answer):
+    """Tasks of an operation, by their origins."""
+
+    items: tuple[Item, ...] = field(metadata=wire(read=each(Item)))
+    after: int | None

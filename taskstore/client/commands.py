@@ -1,0 +1,471 @@
+"""Shell commands through the client."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
+
+from ..errors import InvalidInput
+from ..types.command_lines import Entry, Line
+from ..types.command_record import Command, CommandList, CommandStatus, LiveOutput, NotACommand, Run, why_no_project
+from ..types.records import value_of
+from .answers import Answer, each, or_none, wire
+from .calls import Call, as_json, given, new_key
+from .errors import UnexpectedAnswer
+from .verbs import AsyncSender, Sender
+
+MOST_LINES = 1_000  # A request,
+MOST_BYTES = 2**23  # unless it is one line.
+NUMBER = re.compile(r"^line (\d+)")
+
+
+class Incoming:
+    """Fed with bytes, it gives the commands and lists that are whole. Raises UnexpectedAnswer when there are others."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []  # Of a line.
+
+    def feed(self, piece: bytes) -> Iterator[Entry]:
+        first, *others = piece.split(b"\n")
+        self._rest.append(first)
+        for other in others:
+            yield _entry(b"".join(self._rest))
+            self._rest = [other]
+
+    def end(self) -> None:
+        """Nothing follows."""
+        if rest := b"".join(self._rest):
+            raise UnexpectedAnswer(f"this is no whole line: {_beginning(rest)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """What goes into one request."""
+
+    lines: Sequence[bytes]
+    entries: Sequence[Entry]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.lines)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """What is wrong is told by what the lines are about: nobody else knows their numbers."""
+        try:
+            yield
+        except InvalidInput as wrong:
+            raise type(wrong)({NUMBER.sub(self._place, path): why for path, why in wrong.fields.items()}) from None
+
+    def _place(self, line: re.Match[str]) -> str:
+        status, record = self.entries[int(line[1]) - 1]
+        return f"{status}/{record.directory if isinstance(record, CommandList) else record.id}"
+
+
+def outgoing(entries: Iterable[Entry]) -> Iterator[Outgoing]:
+    lines: list[bytes] = []
+    some: list[Entry] = []
+    size = 0
+    for entry in entries:
+        line = Line.of(entry).encode()
+        if lines and (len(lines) == MOST_LINES or size + len(line) > MOST_BYTES):
+            yield Outgoing(lines=lines, entries=some)
+            lines, some, size = [], [], 0
+        lines.append(line)
+        some.append(entry)
+        size += len(line)
+    if lines:
+        yield Outgoing(lines=lines, entries=some)
+
+
+def _entry(line: bytes) -> Entry:
+    try:
+        return Line.read(json.loads(line)).entry
+    except (ValueError, NotACommand, RecursionError) as problem:
+        raise UnexpectedAnswer(f"this is no command, nor a list of them: {_beginning(line)} ({problem})") from None
+
+
+def _beginning(line: bytes) -> str:
+    return line[:100].decode(errors="replace")
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PAGE = 50
+
+_LIVE = partial(value_of, LiveOutput)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A line for a shell. None: as the server has it by default."""
+
+    cmd: str
+    expected_duration: int | None = None  # Seconds.
+    until: int | None = None  # Seconds since the Epoch: it is not started later.
+    max_fails: int | None = None  # It is given up after so many.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectCounts(Answer):
+    """A project in numbers: commands, and lists, by status."""
+
+    project: str
+    counts: Mapping[str, int]  # What is open, running or closed are those that the lists hold.
+    lists: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningList(Answer):
+    """A list that a worker has claimed."""
+
+    task: int
+    name: str
+    worker: str  # Empty: it was never heard.
+    owner: int = field(metadata=wire("ownerid"))
+    commands: int
+    done: int  # Of its commands, as far as the worker has told.
+    started_ms: int = field(metadata=wire("started"))
+    left_ms: int = field(metadata=wire("left"))  # Until it is open again.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics(Answer):
+    """How long runs took. All are 0 when there are none."""
+
+    count: int
+    mean_ms: float
+    p50_ms: int
+    p95_ms: int
+    max_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectStatus(ProjectCounts):
+    """How far the commands of a project are."""
+
+    running: tuple[RunningList, ...] = field(metadata=wire(read=each(RunningList)))
+    forecast_s: float | None  # Until all is done. None: there is nothing to tell it from.
+    durations: Statistics = field(metadata=wire(read=Statistics.of))  # Of the newest runs.
+    fails: int  # How many of them failed.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSeen(Answer):
+    """A command, as it was when the server answered."""
+
+    id: str
+    first_id: str = field(metadata=wire("first"))  # The same of all its duplicates.
+    project: str
+    status: CommandStatus = field(metadata=wire(read=CommandStatus))
+    task: int  # Its task, or that of the list that it lies in.
+    cmd: str
+    created: int
+    until: int
+    expected_duration: int
+    max_fails: int
+    fails: int
+    list: str = ""  # The directory of the list that it was run in, as TDF2 names it.
+    run: Run | None = field(default=None, metadata=wire(read=or_none(partial(value_of, Run))))  # None: not run.
+    is_whole: bool = field(default=True, metadata=wire("whole"))  # False: only the beginnings of its outputs.
+    at_ms: int = field(metadata=wire("at"))  # When it came to be there.
+    place: str = ""  # Where it stands in a page.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandWhole(Answer):
+    """A command, whichever of its runs it is, and the runs before it, the newest first."""
+
+    newest: CommandSeen = field(metadata=wire(read=CommandSeen.of))
+    earlier: tuple[CommandSeen, ...] = field(metadata=wire(read=each(CommandSeen)))
+    tail: LiveOutput | None = field(default=None, metadata=wire(read=or_none(_LIVE)))  # What it has written so far.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultPage(Answer):
+    """Some commands, the newest first."""
+
+    commands: tuple[CommandSeen, ...] = field(metadata=wire(read=each(CommandSeen)))
+    after: str | None  # Where the next page begins; None: there are no more. One of a search may be short before that.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSeen(Answer):
+    """A list without its commands."""
+
+    task: int
+    origin: int  # By this id it is found until it is done.
+    name: str
+    status: CommandStatus = field(metadata=wire(read=CommandStatus))
+    commands: int
+    expected_duration: int
+    worker: str
+    left_ms: int = field(metadata=wire("left"))  # While it is running: until it is open again.
+    done: int
+    at_ms: int = field(metadata=wire("at"))
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPage(Answer):
+    """Some lists: those that are running first, then the newest first."""
+
+    lists: tuple[ListSeen, ...] = field(metadata=wire(read=each(ListSeen)))
+    after: str | None  # Where the next page begins; None: there are no more.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListWhole(Answer):
+    """A list, and what is in it."""
+
+    project: str
+    list: ListSeen = field(metadata=wire(read=ListSeen.of))
+    commands: tuple[Command, ...] = field(
+        metadata=wire(read=lambda trees: tuple(value_of(Command, tree) for tree in trees))
+    )
+    live: tuple[LiveOutput, ...] = field(default=(), metadata=wire(read=lambda trees: tuple(map(_LIVE, trees))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedCommands(Answer):
+    """What an import has added."""
+
+    commands: int = 0  # With those in lists.
+    lists: int = 0
+    there_already: int = 0  # Commands that an import before had added.
+
+    def __add__(self, more: ImportedCommands) -> ImportedCommands:
+        return ImportedCommands(
+            commands=self.commands + more.commands,
+            lists=self.lists + more.lists,
+            there_already=self.there_already + more.there_already,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCalls:
+    """`id`: in whose name they are. To change anything takes a token of the scope `commands`."""
+
+    id: int
+
+    def submit(
+        self, project: str, commands: Iterable[str | Submission], *, stashed: bool = False
+    ) -> Call[list[CommandSeen]]:
+        """Add at most 1 000 command lines, all or none, in this order. `stashed`: no list is made of them yet.
+
+        Raises InvalidInput that names what is wrong, as in `commands[3].cmd`.
+        """
+        added = [given(**asdict(Submission(cmd=one) if isinstance(one, str) else one)) for one in commands]
+        body = {"clientid": self.id, "commands": added, "stashed": stashed}
+        return Call(method="POST", path=_path(project), body=body, read=as_json(_submitted), key=new_key())
+
+    def projects(self) -> Call[list[ProjectCounts]]:
+        """The projects with commands in groups that the token may touch, sorted by name."""
+        return Call(method="GET", path="/commands", read=as_json(_projects))
+
+    def status(self, project: str) -> Call[ProjectStatus]:
+        """How far a project is: numbers, running lists, forecast, statistics. All 0 when there is nothing in it."""
+        return Call(method="GET", path=_path(project), read=as_json(ProjectStatus.of))
+
+    def lists(
+        self,
+        project: str,
+        *,
+        status: CommandStatus | str | None = None,
+        after: str | None = None,
+        limit: int = PAGE,
+    ) -> Call[ListPage]:
+        """At most `limit` (200) lists: those that are running first, then the newest first."""
+        query = given(status=status, after=after, limit=limit)
+        return Call(method="GET", path=_path(project, "lists"), query=query, read=as_json(ListPage.of))
+
+    def list(self, project: str, task: int) -> Call[ListWhole | None]:
+        """A list by the id of its task, or the first one that it had; None when there is none, or no longer."""
+        path = _path(project, "lists", task)
+        return Call(method="GET", path=path, read=as_json(ListWhole.of), may_be_missing=True)
+
+    def reopen(self, project: str, task: int, *, reason: str = "") -> Call[bool]:
+        """Open a list at once whose worker is known to be dead. False: it was not running."""
+        path, body = _path(project, "lists", task, "reopen"), {"reason": reason}
+        return Call(method="POST", path=path, body=body, read=as_json(lambda tree: bool(tree["changed"])), once=True)
+
+    def results(
+        self,
+        project: str,
+        *,
+        status: CommandStatus | str | None = None,
+        text: str = "",
+        after: str | None = None,
+        limit: int = PAGE,
+    ) -> Call[ResultPage]:
+        """At most `limit` (200) commands that are done with, or in one status, the newest first.
+
+        `text`: what has to be in the id, the line, the worker or the outputs. Long outputs are cut: `get` has them.
+        """
+        query = given(status=status, text=text or None, after=after, limit=limit)
+        return Call(method="GET", path=_path(project, "results"), query=query, read=as_json(ResultPage.of))
+
+    def get(self, project: str, id: str) -> Call[CommandWhole | None]:
+        """A command by its id, with or without its number of fails; None when there is none."""
+        path = _path(project, "command", id)
+        return Call(method="GET", path=path, read=as_json(CommandWhole.of), may_be_missing=True)
+
+    def retry(
+        self,
+        project: str,
+        ids: Iterable[int] | None = None,
+        *,
+        status: CommandStatus | str | None = None,
+        reason: str = "",
+    ) -> Call[int]:
+        """Have finished commands run once more, as new ones that never failed. Returns how many.
+
+        Which: by the ids of their tasks, or all in a status; without both all that failed too often or too late.
+        """
+        return _many(project, "retry", ids, reason, status=status)
+
+    def stash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
+        """Park new commands and open lists, by the ids of their tasks; None: all. Returns how many."""
+        return _many(project, "stash", ids, reason)
+
+    def unstash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
+        """Let parked commands and lists go on. Returns how many."""
+        return _many(project, "unstash", ids, reason)
+
+    def archive(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
+        """Put completed commands into the archive. Returns how many."""
+        return _many(project, "archive", ids, reason)
+
+    def export_project(self, project: str) -> Call[bytes]:
+        """All of a project as lines of JSON."""
+        return Call(method="GET", path=_path(project, "export"), read=bytes)
+
+    def import_some(self, project: str, some: Outgoing) -> Call[ImportedCommands]:
+        """All of it, or none. Sent again, it adds nothing."""
+        return Call(method="POST", path=_path(project, "import"), body=some.body, read=as_json(ImportedCommands.of))
+
+
+def _path(project: str, *below: str | int) -> str:
+    if why := why_no_project(project):
+        raise InvalidInput({"project": [f"{why}, not {project!r}"]})
+    return "/".join(["/commands", *(quote(str(part), safe="") for part in (project, *below))])
+
+
+def _many(project: str, verb: str, ids: Iterable[int] | None, reason: str, **more: Any) -> Call[int]:
+    body = {"reason": reason, **given(ids=None if ids is None else [*ids], **more)}
+    # What is done is not done again: sent twice, it changes what is left.
+    return Call(
+        method="POST", path=_path(project, verb), body=body, read=as_json(lambda tree: int(tree["changed"])), once=True
+    )
+
+
+def _submitted(tree: Mapping[str, Any]) -> list[CommandSeen]:
+    return [CommandSeen.of(command) for command in tree["commands"]]
+
+
+def _projects(tree: Mapping[str, Any]) -> list[ProjectCounts]:
+    return [ProjectCounts.of(project) for project in tree["projects"]]
+
+
+def _verb(describe: Callable[Concatenate[CommandCalls, P], Call[T]]) -> Callable[Concatenate[Commands, P], T]:
+    @wraps(describe)
+    def send(commands: Commands, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return commands.client.send(describe(CommandCalls(commands.client.id), *args, **kwargs))
+
+    return send
+
+
+def _async_verb(
+    describe: Callable[Concatenate[CommandCalls, P], Call[T]],
+) -> Callable[Concatenate[AsyncCommands, P], Awaitable[T]]:
+    @wraps(describe)
+    async def send(commands: AsyncCommands, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await commands.client.send(describe(CommandCalls(commands.client.id), *args, **kwargs))
+
+    return send
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The shell commands of a client's store."""
+
+    client: Sender
+
+    submit = _verb(CommandCalls.submit)
+    projects = _verb(CommandCalls.projects)
+    status = _verb(CommandCalls.status)
+    lists = _verb(CommandCalls.lists)
+    list = _verb(CommandCalls.list)
+    reopen = _verb(CommandCalls.reopen)
+    results = _verb(CommandCalls.results)
+    get = _verb(CommandCalls.get)
+    retry = _verb(CommandCalls.retry)
+    stash = _verb(CommandCalls.stash)
+    unstash = _verb(CommandCalls.unstash)
+    archive = _verb(CommandCalls.archive)
+
+    def export_project(self, project: str) -> Iterator[Entry]:
+        """All commands and lists of a project at one moment, each with its status, one by one while they come in.
+
+        Raises StoreUnavailable when it breaks off.
+        """
+        incoming = Incoming()
+        for piece in self.client.pieces(CommandCalls(self.client.id).export_project(project)):
+            yield from incoming.feed(piece)
+        incoming.end()
+
+    def import_project(self, project: str, entries: Iterable[Entry]) -> ImportedCommands:
+        """Add commands and lists, 1 000 at a time, each time all of them or none. Lists that were running are open.
+
+        What is there already stays as it is by now, so that an import that broke off can be done again. Raises
+        InvalidInput that names what is wrong, as in `new/5_0: command.cmd`.
+        """
+        imported = ImportedCommands()
+        for some in outgoing(entries):
+            with some.named():
+                imported += self.client.send(CommandCalls(self.client.id).import_some(project, some))
+        return imported
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCommands:
+    """The same for a client that is awaited."""
+
+    client: AsyncSender
+
+    submit = _async_verb(CommandCalls.submit)
+    projects = _async_verb(CommandCalls.projects)
+    status = _async_verb(CommandCalls.status)
+    lists = _async_verb(CommandCalls.lists)
+    list = _async_verb(CommandCalls.list)
+    reopen = _async_verb(CommandCalls.reopen)
+    results = _async_verb(CommandCalls.results)
+    get = _async_verb(CommandCalls.get)
+    retry = _async_verb(CommandCalls.retry)
+    stash = _async_verb(CommandCalls.stash)
+    unstash = _async_verb(CommandCalls.unstash)
+    archive = _async_verb(CommandCalls.archive)
+
+    async def export_project(self, project: str) -> AsyncIterator[Entry]:
+        """As that of Commands."""
+        incoming = Incoming()
+        async with aclosing(self.client.pieces(CommandCalls(self.client.id).export_project(project))) as pieces:
+            async for piece in pieces:
+                for entry in incoming.feed(piece):
+                    yield entry
+        incoming.end()
+
+    async def import_project(self, project: str, entries: Iterable[Entry]) -> ImportedCommands:
+        """As that of Commands."""
+        imported = ImportedCommands()
+        for some in outgoing(entries):
+            with some.named():
+                imported += await self.client.send(CommandCalls(self.client.id).import_some(project, some))
+        return imported

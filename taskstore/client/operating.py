@@ -1,0 +1,117 @@
+"""The calls of operators: what is done to groups, and to many tasks at once. They need a token that may `operate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..types.tasks import State
+from .answers import ItemsPage, Operation, OperationsPage, Pause, Preview, or_none
+from .calls import Call, as_json, given, new_key
+from .reading import in_path
+
+
+class Operating:
+    __slots__ = ()
+
+    def pause(self, group: str, reason: str = "") -> Call[Pause]:
+        """Claims find nothing in the group from now on. A paused group stays paused as it is."""
+        path = f"/groups/{in_path(group)}/pause"
+        return Call(method="POST", path=path, body={"reason": reason}, read=as_json(_pause))
+
+    def resume(self, group: str, reason: str = "") -> Call[None]:
+        """Claims find again what is in the group."""
+        path = f"/groups/{in_path(group)}/resume"
+        return Call(method="POST", path=path, body={"reason": reason}, read=lambda content: None)
+
+    def bulk_preview(
+        self,
+        verb: str,
+        *,
+        group: str | None = None,
+        state: State | str | None = None,
+        q: str = "",
+        ids: Iterable[int] | None = None,
+        here: bool | None = None,
+    ) -> Call[Preview]:
+        """How many tasks would be meant, and which. `verb`: requeue, move, edit or purge.
+
+        Which: those with the ids, or all that are in the group and the state and meet the search. A requeue sends
+        dead letters back to the group that they failed in, unless they are to stay `here`.
+        """
+        named = None if ids is None else list(ids)
+        asked = {"verb": verb, "q": q, **given(group=group, state=state, ids=named, here=here)}
+        return Call(
+            method="POST",
+            path="/bulk/preview",
+            body=asked,
+            read=as_json(lambda tree: Preview.of({**tree, "asked": asked})),
+        )
+
+    def bulk_start(
+        self,
+        preview: Preview,
+        *,
+        to: str | None = None,
+        create: bool | None = None,
+        error: str | None = None,
+        priority: int | None = None,
+        at_ms: int | None = None,
+        spread_minutes: int | None = None,
+        here: bool | None = None,
+        take_claimed: bool = False,
+        reason: str = "",
+        typed: str = "",
+    ) -> Call[Operation]:
+        """Do it to the tasks of a preview, in the background; `operation` tells how far it has come.
+
+        Raises InvalidInput when their number has changed by more than 10 and 1 %, and when `typed` is not what
+        the preview wants as `to_type`.
+        """
+        body = {
+            **preview.asked,
+            **given(to=to, create=create, error=error, priority=priority),
+            **given(at=at_ms, spread_minutes=spread_minutes, here=here),
+            "bound": preview.bound,
+            "as_of": preview.as_of,
+            "expected": preview.count,
+            "claimed": "take" if take_claimed else "skip",
+            "reason": reason,
+            "typed": typed,
+        }
+        return Call(method="POST", path="/bulk", body=body, read=as_json(Operation.of), key=new_key())
+
+    def operations(
+        self, *, state: str | None = None, after: int | None = None, limit: int = 50
+    ) -> Call[OperationsPage]:
+        """A page of operations, the newest first."""
+        query = given(state=state, after=after, limit=limit)
+        return Call(method="GET", path="/operations", query=query, read=as_json(OperationsPage.of))
+
+    def operation(self, id: int) -> Call[Operation]:
+        """How far an operation has come, and whether it can be undone. Raises NotFound."""
+        return Call(method="GET", path=f"/operations/{id}", read=as_json(Operation.of))
+
+    def operation_items(
+        self, id: int, *, outcome: str | None = None, after: int | None = None, limit: int = 50
+    ) -> Call[ItemsPage]:
+        """A page of what became of each task, and why it was skipped or failed. Raises NotFound."""
+        query = given(outcome=outcome, after=after, limit=limit)
+        return Call(method="GET", path=f"/operations/{id}/items", query=query, read=as_json(ItemsPage.of))
+
+    def cancel_operation(self, id: int) -> Call[Operation]:
+        """Let it end after what it is at. One that has ended stays as it is. Raises NotFound."""
+        return Call(method="POST", path=f"/operations/{id}/cancel", read=as_json(Operation.of))
+
+    def undo_operation(self, id: int, reason: str = "") -> Call[Operation]:
+        """Take it back, but for what has changed since: an operation of its own. Raises NotFound, InvalidInput.
+
+        When the connection breaks it raises CommitUnknown: `operations` shows whether it was begun.
+        """
+        path = f"/operations/{id}/undo"
+        return Call(method="POST", path=path, body={"reason": reason}, read=as_json(Operation.of), once=True)
+
+
+def _pause(answer: Mapping[str, Any]) -> Pause:
+    pause: Pause = or_none(Pause.of)(answer["paused"])
+    return pause

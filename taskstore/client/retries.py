@@ -1,0 +1,121 @@
+"""What went wrong with one try of a call, and whether another one could go better."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from ..errors import (
+    CommitUnknown,
+    InvalidInput,
+    JobUnfinished,
+    KeyReused,
+    LimitExceeded,
+    StoreBusy,
+    StoreUnavailable,
+    TaskStoreError,
+)
+from .calls import Call
+from .errors import NotAllowed, NotFound, TooOften, UnexpectedAnswer
+
+# The request never left.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+# It makes no sense to httpx, and will not the next time.
+NEVER_SENT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
+# Of proxies: the server behind them went away, maybe while it was at it.
+BROKEN_BEHIND = (502, 504)
+SHOWN = 200  # Characters of an answer that nobody expected.
+BY_CODE = {kind.code: kind for kind in (StoreBusy, StoreUnavailable, CommitUnknown)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`error` is raised when it was not tried again, or not with more success."""
+
+    error: TaskStoreError
+    may_pass: bool = False
+    may_have_happened: bool = False
+    is_of_access: bool = False  # With a new address or token it may go well at once.
+    least_pause_s: float = 0
+
+
+def problem_of(call: Call[Any], happened: httpx.Response | httpx.TransportError) -> Problem | None:
+    """None: it went well."""
+    if isinstance(happened, httpx.TransportError):
+        return _of_connection(happened)
+    if happened.is_success or (call.may_be_missing and happened.status_code == 404 and _detail(happened)):
+        return None
+    return _of_answer(call, happened)
+
+
+def _of_connection(broken: httpx.TransportError) -> Problem:
+    why = str(broken) or type(broken).__name__
+    if isinstance(broken, NEVER_SENT):
+        return Problem(error=InvalidInput({"request": [why]}))
+    if isinstance(broken, NOT_SENT):
+        error = StoreUnavailable(f"the server can't be reached: {why}")
+        return Problem(error=error, may_pass=True, is_of_access=True)
+    return Problem(error=StoreUnavailable(f"the connection broke: {why}"), may_pass=True, may_have_happened=True)
+
+
+def _of_answer(call: Call[Any], answer: httpx.Response) -> Problem:
+    detail = _detail(answer) or _shown(call, answer)
+    match answer.status_code:
+        case 400:
+            return Problem(error=InvalidInput(_fields(call, answer, detail)))
+        case 401:
+            return Problem(error=NotAllowed(detail), is_of_access=True)
+        case 403:
+            return Problem(error=NotAllowed(detail))
+        case 404:
+            return Problem(error=NotFound(detail))
+        case 409:
+            is_unfinished = _members(answer).get("code") == JobUnfinished.code
+            return Problem(error=(JobUnfinished if is_unfinished else KeyReused)(detail))
+        case 413:
+            return Problem(error=LimitExceeded(_fields(call, answer, detail)))
+        case 429:
+            pause_s = _retry_after_s(answer)
+            return Problem(error=TooOften(detail, pause_s), may_pass=True, least_pause_s=pause_s)
+        case 503:
+            return _unavailable(answer, detail)
+    is_broken = answer.status_code in BROKEN_BEHIND
+    error = StoreUnavailable(detail) if is_broken else UnexpectedAnswer(_shown(call, answer))
+    return Problem(error=error, may_pass=is_broken, may_have_happened=is_broken)
+
+
+def _unavailable(answer: httpx.Response, detail: str) -> Problem:
+    error = BY_CODE.get(_members(answer).get("code", ""), StoreUnavailable)(detail)
+    is_unknown = isinstance(error, CommitUnknown)
+    return Problem(error=error, may_pass=True, may_have_happened=is_unknown, least_pause_s=_retry_after_s(answer))
+
+
+def _members(answer: httpx.Response) -> Mapping[str, Any]:
+    try:
+        tree = json.loads(answer.content)
+    except ValueError:
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _detail(answer: httpx.Response) -> str:
+    return str(_members(answer).get("detail", ""))
+
+
+def _fields(call: Call[Any], answer: httpx.Response, detail: str) -> Mapping[str, list[str]]:
+    fields: Mapping[str, list[str]] = _members(answer).get("errors") or {"request": [detail]}
+    paths = [path.partition(".") for path in fields]
+    return {call.renamed.get(item, item) + dot + name: fields[item + dot + name] for item, dot, name in paths}
+
+
+def _shown(call: Call[Any], answer: httpx.Response) -> str:
+    return f"{call.method} {call.path} was answered {answer.status_code}: {answer.text[:SHOWN]}"
+
+
+def _retry_after_s(answer: httpx.Response) -> float:
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else 0.0  # Proxies may send a date.

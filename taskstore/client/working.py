@@ -1,0 +1,305 @@
+"""Add, claim, update and delete through the client."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from ..errors import CommitRefused, refuse
+from ..types.tasks import Change, NewTask, Order, Problem, Refusal, ids_without_delete
+from .answers import Heard, Imported, Task
+from .calls import Call, as_json, encoded, new_key
+
+
+class CommitOnTheWire:
+    """The body of a commit, and how to read the answer.
+
+    An update over REST never changes the group. A change that does is sent as a delete with an add that keeps what
+    the change does not name; in the answer and in errors it is an update again.
+
+    Raises InvalidInput about ids and groups that the server would pass over.
+    """
+
+    def __init__(
+        self,
+        owner: int,
+        adds: Iterable[NewTask] = (),
+        updates: Iterable[Change] = (),
+        deletes: Iterable[int] = (),
+        depends: Iterable[int] = (),
+    ) -> None:
+        adds, updates, deletes = list(adds), list(updates), list(deletes)
+        refuse([*ids_without_delete(adds, deletes), *_without_group(updates)])
+        stays = [place for place, change in enumerate(updates) if change.group is None]
+        moves = [place for place, change in enumerate(updates) if change.group is not None]
+        self._adds, self._updates = len(adds), [*moves, *stays]
+        self._moved = {updates[place].id for place in moves}
+        self.body = {
+            "clientid": owner,
+            "adds": [*map(add_on_the_wire, adds), *(_move(updates[place]) for place in moves)],
+            "updates": [_update(updates[place]) for place in stays],
+            "deletes": [*deletes, *(updates[place].id for place in moves)],
+            "depends": list(depends),
+        }
+        self.renamed = {f"adds[{len(adds) + sent}]": f"updates[{place}]" for sent, place in enumerate(moves)} | {
+            f"updates[{sent}]": f"updates[{place}]" for sent, place in enumerate(stays)
+        }
+
+    def tasks_of(self, outcome: Mapping[str, Any]) -> list[Task]:
+        """The new tasks: adds, then updates. Raises CommitRefused."""
+        if self._moved and outcome["error"]:
+            raise CommitRefused(self._refusal(outcome["error"]))
+        tasks = tasks_of(outcome)
+        changed = dict(zip(self._updates, tasks[self._adds :], strict=True))
+        return [*tasks[: self._adds], *(changed[place] for place in sorted(changed))]
+
+    def _refusal(self, error: Mapping[str, Any]) -> Refusal:
+        refusal = _refusal_of(error)
+        return replace(
+            refusal,
+            changes=(*refusal.changes, *(task_id for task_id in refusal.deletes if task_id in self._moved)),
+            deletes=tuple(task_id for task_id in refusal.deletes if task_id not in self._moved),
+        )
+
+
+def _without_group(updates: Iterable[Change]) -> Iterator[Problem]:
+    for place, change in enumerate(updates):
+        if change.group == "":
+            yield f"updates[{place}].group", "must be the name of a group, or None to stay in the group"
+
+
+def add_on_the_wire(add: NewTask) -> dict[str, Any]:
+    said = {"id": add.id, "timespec": add.timespec_ms, "error": add.error, "priority": add.priority}
+    said |= {"labels": dict(add.labels), "data_type": add.data_type}
+    return {"group": add.group, **_filled(said), **_data(add.data)}
+
+
+def _update(change: Change) -> dict[str, Any]:
+    keeps = change.data is None or change.error is None
+    return {"id": change.id, **_named(change), **_filled({"keep": keeps})}
+
+
+def _move(change: Change) -> dict[str, Any]:
+    return {"id": change.id, "group": change.group, "keep": True, **_named(change)}
+
+
+def _named(change: Change) -> dict[str, Any]:
+    """What the change names."""
+    labels = None if change.labels is None else dict(change.labels)
+    given = {"error": change.error, "data_type": change.data_type, "labels": labels, "priority": change.priority}
+    return {
+        **_filled({"timespec": change.timespec_ms, "release": change.release}),
+        **{name: value for name, value in given.items() if value is not None},
+        **({} if change.data is None else _data(change.data)),
+    }
+
+
+def _filled(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what the server takes as given anyway."""
+    return {name: value for name, value in said.items() if value}
+
+
+def _data(data: bytes | str) -> dict[str, Any]:
+    if isinstance(data, str):
+        return {"data": data}
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"data is bytes or text, not {type(data).__name__}: json.dumps makes text of a value")
+    try:
+        return {"data": bytes(data).decode()}
+    except UnicodeDecodeError:
+        return {"data_base64": base64.b64encode(data).decode()}
+
+
+def tasks_of(outcome: Mapping[str, Any]) -> list[Task]:
+    """The new tasks of a commit or a claim. Raises CommitRefused."""
+    if outcome["error"]:
+        raise CommitRefused(_refusal_of(outcome["error"]))
+    return [Task.of(tree) for tree in outcome["tasks"]]
+
+
+def _refusal_of(error: Mapping[str, Any]) -> Refusal:
+    return Refusal(**{name: tuple(which) for name, which in error.items()})
+
+
+NDJSON_LINE_END = b"\n"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """`id`: in whose name they are."""
+
+    id: int
+
+    def claim(
+        self,
+        groups: str | Iterable[str],
+        *,
+        duration_ms: int = 60_000,
+        limit: int = 1,
+        wait_ms: int = 0,
+        order: Order | str = Order.RANDOM,
+        depends: Iterable[int] = (),
+    ) -> Call[list[Task]]:
+        """Take up to `limit` available tasks: nobody else gets them for so long. Empty: there is none.
+
+        With several groups: of any of them, higher priority first. With `wait_ms` it waits for so long, however
+        long that is, until there is one. Raises CommitRefused when a task of `depends` is gone.
+        """
+        body = {
+            "clientid": self.id,
+            **({"group": groups} if isinstance(groups, str) else {"groups": list(groups)}),
+            "duration": duration_ms,
+            "limit": limit,
+            "order": order,
+            "depends": list(depends),
+        }
+        return Call(
+            method="POST",
+            path="/claim",
+            body=body,
+            read=as_json(tasks_of),
+            key=new_key(),
+            may_happen_twice=True,
+            wait_ms=max(0, wait_ms),
+        )
+
+    def commit(
+        self,
+        *,
+        adds: Iterable[NewTask] = (),
+        updates: Iterable[Change] = (),
+        deletes: Iterable[int] = (),
+        depends: Iterable[int] = (),
+        client_id: int | None = None,
+    ) -> Call[list[Task]]:
+        """All of this or nothing. Returns the new tasks: adds, then updates.
+
+        Raises CommitRefused, whose `refusal` says which ids are gone or another's. `client_id`: in whose name, if
+        not in that of this process.
+        """
+        owner = self.id if client_id is None else client_id
+        return _committing(CommitOnTheWire(owner, adds, updates, deletes, depends), list)
+
+    def add(
+        self,
+        group: str,
+        data: bytes | str = b"",
+        *,
+        data_type: str = "",
+        timespec_ms: int = 0,
+        error: str = "",
+        labels: Mapping[str, str] | None = None,
+        priority: int = 0,
+    ) -> Call[Task]:
+        """Add a task. `timespec_ms`: 0: now; negative: that long from now; positive: that very time."""
+        new = NewTask(
+            group=group,
+            data=data.encode() if isinstance(data, str) else data,
+            data_type=data_type,
+            timespec_ms=timespec_ms,
+            error=error,
+            labels=labels or {},
+            priority=priority,
+        )
+        return self._one(adds=[new])
+
+    def renew(self, task: Task, duration_ms: int) -> Call[Task]:
+        """Hold the task for so long from now. Raises CommitRefused when it is another's by now."""
+        change = Change(id=task.id, timespec_ms=-max(0, duration_ms))
+        return self._one(updates=[change])
+
+    def release(self, task: Task, at_ms: int = 0, error: str | None = None) -> Call[Task]:
+        """Give the task back: to be claimed at once, or from a time on. `error`: None leaves it, "" clears it.
+
+        Raises CommitRefused.
+        """
+        return self._one(updates=[Change(id=task.id, timespec_ms=at_ms, error=error, release=True)])
+
+    def move(self, task: Task, group: str, data: bytes | str | None = None, error: str | None = None) -> Call[Task]:
+        """Put the task into another group. Everything else stays, but data and error if given; `error=""` clears it.
+
+        Raises CommitRefused.
+        """
+        new_data = data.encode() if isinstance(data, str) else data
+        return self._one(updates=[Change(id=task.id, group=group, data=new_data, error=error)])
+
+    def delete(self, *tasks: Task | int) -> Call[None]:
+        """Delete the tasks, or those of these ids: all or none. Raises CommitRefused."""
+        ids = [task.id if isinstance(task, Task) else task for task in tasks]
+        return _committing(CommitOnTheWire(self.id, deletes=ids), _nothing)
+
+    def import_tasks(self, lines: bytes | str | Iterable[NewTask], group: str = "") -> Call[Imported]:
+        """Add all tasks, or none: those of a file in NDJSON, as `export_tasks` writes it, or new ones.
+
+        `group`: where all of them go, whatever the lines say.
+        """
+        query = {"group": group} if group else {}
+        return Call(
+            method="POST",
+            path="/import",
+            query=query,
+            body=_as_lines(lines),
+            read=as_json(Imported.of),
+            key=new_key(),
+        )
+
+    def heartbeat(
+        self,
+        name: str = "",
+        *,
+        host: str | None = None,
+        pid: int | None = None,
+        groups: Iterable[str] = (),
+        version: str = "",
+        info: Mapping[str, Any] | None = None,
+    ) -> Call[Heard]:
+        """Say that this worker is alive and what it is. Say it every few seconds: after 30 it counts as late."""
+        body = {
+            "name": name,
+            "host": socket.gethostname() if host is None else host,
+            "pid": os.getpid() if pid is None else pid,
+            "groups": list(groups),
+            "version": version,
+            "info": dict(info or {}),
+        }
+        return Call(method="PUT", path=f"/clients/{self.id}", body=body, read=as_json(Heard.of))
+
+    def _one(self, adds: Iterable[NewTask] = (), updates: Iterable[Change] = ()) -> Call[Task]:
+        return _committing(CommitOnTheWire(self.id, adds, updates), _only)
+
+
+def _committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call[T]:
+    return Call(
+        method="POST",
+        path="/update",
+        body=sent.body,
+        read=as_json(lambda outcome: shape(sent.tasks_of(outcome))),
+        key=new_key(),
+        renamed=sent.renamed,
+    )
+
+
+def _only(tasks: list[Task]) -> Task:
+    [task] = tasks
+    return task
+
+
+def _nothing(tasks: list[Task]) -> None:
+    """A delete makes no tasks."""
+
+
+def _as_lines(lines: bytes | str | Iterable[NewTask]) -> bytes:
+    if isinstance(lines, bytes):
+        return lines
+    if isinstance(lines, str):
+        return lines.encode()
+    adds = list(lines)
+    refuse(
+        (f"line {number}: id", "must be 0: an import adds new tasks") for number, add in enumerate(adds, 1) if add.id
+    )
+    return NDJSON_LINE_END.join(encoded(add_on_the_wire(add)) for add in adds)

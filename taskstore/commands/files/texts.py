@@ -1,0 +1,166 @@
+"""The lines of a `.task`, and the names of files and directories. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...types.command_record import LONGEST_CMD, Command, CommandList, CommandStatus, Output, Run, why_no_id
+from ...types.records import MOST
+from .content import NotFiles
+
+FIELDS = ("id", "created", "until", "expected_duration", "max_fails", "fails", "cmd", "worker", "started", "ended")
+TASK, OUT, ERR = ".task", ".out", ".err"
+BEFORE_A_RUN = 7  # So many of them.
+NUMBER = re.compile(r"0|[1-9][0-9]{0,14}")  # No other digits: it would not be written the same.
+NAME = "(?P<name>[0-9]{1,20})"
+RUNNING = NAME + "_(?P<worker>[^/]+)_(?P<started>[0-9]+)"  # Names of workers hold underscores: the last ones count.
+CLOSED = RUNNING + "_(?P<finished>[0-9]+)"
+LISTS = {
+    CommandStatus.OPEN: re.compile(NAME),
+    CommandStatus.OPEN_STASHED: re.compile(NAME),
+    CommandStatus.RUNNING: re.compile(RUNNING),
+    CommandStatus.CLOSED: re.compile(CLOSED),
+}
+LONGEST_NAME = 255  # Bytes, on nearly every file system.
+
+
+def task_text(command: Command) -> str:
+    """The content of its `.task`. What can't be one is told by `why_no_file`."""
+    run = command.run
+    numbers = (command.created, command.until, command.expected_duration, command.max_fails, command.fails)
+    ran = (run.worker, run.started, run.ended) if run else ()
+    return "".join(f"{field}\n" for field in (command.id, *numbers, command.cmd, *ran))
+
+
+def command_of(name: str, content: bytes, out: bytes = b"", err: bytes = b"") -> Command:
+    """The command that `<name>.task` holds, and what it wrote. Raises NotFiles, which names each line that is wrong."""
+    lines = _lines(content)
+    wrong = list(_wrong_fields(name, lines))
+    if wrong:
+        raise NotFiles(wrong)
+    created, until, expected_duration, max_fails, fails = map(int, lines[1:6])
+    return Command(
+        id=name,
+        created=created,
+        until=until,
+        expected_duration=expected_duration,
+        max_fails=max_fails,
+        fails=fails,
+        cmd=lines[6],
+        run=_run(lines[BEFORE_A_RUN:], out, err),
+    )
+
+
+def list_of(status: CommandStatus, directory: str) -> CommandList:
+    """The list that a directory of this name is, still empty. Raises NotFiles when the name is no such."""
+    found = LISTS[status].fullmatch(directory)
+    parts = found.groupdict() if found else {}
+    if not found or not directory.isprintable() or not all(map(is_number, list(parts.values())[2:])):
+        raise NotFiles([f"no list that is {status} has a name like this"])
+    started, finished = int(parts.get("started", 0)), int(parts.get("finished", 0))
+    return CommandList(name=parts["name"], worker=parts.get("worker", ""), started=started, finished=finished)
+
+
+def why_no_file(command: Command) -> str | None:
+    """Why TDF2's files can't hold it; None when they can."""
+    run = command.run
+    if has_line_breaks(command.cmd):
+        return "its command has line breaks, and a line of TDF2's files can't"
+    if run and has_line_breaks(run.worker):
+        return "the name of its worker has line breaks"
+    if run and run.failed and not run.err:
+        return f"it ended with {run.exit_code} and wrote nothing to stderr: to TDF2 it would not have failed"
+    return why_no_id(command.id)
+
+
+def why_no_directory(status: CommandStatus, made: CommandList) -> str | None:
+    """Why no directory of this status can be named after it; None when one can."""
+    if not made.commands:
+        return "a list without commands"
+    if len(made.directory.encode()) > LONGEST_NAME or not _is_named(made, status):
+        return "this can't be the name of a directory: a number of seconds, the worker, when it started and finished"
+    return None
+
+
+def _is_named(made: CommandList, status: CommandStatus) -> bool:
+    """Whether the directory's name says of a list what there is to say."""
+    try:
+        return list_of(status, made.directory) == replace(made, commands=())
+    except NotFiles:
+        return False
+
+
+def has_line_breaks(text: str) -> bool:
+    """Or NUL, which is no less of a break to a shell."""
+    return any(sign in text for sign in "\n\r\0")
+
+
+def is_number(text: str) -> bool:
+    return bool(NUMBER.fullmatch(text)) and int(text) <= MOST
+
+
+def shown(text: str) -> str:
+    """Without signs that do something to a terminal, and in a line."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _lines(content: bytes) -> Sequence[str]:
+    """Raises NotFiles when they are not as many as a `.task` has, each with its end."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as problem:
+        number = 1 + content.count(b"\n", 0, problem.start)
+        raise NotFiles([f"line {number}: it is not UTF-8"]) from None
+    *lines, rest = text.split("\n")
+    if rest:
+        raise NotFiles(["the last line has no end"])
+    if len(lines) not in (BEFORE_A_RUN, len(FIELDS)):
+        raise NotFiles([f"it has 7 lines, or 10 when it was run, not {len(lines)}"])
+    return lines
+
+
+def _run(lines: Sequence[str], out: bytes, err: bytes) -> Run | None:
+    if not lines and (out or err):
+        raise NotFiles(["it has an output, and 7 lines: those of a command that was not run"])
+    if not lines:
+        return None
+    worker, (started, ended) = lines[0], map(int, lines[1:])
+    return Run(
+        worker=worker,
+        started=started,
+        ended=ended,
+        duration_ms=min(max(0, ended - started) * 1_000, MOST),  # No more is known of it.
+        out=Output.of(out),
+        err=Output.of(err),
+    )
+
+
+def _wrong_fields(name: str, lines: Sequence[str]) -> Iterator[str]:
+    for number, (field, line) in enumerate(zip(FIELDS, lines, strict=False), 1):
+        if line.endswith("\r"):
+            yield f"line {number}: it ends with CR LF; TDF2's lines end with LF"
+        elif has_line_breaks(line):
+            yield f"line {number}: it holds CR or NUL"
+        elif why := _why_wrong(field, line, name):
+            yield f"line {number}: {why}"
+
+
+def _why_wrong(field: str, line: str, name: str) -> str | None:
+    match field:
+        case "id":
+            return None if line == name else f"the id of the file's name, not {_quoted(line)}"
+        case "cmd":
+            return "a command, not an empty line" if not line.strip() else _why_too_long(line)
+        case "worker":
+            return None if line else "the name of a worker, not an empty line"
+    return None if is_number(line) else f"{field}, a whole number from 0 to {MOST}, not {_quoted(line)}"
+
+
+def _why_too_long(cmd: str) -> str | None:
+    return f"a command of at most {LONGEST_CMD} bytes" if len(cmd.encode()) > LONGEST_CMD else None
+
+
+def _quoted(line: str) -> str:
+    return f'"{shown(line[:50])}"'

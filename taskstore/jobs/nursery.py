@@ -1,0 +1,422 @@
+"""Job processes: started, fed, watched, and their output."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from ..types.job_record import LONGEST_LOG, How, JobError
+from . import child
+from .messages import Assignment, Channel, Nursing, RunOutcome, tree_of
+from .processes import be_first_to_go, die_with, end_group
+from .registry import Functions, resolve, why_not
+
+BYTES_KEPT = 4 * LONGEST_LOG  # A character is at most that long in UTF-8.
+AT_ONCE = 2**16
+ROUNDS = 32  # Somebody who never ends writing does not keep us from all else.
+
+
+class Output:
+    """The reading end of a pipe into which a process writes its outputs."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.has_news = False
+        self._end = b""
+
+    def read(self) -> bool:
+        """Take in what is there. False: nobody holds the other end any more."""
+        for _ in range(ROUNDS):
+            try:
+                some = os.read(self.descriptor, AT_ONCE)
+            except BlockingIOError:
+                return True
+            if not some:
+                return False
+            self._end = (self._end + some)[-BYTES_KEPT:]
+            self.has_news = True
+        return True
+
+    def text(self) -> str:
+        """What is not UTF-8, and a character that was cut in two, show as the sign for that."""
+        self.has_news = False
+        return self._end.decode(errors="replace")[-LONGEST_LOG:]
+
+    def forget(self) -> None:
+        self._end = b""
+        self.has_news = False
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+TOLD = {  # How a job ended, by why it was told to.
+    How.TIMED_OUT: "TimedOut",
+    How.GIVEN_BACK: "GivenBack",
+}
+
+
+class Process:
+    """A child, and the job that it runs."""
+
+    def __init__(self, pid: int, end: socket.socket, output: int) -> None:
+        self.pid = pid
+        self.channel = Channel(end)
+        self.output = Output(output)
+        self.job: Assignment | None = None
+        self.jobs_done = 0
+        self.told: How | None = None  # Why it was told to end.
+        self.told_text = ""
+        self.ends_at: float | None = None  # When it will be told to end; once it was: killed.
+        self.is_leaving = False  # It was ended, and gets no further job.
+
+    @property
+    def is_idle(self) -> bool:
+        return self.job is None and not self.is_leaving
+
+    def assign(self, job: Assignment) -> None:
+        self.job, self.started_ms = job, now_ms()
+        self.ends_at = None if job.timeout_ms is None else time.monotonic() + job.timeout_ms / 1000
+        self.output.forget()
+        self.channel.send(tree_of(job))
+
+    def tell(self, why: How, text: str, kill_after_ms: int) -> None:
+        """Have the job end, by an exception in it; a while later by force."""
+        self.told, self.told_text = why, text
+        self.ends_at = time.monotonic() + kill_after_ms / 1000
+        end_group(self.pid, signal.SIGTERM)
+
+    def outcome(self, how: How, error: JobError | None, result: Any = None) -> RunOutcome:
+        assert self.job is not None  # noqa: S101 - for the types.
+        self.output.read()
+        return RunOutcome(
+            key=self.job.key,
+            how=how,
+            pid=self.pid,
+            started=self.started_ms,
+            ended=now_ms(),
+            result=result,
+            error=error,
+            log=self.output.text(),
+        )
+
+    def told_outcome(self, told: How, error: JobError | None) -> RunOutcome:
+        """Of a job that was told to end: the traceback shows where it was."""
+        where = error.traceback if error else ""
+        return self.outcome(told, JobError(type=TOLD[told], message=self.told_text, traceback=where))
+
+    def end(self) -> None:
+        self.is_leaving = True
+        self.ends_at = None
+        end_group(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self.channel.end.close()
+        self.output.close()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+LOG_EVERY_S = 1.0
+
+
+class Nursery:
+    def __init__(self, control: socket.socket, setup: Nursing) -> None:
+        self._control = Channel(control)
+        self._setup = setup
+        self._functions: Functions | None = None  # Each of the spawned finds its own.
+        self._processes: dict[int, Process] = {}  # By pid.
+        self._waiting: deque[Assignment] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._next_logs_at = 0.0
+        self._watch(control, self._listen)
+        self._watch(self._children_that_ended(), self._wake_up)
+        self._someone_ended = False
+
+    def run(self) -> NoReturn:
+        self._prepare()
+        while self._control.is_open:
+            for key, _ in self._selector.select(self._until_next_s()):
+                key.data()
+            # Only now: what else was to be read may be of those that ended.
+            self._reap()
+            self._start_what_waits()
+            self._look_at_the_clock()
+            self._send_what_waits()
+        for process in self._processes.values():
+            process.end()
+        os._exit(0)  # What the jobs' modules would do at the end, or wait for, is not asked for.
+
+    def _prepare(self) -> None:
+        if self._setup.spawn:
+            self._bear()  # It says whether it could import everything, and has the first job.
+            return
+        try:
+            self._functions = resolve(self._setup.runner)
+        except Exception as problem:
+            self._control.send({"problem": why_not(problem)})
+            self._control.is_open = False
+            return
+        # What is there now stays: the copies would only copy it to find that out.
+        gc.collect()
+        gc.freeze()
+        self._control.send({"ready": True, "threads": threading.active_count()})
+
+    def _listen(self) -> None:
+        for message in self._control.receive():
+            if "stop" in message:
+                self._stop(message["stop"])
+            elif "take_back" in message:
+                self._take_back(message["take_back"])
+            else:
+                self._waiting.append(Assignment(**message))
+
+    def _start_what_waits(self) -> None:
+        busy = sum(process.job is not None for process in self._processes.values())
+        for _ in range(min(self._setup.processes - busy, len(self._waiting))):
+            self._start(self._waiting.popleft())
+
+    def _start(self, job: Assignment) -> None:
+        try:
+            process = next((each for each in self._processes.values() if each.is_idle), None) or self._bear()
+        except OSError as problem:
+            error = JobError(type="OSError", message=f"no process could be started for it: {problem}")
+            self._control.send(tree_of(RunOutcome(key=job.key, how=How.LOST, error=error)))
+            return
+        process.assign(job)
+        self._control.send({"started": job.key, "pid": process.pid})
+
+    def _take_back(self, key: int) -> None:
+        """Unless it was started."""
+        for job in [job for job in self._waiting if job.key == key]:
+            self._waiting.remove(job)
+            self._control.send(tree_of(RunOutcome(key=key, how=How.GIVEN_BACK)))
+
+    def _stop(self, key: int) -> None:
+        self._take_back(key)
+        for process in self._processes.values():
+            if process.job and process.job.key == key and not process.told:
+                process.tell(How.GIVEN_BACK, "its worker stopped", self._setup.kill_after_ms)
+
+    def _bear(self) -> Process:
+        ours, theirs = socket.socketpair()
+        output, written = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            os.close(output)
+            self._be_a_child(parent, theirs, written)
+        theirs.close()
+        os.close(written)
+        process = self._processes[pid] = Process(pid, ours, output)
+        self._watch(ours, lambda: self._hear(process))
+        self._watch(output, lambda: self._overhear(process))
+        return process
+
+    def _be_a_child(self, parent: int, end: socket.socket, output: int) -> NoReturn:
+        try:
+            os.setsid()  # A group of its own: what it starts ends with it.
+            die_with(parent)
+            be_first_to_go()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            self._forget()
+            _be_its_outputs(output)
+            if self._functions is None:
+                spawn(end, self._setup)
+            child.work_off(end, self._functions, self._setup.jobs_per_process)
+        except BaseException:
+            traceback.print_exc()  # Into the log of the job.
+            sys.stderr.flush()
+        finally:
+            os._exit(1)
+
+    def _forget(self) -> None:
+        """In a copy of it: close what is the nursery's."""
+        for key in list(self._selector.get_map().values()):
+            os.close(key.fd)
+        self._selector.close()
+
+    def _hear(self, process: Process) -> None:
+        try:
+            for message in process.channel.receive():
+                self._take_in(process, message)
+        except (ValueError, TypeError, KeyError):
+            process.end()  # A job has written into the socket of its process.
+        if not process.channel.is_open:
+            self._selector.unregister(process.channel.end)
+
+    def _take_in(self, process: Process, message: dict[str, Any]) -> None:
+        if "how" in message:
+            self._answered(process, message)
+        elif "problem" in message:
+            self._unprepared(process, message)
+        else:
+            self._control.send(message)
+
+    def _answered(self, process: Process, message: dict[str, Any]) -> None:
+        error = JobError(**message["error"]) if message.get("error") else None
+        self._report(process, How(message["how"]), error, message.get("result"))
+        if process.told or process.jobs_done >= self._setup.jobs_per_process:
+            process.end()
+
+    def _unprepared(self, process: Process, message: dict[str, Any]) -> None:
+        self._control.send(message)
+        if process.job:
+            self._report(process, How.FAILED, JobError(type="NotPrepared", message=message["problem"]))
+
+    def _report(self, process: Process, how: How, error: JobError | None, result: Any = None) -> None:
+        if process.job is None:
+            return
+        # Who was told that the worker stops, and was done then, is done.
+        is_done = how is How.SUCCEEDED and process.told is not How.TIMED_OUT
+        told = None if is_done else process.told
+        outcome = process.told_outcome(told, error) if told else process.outcome(how, error, result)
+        self._control.send(tree_of(outcome))
+        process.job, process.ends_at = None, None
+        process.jobs_done += 1
+
+    def _overhear(self, process: Process) -> None:
+        if not process.output.read():
+            self._selector.unregister(process.output.descriptor)
+
+    def _wake_up(self) -> None:
+        os.read(self._wakeups, 4096)
+        self._someone_ended = True
+
+    def _reap(self) -> None:
+        pids = list(self._processes) if self._someone_ended else []
+        self._someone_ended = False
+        for pid in pids:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self._bury(self._processes[pid], status)
+
+    def _bury(self, process: Process, status: int) -> None:
+        # What it left behind, it had started; nobody else can have its group while one of these lives.
+        end_group(process.pid, signal.SIGKILL)
+        if process.channel.end in self._selector.get_map():
+            self._hear(process)  # It may have answered, and died then.
+        self._report(process, How.DIED, JobError(type="Died", message=cause_of_death(status)))
+        for source in (process.channel.end, process.output.descriptor):
+            with suppress(KeyError):
+                self._selector.unregister(source)
+        del self._processes[process.pid]
+        process.close()
+
+    def _look_at_the_clock(self) -> None:
+        now = time.monotonic()
+        for process in self._processes.values():
+            if process.ends_at is not None and process.ends_at <= now:
+                self._time_is_up(process)
+        if now >= self._next_logs_at:
+            self._next_logs_at = now + LOG_EVERY_S
+            self._tell_news()
+
+    def _time_is_up(self, process: Process) -> None:
+        if process.told or process.job is None or process.job.timeout_ms is None:
+            process.end()
+            return
+        text = f"it took longer than {process.job.timeout_ms / 1000:g} s"
+        process.tell(How.TIMED_OUT, text, self._setup.kill_after_ms)
+
+    def _tell_news(self) -> None:
+        for process in self._processes.values():
+            if process.job and process.output.has_news:
+                self._control.send({"log": process.job.key, "text": process.output.text()})
+
+    def _until_next_s(self) -> float | None:
+        """None: only something that happens ends the wait."""
+        now = time.monotonic()
+        ends = [process.ends_at for process in self._processes.values() if process.ends_at is not None]
+        if any(process.output.has_news for process in self._processes.values() if process.job):
+            ends.append(self._next_logs_at)
+        return max(0, min(ends) - now) if ends else None
+
+    def _send_what_waits(self) -> None:
+        """Wait until there is room again, where somebody does not read as fast as we write."""
+        for channel in (self._control, *(process.channel for process in self._processes.values())):
+            channel.flush()
+            with suppress(KeyError):
+                key = self._selector.get_key(channel.end)
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.has_more_to_send else 0)
+                if key.events != events:
+                    self._selector.modify(channel.end, events, key.data)
+
+    def _watch(self, source: socket.socket | int, then: Callable[[], None]) -> None:
+        self._selector.register(source, selectors.EVENT_READ, then)
+
+    def _children_that_ended(self) -> int:
+        """A descriptor that can be read when one has."""
+        self._wakeups, wake = os.pipe()
+        for descriptor in (self._wakeups, wake):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        return self._wakeups
+
+
+def cause_of_death(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        hint = ": by hand, or by the system for want of memory" if number == signal.SIGKILL else ""
+        return f"its process was ended by {name}{hint}"
+    return f"its process ended with code {os.WEXITSTATUS(status)} before the function returned"
+
+
+def _be_its_outputs(output: int) -> None:
+    """What is written to the outputs of this process goes to the pipe, line by line, and nothing comes in."""
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    # The ones there were may have begun as files: such do not take to becoming pipes.
+    sys.stdout, sys.stderr = (
+        open(standard, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        for standard in (1, 2)
+    )
+    faulthandler.enable()  # Where it was when C code crashed stands in the log.
+
+
+def interpreter(module: str, *arguments: str) -> list[str]:
+    """A fresh Python that finds modules where this one does, and runs `main` of the module."""
+    start = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; main(sys.argv[1:])"
+    return [sys.executable, "-c", start, *arguments]
+
+
+def spawn(end: socket.socket, setup: Nursing) -> NoReturn:
+    end.set_inheritable(True)
+    words = interpreter("taskstore.jobs.spawned", str(end.fileno()), json.dumps(tree_of(setup)))
+    os.execv(words[0], words)  # noqa: S606 - there is no shell.
+
+
+def main(arguments: list[str]) -> None:
+    """`PARENT DESCRIPTOR SETUP`: whose nursery it is, the socket to it, and a Nursing as JSON."""
+    parent, descriptor, setup = arguments
+    die_with(int(parent))
+    # They are for the worker, which says what becomes of its jobs.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    Nursery(socket.socket(fileno=int(descriptor)), Nursing(**json.loads(setup))).run()

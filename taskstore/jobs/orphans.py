@@ -1,0 +1,118 @@
+"""Jobs whose worker died on this machine: others need not wait for the end of their leases."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import TaskStoreError
+from ..types.job_record import Attempt, JobRecord, queue_of
+from ..types.tasks import Change, NewTask
+from ..worker.lease_keeper import Outage
+from ..worker.store import Heard, Store
+from .processes import born, has_ended, machine
+from .results import Entry, Ledger
+from .verdicts import change_of, lost_while_held
+
+if TYPE_CHECKING:
+    from ..client.answers import Task
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 5.0
+LOOKS = 2  # At what a dead worker holds: the answer to its last claim may have been on its way.
+MOST_AT_ONCE = 100
+
+
+class Found(Protocol):
+    @property
+    def tasks(self) -> Sequence[Task]: ...
+
+
+class JobStore(Store, Protocol):
+    """The verbs of a worker of jobs: it also looks for what others hold."""
+
+    def search(self, query: str = "", *, limit: int = 50) -> Found: ...
+
+
+class Orphans:
+    """A thread that looks, from time to time, for workers that are dead, and gives back what they hold."""
+
+    def __init__(self, store: JobStore, groups: Collection[str], outage: Outage) -> None:
+        self._store, self._groups, self._outage = store, frozenset(groups), outage
+        self._looks: Counter[int] = Counter()  # By client id.
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._look_until_stopped, name="orphans", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def look(self) -> None:
+        for heard in self._store.clients():
+            if is_dead(heard) and self._looks[heard.client_id] < LOOKS:
+                self._give_back(heard)
+                self._looks[heard.client_id] += 1
+
+    def _look_until_stopped(self) -> None:
+        while True:
+            try:
+                self.look()
+            except TaskStoreError as problem:  # Their leases end by themselves.
+                logger.debug("nobody looks after the jobs of dead workers now: %s", problem)
+            if self._stopping.wait(LOOK_EVERY_S):
+                return
+
+    def _give_back(self, heard: Heard) -> None:
+        changes = [change for task in self._held_by(heard.client_id) if (change := given_back(task, heard))]
+        entries = [Entry(change=change, written=_nothing, refused=_nothing) for change in changes]
+        if entries:
+            logger.warning(
+                "worker %s (process %s) is dead: others get its jobs (%d)", heard.name, heard.pid, len(entries)
+            )
+        Ledger(self._store, self._is_patient, self._outage, heard.client_id).write(entries)
+
+    def _is_patient(self) -> bool:
+        return not self._stopping.is_set()
+
+    def _held_by(self, client_id: int) -> Iterator[Task]:
+        for group in self._groups:
+            query = f'group:"{group}" state:claimed owner:{client_id}'
+            found = self._store.search(query, limit=MOST_AT_ONCE).tasks
+            yield from (task for task in found if task.owner == client_id and task.group in self._groups)
+
+
+def is_dead(heard: Heard) -> bool:
+    """Whether it worked on this machine, and its process is no longer there."""
+    known = heard.info.get("machine") == machine() and not heard.info.get("stopped")
+    return bool(known and heard.pid and has_ended(heard.pid, heard.info.get("born")))
+
+
+def whereabouts(pid: int) -> dict[str, Any]:
+    """What a worker says of itself, for others to see whether it is dead."""
+    return {"machine": machine(), "born": born(pid)}
+
+
+def given_back(task: Task, heard: Heard) -> NewTask | Change | None:
+    """A job in the name of its dead worker: to be had again, or reported failed, as its options say."""
+    queue = queue_of(task.group)
+    otherwise = Attempt(worker=heard.name, host=heard.host)
+    try:
+        verdict = lost_while_held(task, JobRecord.decode(task.data), now_ms(), otherwise)
+        return change_of(task, queue, verdict) if queue and verdict else None
+    except (TypeError, ValueError):  # NotAJob is one. Whoever claims it next lays it aside.
+        return None
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _nothing(_: object) -> None:
+    """When somebody else was quicker, too."""

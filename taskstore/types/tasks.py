@@ -1,0 +1,138 @@
+"""What programs add to the store and change in it, and why a commit was refused: frozen values.
+
+Times are milliseconds since the Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Ending(StrEnum):
+    """Why a task is no longer there. The first six leave a successor (contract.md section 5)."""
+
+    CLAIMED = "claimed"
+    RENEWED = "renewed"
+    CHANGED = "changed"
+    MOVED = "moved"
+    GIVEN_BACK = "given back"
+    REQUEUED = "requeued"
+    DELETED = "deleted"
+    PURGED = "purged"
+
+
+class State(StrEnum):
+    """What a task is at a moment. Failed is counted beside the others, not instead."""
+
+    READY = "ready"
+    CLAIMED = "claimed"
+    EXPIRED = "expired"
+    SCHEDULED = "scheduled"
+    FAILED = "failed"
+
+
+class Order(StrEnum):
+    """How a claim chooses among the available tasks of the highest priority."""
+
+    RANDOM = "random"
+    OLDEST = "oldest"
+
+
+COMMAND_GROUPS = "commands/"  # How their names begin. Whoever writes there decides what shells run.
+
+
+ATTEMPTS = "attempts"  # The label by which workers count them; see worker/verdicts.py.
+
+
+FAILED_FROM = "failed_from"  # The label of a dead letter: the group that it failed in. Only the rules write it.
+
+
+# How the names of groups end in which jobs and commands are kept that have ended.
+RESULTS = {
+    "jobs": frozenset({"succeeded", "failed"}),
+    "commands": frozenset(
+        {"completed", "completed_archive", "failed_archive", "failed_time", "failed_count", "output"}
+    ),
+}
+
+
+def holds_results(group: str) -> bool:
+    """Whether jobs or commands are kept in this group that have ended. No worker claims from it."""
+    kind, _, rest = group.partition("/")
+    name, _, end = rest.partition("/")
+    return bool(name) and end in RESULTS.get(kind, ())
+
+
+NOBODY = 0  # The owner that all clients of MassTasker's interface share.
+
+
+class Origin(NamedTuple):
+    """The chain that a task goes on with that was purged and comes back."""
+
+    id: int
+    claims: int
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task to add."""
+
+    group: str
+    data: bytes = b""
+    data_type: str = ""  # The type URL, for data that is a protobuf Any.
+    timespec_ms: int = 0  # 0: now. Negative: that long from now. Positive: that very time.
+    error: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0  # -100 to 100, larger first.
+    id: int = 0  # Of a task that the same commit deletes: this one is its successor.
+    origin: Origin | None = None  # Set: it comes back, and goes on with its chain.
+    failed_from: str = ""  # Of a dead letter that comes back or is imported: the group that it failed in.
+    moving: Change | None = None  # What becomes of the task `id`, if this add is how REST writes a change of its group.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A task to replace by a successor with a new id. What is None stays as it is."""
+
+    id: int
+    data: bytes | None = None  # b"" empties it.
+    data_type: str | None = None  # None: it stays with the data; new data has none.
+    timespec_ms: int = 0  # As in NewTask.
+    error: str | None = None  # "" clears it.
+    labels: Mapping[str, str] | None = None
+    priority: int | None = None
+    group: str | None = None  # Another one: the task moves there.
+    release: bool = False  # Give the task back: no owner, not leased.
+    # The group that a dead letter failed in; empty: it is none any more. None: the rules say.
+    failed_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why nothing was changed: every reason, not the first (contract.md section 3, `/update`)."""
+
+    changes: tuple[int, ...] = ()  # Not there to be updated.
+    deletes: tuple[int, ...] = ()  # Not there to be deleted.
+    depends: tuple[int, ...] = ()  # Not there.
+    owned: tuple[int, ...] = ()  # Not yet available, and another client's.
+    bugs: tuple[str, ...] = ()  # What makes no sense.
+    forbidden: tuple[str, ...] = ()  # Why groups with shell commands may not be changed by this client.
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs or self.forbidden)
+
+
+Problem = tuple[str, str]  # The path of the field, and what would be right.
+
+
+def ids_without_delete(adds: Sequence[NewTask], deletes: Iterable[int]) -> Iterator[Problem]:
+    """Ids of adds that the same commit does not delete. Ignoring them would double the task that was to be replaced."""
+    if any(add.id for add in adds):
+        deleted = frozenset(deletes)
+        for place, add in enumerate(adds):
+            if add.id and add.id not in deleted:
+                yield f"adds[{place}].id", f"must be 0 or a task that this commit deletes: add {add.id} to the deletes"

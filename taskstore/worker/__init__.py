@@ -1,0 +1,1 @@
+"""The worker: it claims tasks, renews their leases while functions run, and commits the results."""

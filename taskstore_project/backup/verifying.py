@@ -1,0 +1,158 @@
+"""Whether the store holds together: what the database can't watch over by itself, looked at as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tasks_app.access import audit
+from tasks_app.writer.totals import COUNTS, TOTAL_COLUMNS
+from taskstore_project.backup.databases import Session, changing, looking
+from taskstore_project.os_user import users_name
+
+SHOWN = 5  # Of the rows that something is wrong with.
+COUNTED_IN = ("tasks_app_countdelta", "tasks_app_grouptotal")  # In the order in which they are folded.
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What must not be: a query for the numbers of the rows that break it."""
+
+    broken: str
+    rows: str
+
+
+RULES = [
+    Rule(
+        "tasks whose data is not there",
+        """
+        SELECT id FROM tasks_app_task WHERE payload <> 0 AND payload NOT IN (SELECT id FROM tasks_app_payload)
+        """,
+    ),
+    Rule(
+        "data that no task has",
+        "SELECT id FROM tasks_app_payload WHERE id NOT IN (SELECT payload FROM tasks_app_task)",
+    ),
+    Rule(
+        "tasks that have ended, and are there",
+        "SELECT id FROM tasks_app_task WHERE id IN (SELECT id FROM tasks_app_endedtask)",
+    ),
+    Rule(
+        "tasks that ended twice",
+        "SELECT id FROM tasks_app_endedtask GROUP BY id HAVING count(*) > 1",
+    ),
+    Rule(
+        "tasks older than the first of their chain",
+        """
+        SELECT id FROM tasks_app_task WHERE origin > id OR origin < 1
+        UNION ALL
+        SELECT id FROM tasks_app_endedtask WHERE origin > id OR origin < 1
+        """,
+    ),
+    Rule(
+        "chains with several living tasks",
+        "SELECT origin AS id FROM tasks_app_task GROUP BY origin HAVING count(*) > 1",
+    ),
+    Rule(
+        "ended tasks that are not older than their successor",
+        "SELECT id FROM tasks_app_endedtask WHERE successor <= id",
+    ),
+    Rule(
+        "successors in another chain",
+        """
+        SELECT later.id
+        FROM tasks_app_endedtask AS ended
+        JOIN (
+            SELECT id, origin FROM tasks_app_task
+            UNION ALL
+            SELECT id, origin FROM tasks_app_endedtask
+        ) AS later ON later.id = ended.successor
+        WHERE later.origin <> ended.origin
+        """,
+    ),
+    Rule(
+        "tasks with leases or claims below zero",
+        "SELECT id FROM tasks_app_task WHERE leased_since_ms < 0 OR claims < 0",
+    ),
+]
+
+# By how much the counts of a group are too low.
+DIFFERENCES = """
+    SELECT "group", CAST(sum(tasks) AS bigint), CAST(sum(leases) AS bigint), CAST(sum(failed) AS bigint)
+    FROM (
+        SELECT "group", count(*) AS tasks, count(CASE WHEN leased_since_ms > 0 THEN 1 END) AS leases,
+            count(CASE WHEN error <> '' THEN 1 END) AS failed
+        FROM tasks_app_task
+        GROUP BY "group"
+        UNION ALL
+        SELECT "group", -tasks, -leases, -failed FROM tasks_app_grouptotal
+        UNION ALL
+        SELECT "group", -tasks, -leases, -failed FROM tasks_app_countdelta
+    ) AS truth_without_counts
+    GROUP BY "group"
+    HAVING sum(tasks) <> 0 OR sum(leases) <> 0 OR sum(failed) <> 0
+    ORDER BY "group"
+"""
+
+
+def problems() -> Iterator[str]:
+    """What is wrong with the store, a line each; nothing when all is well. It may be served meanwhile."""
+    with looking() as session:
+        yield from session.broken_pages()
+        for rule in [*RULES, *rules_of_numbers(session), rule_of_labels(session)]:
+            if ids := rows_of(rule, session):
+                yield f"{rule.broken}: {ids}"
+        for group, *differences in session.execute(DIFFERENCES):
+            yield f"counts of the group {group!a} are wrong: {in_words(differences)}"
+
+
+def rules_of_numbers(session: Session) -> list[Rule]:
+    """Numbers are given out once: none that is there may be beyond the last one."""
+    ids, commits = session.number(session.dialect.newest_id), session.number(session.dialect.newest_commit)
+    tables = ("tasks_app_task", "tasks_app_endedtask")
+    return [
+        Rule(
+            f"tasks with ids beyond {ids}, the last given out",
+            " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {ids}" for table in tables),
+        ),
+        Rule(
+            f"tasks made by commits beyond {commits}, the last there was",
+            " UNION ALL ".join(f"SELECT id FROM {table} WHERE made_by_commit > {commits}" for table in tables),
+        ),
+    ]
+
+
+def rule_of_labels(session: Session) -> Rule:
+    return Rule(
+        "tasks whose labels are no texts under names",
+        f"SELECT id FROM tasks_app_task WHERE labels <> '{{}}' AND NOT ({session.are_labels_texts})",
+    )
+
+
+def rows_of(rule: Rule, session: Session) -> str:
+    """The first of the rows that break the rule, in words; empty when none does."""
+    found = session.execute(f"SELECT id FROM ({rule.rows}) AS broken ORDER BY id LIMIT {SHOWN + 1}")
+    ids = [str(number) for (number,) in found]
+    return ", ".join(ids[:SHOWN] + ["..."] * (len(ids) > SHOWN))
+
+
+def in_words(differences: list[int]) -> str:
+    return ", ".join(
+        f"{abs(number)} {name} too {'few' if number > 0 else 'many'}"
+        for name, number in zip(COUNTS, differences, strict=True)
+        if number
+    )
+
+
+def mend_counts() -> int:
+    """Make the counts of all groups those of the tasks that are there. Returns how many groups had wrong ones."""
+    with changing(COUNTED_IN) as session:
+        wrong: list[Any] = session.execute(DIFFERENCES)
+        session.dialect.send(session.dialect.add("tasks_app_grouptotal", TOTAL_COLUMNS, wrong, key=1))
+        # A group without tasks has no row.
+        session.execute("DELETE FROM tasks_app_grouptotal WHERE tasks = 0 AND leases = 0 AND failed = 0")
+        if wrong:
+            actor = f"{users_name()} (command line)"
+            audit.record(actor=actor, action="mend counts", selection=f"groups: {len(wrong)}", done=0)
+    return len(wrong)

@@ -1,0 +1,74 @@
+"""What the commands of this project share: how they tell what the user has to put right."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import Error as DatabaseProblem
+
+USERS_MISTAKE = 2
+
+
+class CannotRun(Exception):
+    """The user has to put something right; the text is one line that says what."""
+
+
+class ProjectCommand(BaseCommand):
+    """A command that ends with one line on standard error and exit code 2 where the user has to act."""
+
+    # The server checks by itself; the others need not load every page to do so.
+    requires_system_checks = []
+    # Django's own options work; in the help they would hide ours.
+    suppressed_base_arguments = {
+        "--version",
+        "--verbosity",
+        "--settings",
+        "--pythonpath",
+        "--traceback",
+        "--no-color",
+        "--force-color",
+    }
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        # `--data` is taken from the command line before the settings are read, see __main__.
+        note = "--data DIR is the folder of the store's data (default: TASKSTORE_DATA)."
+        return super().create_parser(prog_name, subcommand, epilog=note, **kwargs)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except (CannotRun, DatabaseProblem) as problem:
+            if options["traceback"]:
+                raise
+            fail(problem)
+
+
+def fail(problem: Exception) -> NoReturn:
+    print(f"taskstore: {one_line(problem)}", file=sys.stderr)
+    sys.exit(USERS_MISTAKE)
+
+
+def typed(command: str) -> str:
+    """A command as one types it here, about the store that this process works with."""
+    return f"{settings.TYPED_AS} {command}{settings.TYPED_BEHIND}"
+
+
+def one_line(problem: Exception) -> str:
+    text = " ".join(str(problem).split())
+    return f"the database refuses: {text}" if isinstance(problem, DatabaseProblem) else text
+
+
+def number_up_to(most: int) -> Callable[[str], int]:
+    """Reads an option's value, from 1 to this."""
+
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and 1 <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text} is no such number: it has to be from 1 to {most}")
+
+    return read

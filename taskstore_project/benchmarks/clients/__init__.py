@@ -1,4 +1,0 @@
-"""The processes that do a contender's work, one module for each kind of contender.
-
-They are started by `python -m taskstore_project.benchmarks.clients` and take orders on standard input.
-"""

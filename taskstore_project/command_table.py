@@ -1,0 +1,144 @@
+"""The commands: where those are that ask a server, as a program on any machine would, and all of them in order.
+
+Tables that can be read without importing them: the other commands should not wait for that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from .program import MANAGE, typed_as
+
+if TYPE_CHECKING:
+    from taskstore.cli.program import Program
+
+PACKAGE = "taskstore.cli"
+COMPLETION = "_TASKSTORE_COMPLETE"  # Set by the shell's half of the completion, see click.
+HELP = ("help", "--help", "-h")
+OPTIONS = {"data": ""}  # What was typed for all commands: ` --data DIR`, as a hint has to repeat it.
+
+COMMANDS = {
+    "groups": "read:groups",
+    "stats": "read:stats",
+    "watch": "watching:watch",
+    "ls": "read:ls",
+    "show": "read:show",
+    "search": "read:search",
+    "history": "read:history",
+    "workers": "read:workers",
+    "add": "working:add",
+    "claim": "working:claim",
+    "update": "working:update",
+    "delete": "working:delete",
+    "requeue": "change:requeue",
+    "move": "change:move",
+    "edit": "change:edit",
+    "purge": "change:purge",
+    "operations": "change:operations",
+    "undo": "change:undo",
+    "cancel": "change:cancel",
+    "pause": "change:pause",
+    "resume": "change:resume",
+    "export": "files:export",
+    "import": "files:import_",
+    "job": "jobs:job",
+    "schedule": "schedules:schedule",
+    "commands": "taskstore_project.shell_worker:commands",
+    "work": "taskstore_project.job_worker:work",
+    "completion": "completion:completion",
+}
+
+# Those that come with the server.
+SERVERS_COMMANDS = {
+    "up": "Run the server in one process: console, REST API and gRPC.",
+    "serve": "Run the server in several processes, on PostgreSQL, for heavy traffic.",
+    "token": "Make, list and revoke the tokens that programs use.",
+    "backup": "Write the whole store to a file.",
+    "restore": "Put a backup into an empty store.",
+    "verify": "Check the store for damage.",
+}
+
+# Those of a checkout: a wheel has no lab.
+LAB_COMMANDS = {
+    "demo": "See the store at work: workers are killed, and no work is lost.",
+    "bench": "Measure how fast the store is on this machine.",
+    "chaos": "Break servers, databases and networks, and check that the store keeps its promises.",
+    "cluster": "Run the store on several nodes of this machine, with a database that fails over.",
+    "docs": "Make the generated pages and the pictures of the documentation.",
+    "test": "Run all checks and tests.",
+}
+
+# As the help shows them.
+SECTIONS = {
+    "Run a server": ("up", "serve", "token", "backup", "restore", "verify"),
+    "See what is there": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
+    "Work with tasks": ("add", "claim", "update", "delete", "export", "import"),
+    "Change many tasks": ("requeue", "move", "edit", "purge", "operations", "undo", "cancel", "pause", "resume"),
+    "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
+    "Try it, and develop it": ("demo", "bench", "chaos", "cluster", "docs", "test"),
+    "Your shell": ("completion",),
+}
+
+
+def asked_for(arguments: Sequence[str]) -> list[str] | None:
+    """The arguments for `run`, where they name one of these commands or its help; None: something else is meant."""
+    match arguments:
+        case _ if COMPLETION in os.environ:
+            return list(arguments)
+        case [name, *_] if name in COMMANDS:
+            return list(arguments)
+        case ["help", name, *_] if name in COMMANDS:
+            return [name, "--help"]
+    return None
+
+
+def is_for_help(arguments: Sequence[str]) -> bool:
+    """Whether somebody wants to know what commands there are."""
+    return not arguments or (len(arguments) == 1 and arguments[0] in HELP)
+
+
+def names() -> list[str]:
+    """All commands of this project."""
+    return [*COMMANDS, *_others()]
+
+
+def _others() -> dict[str, str]:
+    """Those that are no commands of the client, and what each of them does."""
+    return {**SERVERS_COMMANDS, **(LAB_COMMANDS if MANAGE.exists() else {})}
+
+
+def named(arguments: Sequence[str]) -> str:
+    """The command that is meant, also where only its help is asked for; empty: none is."""
+    match arguments:
+        case ["help", name, *_] | [name, *_] if name not in ("help", "version") and not name.startswith("-"):
+            return name
+    return ""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run one of the commands, and end the process with its exit code."""
+    program().main(args=list(arguments), prog_name=typed_as(), complete_var=COMPLETION)
+
+
+def summary(*, has_server: bool) -> str:
+    """The list of the commands, as `--help` shows it."""
+    from click import Context
+
+    made = program(has_server=has_server)
+    return made.get_help(Context(made, info_name=typed_as()))
+
+
+def program(*, has_server: bool = True) -> Program:
+    from taskstore.cli.program import Program
+
+    places = {name: place if "." in place else f"{PACKAGE}.{place}" for name, place in COMMANDS.items()}
+    return Program(
+        places,
+        others=_others(),
+        sections={title: [name for name in section if name in names()] for title, section in SECTIONS.items()},
+        has_others=has_server and bool(find_spec("django")),
+        options=OPTIONS["data"],
+    )

@@ -1,0 +1,187 @@
+"""The pages of the documentation: where they are, how they are grouped, and where their links lead."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from django.conf import settings
+from django.urls import reverse
+
+from .markdown import Document
+
+HERE = Path(__file__).parent
+INDEX = "docs/README.md"  # What a forge shows of the folder.
+# Pages beside docs/, and their names under /docs/.
+FRONT = {"README.md": "readme", "CHANGELOG.md": "changelog"}
+# The code that pages refer to. Nothing else beside docs/ is shown.
+CODE = ("taskstore/", "tasks_app/", "taskstore_project/")
+# What a browser shows as an image; every other file is shown as plain text.
+IMAGES = {".png": "image/png", ".svg": "image/svg+xml", ".jpg": "image/jpeg"}
+
+GROUP = re.compile(r"^## (?P<title>.+)$", re.MULTILINE)
+ENTRY = re.compile(r"^\* \[(?P<title>[^\]]+)\]\((?P<path>[^)#]+\.md)\)", re.MULTILINE)
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+PNG_SIZE = struct.Struct(">16x2I")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A page as the index lists it."""
+
+    name: str
+    title: str
+
+    @property
+    def url(self) -> str:
+        return url_of(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    title: str
+    entries: list[Entry]
+
+
+class Library:
+    """The pages in `root`, which is a checkout or the folder of an installed wheel.
+
+    `code` is the folder of the packages that pages refer to.
+    """
+
+    def __init__(self, root: Path, code: Path) -> None:
+        self.root, self.code = root, code
+
+    def names(self) -> list[str]:
+        """The names of all pages; the index has the empty one."""
+        paths = [f"docs/{page.name}" for page in sorted((self.root / "docs").glob("*.md"))]
+        return [name_of(path) for path in [*paths, *FRONT] if (self.root / path).is_file()]
+
+    def document(self, name: str) -> Document | None:
+        """The page of this name, read again when its file has changed."""
+        path = path_of(name)
+        if not re.fullmatch(r"[\w-]*", name) or name_of(path) != name:
+            return None
+        try:
+            state = (self.root / path).stat()
+        except FileNotFoundError:
+            return None
+        return read(self, path, state.st_mtime_ns, state.st_size)
+
+    def state(self, name: str) -> str:
+        """Another text when the page or the index has changed."""
+        files = (self.root / INDEX, self.root / path_of(name))
+        return "-".join(f"{file.stat().st_mtime_ns:x}" for file in files if file.is_file())
+
+    def groups(self) -> list[Group]:
+        """The chapters of the index with their pages, in its order."""
+        _, *parts = GROUP.split((self.root / INDEX).read_text())
+        groups = []
+        for title, body in zip(parts[::2], parts[1::2], strict=True):
+            found = ENTRY.finditer(body)
+            groups.append(Group(title, [Entry(name_of(joined(INDEX, each["path"])), each["title"]) for each in found]))
+        return groups
+
+    def order(self) -> list[Entry]:
+        """The pages one after the other, as the index lists them."""
+        return [Entry("", "Documentation"), *(entry for group in self.groups() for entry in group.entries)]
+
+    def neighbours(self, name: str) -> tuple[Entry | None, Entry | None]:
+        """The pages before and after this one, in the order of the index."""
+        order = self.order()
+        place = next((number for number, entry in enumerate(order) if entry.name == name), None)
+        if place is None:
+            return None, None
+        return (order[place - 1] if place else None), (order[place + 1] if place + 1 < len(order) else None)
+
+    def target(self, page: str, link: str) -> str:
+        """The address that a link leads to, written on the page with this path."""
+        if ELSEWHERE.match(link) or link.startswith("#"):
+            return link
+        written, mark, anchor = link.partition("#")
+        path = joined(page, written)
+        name = name_of(path)
+        if path_of(name) == path and (self.root / path).is_file():
+            return f"{url_of(name)}{mark}{anchor}"
+        return reverse("documentation:file", args=[path])
+
+    def place(self, path: str) -> Path | None:
+        """The file or folder of this path, if it may be shown: all of docs/, and the code that a page refers to."""
+        parts = path.split("/")
+        if not all(parts) or any(part.startswith(".") for part in parts) or "\0" in path:
+            return None
+        if path.startswith("docs/"):
+            place = self.root / path
+            inside = place.resolve().is_relative_to((self.root / "docs").resolve())
+            return place if inside and place.exists() else None
+        if not path.startswith(CODE) or path not in self.referred():
+            return None
+        place = self.code / path
+        return place if place.is_file() else None
+
+    def referred(self) -> set[str]:
+        """The paths of all that pages refer to."""
+        return {
+            joined(path_of(name), link.partition("#")[0])
+            for name, document in self.documents()
+            for link in document.links
+            if not ELSEWHERE.match(link) and not link.startswith("#")
+        }
+
+    def documents(self) -> Iterator[tuple[str, Document]]:
+        for name in self.names():
+            if document := self.document(name):
+                yield name, document
+
+    def size_of_image(self, page: str, link: str) -> tuple[int, int] | None:
+        """The width and height of a PNG, so that a page keeps its shape while it comes."""
+        try:
+            with (self.root / joined(page, link)).open("rb") as file:
+                head = file.read(PNG_SIZE.size)
+        except OSError:
+            return None
+        if len(head) < PNG_SIZE.size or not head.startswith(b"\x89PNG"):
+            return None
+        width, height = PNG_SIZE.unpack(head)
+        return width, height
+
+
+@lru_cache(maxsize=128)
+def read(library: Library, path: str, _changed_ns: int, _size: int) -> Document:
+    return Document(
+        (library.root / path).read_text(),
+        resolve=lambda link: library.target(path, link),
+        measure=lambda link: library.size_of_image(path, link),
+    )
+
+
+def joined(page: str, link: str) -> str:
+    """The path that a link on this page means; as links in the project's files are, relative to the page."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
+
+
+def name_of(path: str) -> str:
+    """The name under /docs/ of the page with this path."""
+    if path == INDEX:
+        return ""
+    return FRONT.get(path) or path.removeprefix("docs/").removesuffix(".md")
+
+
+def path_of(name: str) -> str:
+    """The path of the page with this name, whether or not it exists."""
+    if not name:
+        return INDEX
+    return next((path for path, front in FRONT.items() if front == name), f"docs/{name}.md")
+
+
+def url_of(name: str) -> str:
+    return reverse("documentation:page", args=[name]) if name else reverse("documentation:index")
+
+
+# A wheel holds the pages beside this file.
+LIBRARY = Library(settings.BASE_DIR if settings.IS_CHECKOUT else HERE / "pages", settings.BASE_DIR)

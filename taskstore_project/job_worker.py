@@ -1,0 +1,53 @@
+"""`taskstore work`: a worker of jobs. Here, where both the command line and the jobs are known."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from taskstore.cli import parameter_types
+from taskstore.cli.base import Scope, StoreCommand
+from taskstore.cli.context import Session
+from taskstore.cli.errors import Mistake
+from taskstore.client.client import Client
+from taskstore.jobs.nursery_link import NotPrepared
+from taskstore.jobs.serving import run_worker
+from taskstore.types.job_record import DEFAULT_QUEUE
+
+AT_LEAST_ONE = click.IntRange(min=1)
+
+
+@click.command("work", cls=StoreCommand, needs=Scope.WORK)
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.option("--queue", "queues", multiple=True, default=[DEFAULT_QUEUE], show_default=True, metavar="NAME",
+              help="May be repeated.")  # fmt: skip
+@click.option("--processes", type=AT_LEAST_ONE, metavar="N", help="Jobs at the same time [default: one a core].")
+@click.option("--jobs-per-process", type=AT_LEAST_ONE, default=1, show_default=True, metavar="N",
+              help="More than 1 is quicker; these share what they leave behind.")  # fmt: skip
+@click.option("--lease", "lease_ms", type=parameter_types.duration_ms, default="30s", show_default=True, metavar="TIME",
+              help="How long it may take until others get the jobs of a machine that died.")  # fmt: skip
+@click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
+              help="How long jobs may go on after SIGTERM or Ctrl-C; then they are given back.")  # fmt: skip
+@click.option("--memory-mb", type=AT_LEAST_ONE, metavar="N", help="For the process of a job that says nothing itself.")
+@click.option("--start", type=click.Choice(["fork", "spawn"]), default="fork", show_default=True,
+              help="spawn: for modules that start threads when they are imported.")  # fmt: skip
+@click.option("--name", default="", metavar="TEXT", help="How the pages call it [default: host and process].")
+@click.pass_obj
+def work(session: Session, /, modules: Sequence[str], grace_ms: int, memory_mb: int | None, **options: Any) -> None:
+    """Run jobs: those functions of the MODULEs that have @job, each in a process of its own, until Ctrl-C.
+
+    taskstore work reports.jobs --queue default --queue slow --processes 4
+    """
+    if files := [module for module in modules if module.endswith(".py") or "/" in module]:
+        raise Mistake(f"{files[0]} is a file: say the module, such as reports.jobs for reports/jobs.py")
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("taskstore.jobs").setLevel(logging.INFO)  # What it works for, and that it stops.
+    memory_bytes = None if memory_mb is None else memory_mb * 2**20
+    try:
+        with Client(**session.where) as store:
+            run_worker(modules, store=store, grace_s=grace_ms / 1_000, memory_bytes=memory_bytes, **options)
+    except NotPrepared as problem:
+        raise Mistake(str(problem)) from None

@@ -1,0 +1,65 @@
+"""The data folder is for its user alone: folders have mode 0700 and files 0600, whatever made them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+NAMED = 5  # Files in a warning.
+
+log = logging.getLogger(__name__)
+
+
+def make(file: Path) -> None:
+    """Make an empty file that nobody else can read, unless there is one. SQLite gives its other files the same mode."""
+    with suppress(OSError):  # Whoever opens it will say what is wrong, and better.
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def put_right(folder: Path) -> None:
+    """Make the folder and all that is in it private, and warn in one line of what was not.
+
+    Leaves alone what belongs to somebody else, and a folder that is shared or holds more than a store.
+    """
+    if _is_shared(folder):
+        log.warning("%s is no folder of the store's own: other users may read what it keeps there", folder)
+        return
+    changed = [path for path in (folder, *_below(folder)) if _was_open(path)]
+    if changed:
+        names = ", ".join(str(path.relative_to(folder)) if path != folder else str(path) for path in changed[:NAMED])
+        more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
+        log.warning("other users could read what is in %s, now they can't: %s%s", folder, names, more)
+
+
+def _is_shared(folder: Path) -> bool:
+    here = folder.resolve()
+    with suppress(RuntimeError):  # A user without a home.
+        if here == Path.home().resolve():
+            return True
+    return here == Path(here.anchor) or bool(here.stat().st_mode & stat.S_ISVTX)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        yield from (Path(parent, name) for name in (*folders, *files))
+
+
+def _was_open(path: Path) -> bool:
+    """Whether it was open to others, and is no longer."""
+    try:
+        status = path.lstat()
+        is_ours = status.st_uid == os.geteuid() and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
+        if not (is_ours and status.st_mode & OTHERS):
+            return False
+        path.chmod(stat.S_IMODE(status.st_mode) & ~OTHERS)
+    except FileNotFoundError:  # Another process has deleted it.
+        return False
+    except OSError as problem:
+        log.warning("other users can read %s, and that can't be changed: %s", path, problem.strerror)
+        return False
+    return True

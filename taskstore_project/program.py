@@ -1,0 +1,82 @@
+"""How this program is called here, and what is misspelt where it is: commands, and variables of the environment.
+
+Standard library only: a machine without Django has this, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from importlib import metadata
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MANAGE = HERE.parent / "manage.py"  # There in a checkout only.
+
+PREFIX = "TASKSTORE_"
+# Variables that no setting has. Those of settings.py are read from there.
+OTHER_VARIABLES = {
+    *("TASKSTORE_URL", "TASKSTORE_TOKEN", "TASKSTORE_CLIENT"),
+    *("TASKSTORE_ENVIRONMENT", "TASKSTORE_TEST_POSTGRES_URL", "TASKSTORE_CHROMIUM", "TASKSTORE_RUNNER"),
+}
+
+
+def typed_as() -> str:
+    """What one types before a command: `taskstore` where that is installed, in a checkout `python3 manage.py`."""
+    if Path(sys.argv[0]).name == "taskstore" or not MANAGE.exists():
+        return "taskstore"
+    with suppress(OSError):  # The folder is gone.
+        if Path.cwd() == MANAGE.parent:
+            return "python3 manage.py"
+    return f"python3 {shlex.quote(str(MANAGE))}"
+
+
+def version() -> str:
+    """Of Task Store, as pyproject.toml has it."""
+    if MANAGE.exists():
+        return str(tomllib.loads((MANAGE.parent / "pyproject.toml").read_text())["project"]["version"])
+    return metadata.version("taskstore")
+
+
+def data_option(folder: Path | str) -> str:
+    """What one types behind a command that is about this data folder."""
+    return f" --data {shlex.quote(str(Path(folder).expanduser().absolute()))}"
+
+
+def unknown_command(name: str, known: Collection[str], others: Collection[str] = ()) -> str:
+    """Says so, and names the command that may have been meant; `others` have to be more like it than `known`."""
+    meant = get_close_matches(name, known, n=1, cutoff=0.5) or get_close_matches(name, others, n=1, cutoff=0.75)
+    guess = f' Did you mean "{meant[0]}"?' if meant else ""
+    return f"there is no command {_printable(name)}.{guess} `{typed_as()} --help` lists all commands"
+
+
+def unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    """A warning for each variable that looks like one of ours and is none."""
+    strange = sorted(name for name in environment if name.startswith(PREFIX) and name not in OTHER_VARIABLES)
+    known = OTHER_VARIABLES | _settings() if strange else OTHER_VARIABLES
+    for name in strange:
+        if name not in known:
+            meant = get_close_matches(name, known, n=1, cutoff=0.8)
+            guess = f"did you mean {meant[0]}?" if meant else "no setting has this name"
+            yield f"the environment variable {_printable(name)} has no effect: {guess}"
+
+
+def _settings() -> set[str]:
+    # Read as text: without Django the settings can't be imported.
+    return set(re.findall(rf'"({PREFIX}\w+)"', (HERE / "settings.py").read_text()))
+
+
+def _printable(name: str) -> str:
+    return name if re.fullmatch(r"[\w./-]+", name, re.ASCII) else ascii(name)
+
+
+def warn(environment: Mapping[str, str] = os.environ) -> None:
+    """Write the warnings about variables to standard error."""
+    for warning in unknown_variables(environment):
+        print(f"taskstore: {warning}", file=sys.stderr, flush=True)

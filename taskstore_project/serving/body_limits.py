@@ -1,0 +1,64 @@
+"""How large the body of a request may be. Both servers ask before they keep any of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import unquote, urlsplit
+
+from django.apps import apps
+from django.conf import settings
+
+from taskstore_project.sessions import is_signed_in
+
+from .http_limits import closing_answer, refusal_of
+
+FORM_BYTES = 2**20  # A form of someone who is not signed in, and all fields beside the data of a task.
+ENCODED = 6  # A form sends the end of a line as %0D%0A; any other byte takes three at most.
+PAGES = frozenset({"", "console", "admin", "docs"})  # First parts of the paths where Django reads forms.
+UPLOAD = "/console/import"
+
+
+def least_bytes() -> int:
+    """Return how many bytes the body of every request may have."""
+    return min(FORM_BYTES, int(settings.TASKSTORE_MAX_REQUEST_BYTES))
+
+
+def most_bytes(target: str, cookies: str) -> int:
+    """Return how many bytes the body of a request for this target may have.
+
+    The API takes up to TASKSTORE_MAX_REQUEST_BYTES, and so does the import of someone who is signed in. Any other
+    form of theirs may hold the largest data of a task, encoded. A form of anyone else is small.
+    """
+    most = int(settings.TASKSTORE_MAX_REQUEST_BYTES)
+    path = _path_of(target)
+    if path.strip("/").partition("/")[0] not in PAGES:
+        return most
+    if not is_signed_in(cookies):
+        return least_bytes()
+    if path == UPLOAD:
+        return most
+    return min(FORM_BYTES + ENCODED * int(settings.TASKSTORE_MAX_DATA_BYTES), most)
+
+
+def refusal(target: str, headers: Mapping[str, str], most: int) -> bytes:
+    """Return the answer to a body of more than `most` bytes: a page for browsers, JSON for everyone else."""
+    if not apps.ready:  # The server of another application, which has no pages of ours.
+        return refusal_of(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request must be at most {most} bytes.")
+    # It needs the models, and servers know this module before them.
+    from taskstore_project.error_pages import too_large
+
+    response = too_large(_path_of(target), headers, most)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in response.items())
+    return closing_answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, lines, response.content)
+
+
+def _path_of(target: str) -> str:
+    """Return the path that the application sees: decoded, and without the host, if the target names one."""
+    if not target.startswith("/"):
+        try:
+            target = urlsplit(target).path
+        except ValueError:  # It is no address, and gets the smallest limit.
+            return ""
+    return unquote(re.split("[?#]", target, maxsplit=1)[0])

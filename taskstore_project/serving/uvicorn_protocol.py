@@ -1,0 +1,228 @@
+"""HTTP as uvicorn speaks it, with the limits and the polite end that `up` has too."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from tasks_app.access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
+
+from . import body_limits, slow_clients
+from .http_limits import GRACE_S, LINGER_S, MOST_HEAD_BYTES, not_http, refusal_of
+
+
+class Protocol(HttpToolsProtocol):
+    """A connection. What is too large is refused before it is kept anywhere."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._is_refused = False
+        self._is_ending = False
+        self._is_in_head = True
+        self._ends = 0  # Of heads and of bodies, so far.
+        self._begun_bytes = 0  # Of a head that is not complete yet.
+        self._body_bytes = 0  # Of the request at hand.
+        self._most_bytes: int | None = None  # Of its body, once one is long enough to ask.
+        self._cut_off: asyncio.TimerHandle | None = None
+        self._charge: Charge | None = None  # Of the request at hand.
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        ends = self._ends
+        super().data_received(data)
+        if not self._is_refused and self._is_in_head and ends == self._ends:
+            self._begun_bytes += len(data)
+            self._refuse_long_head(self._begun_bytes)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+        self._body_bytes = 0
+        self._most_bytes = None
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._ends += 1
+        self._begun_bytes = 0
+        self._refuse_long_head(self._head_bytes())
+        self._refuse_long_body(announced := self._announced())
+        if not self._is_refused:
+            self._count_body(announced)
+        if not self._is_refused:
+            super().on_headers_complete()
+            if self._is_ending and self.cycle:
+                self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if not self._is_refused:
+            self._refuse_long_body(self._body_bytes)
+        if not self._is_refused:
+            self._count_body(self._body_bytes)
+        if not self._is_refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_in_head = True
+        self._ends += 1
+        if not self._is_refused:
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._is_refused:
+            self._refuse(not_http())
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # A client that reads nothing of its answer is cut off.
+        self._cut_off = self.loop.call_later(slow_clients.patience_s(), self._reset)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._spare()
+
+    def on_response_complete(self) -> None:
+        self._end_charge()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._end_charge()
+        self._spare()  # Its descriptor may be another connection's soon.
+
+    @property
+    def due(self) -> slow_clients.Part | None:
+        if self._is_refused or self.flow.read_paused or (self._is_in_head and self._is_answering):
+            return None
+        if self._is_in_head:
+            return (self._ends, self._begun_bytes) if self._begun_bytes or not self._ends else None
+        return self._ends, self._body_bytes
+
+    def refuse_slow(self) -> None:
+        if self._ends or self._begun_bytes:
+            self._refuse(refusal_of(slow_clients.STATUS, slow_clients.REASON))
+        else:
+            self.transport.abort()  # A browser would take it for the answer to what it asks later.
+
+    def shutdown(self) -> None:
+        """The connection closes with its next answer, or after a while without a request."""
+        self._is_ending = True
+        if self._is_answering:
+            self.cycle.keep_alive = False
+        else:
+            self.loop.call_later(GRACE_S, self._close_if_idle)
+
+    @property
+    def _is_answering(self) -> bool:
+        return bool(self.cycle and not self.cycle.response_complete)
+
+    def _spare(self) -> None:
+        if self._cut_off:
+            self._cut_off.cancel()
+
+    def _reset(self) -> None:
+        reset(self.transport)
+
+    def _close_if_idle(self) -> None:
+        if not self._is_answering:
+            self.transport.close()
+
+    def _head_bytes(self) -> int:
+        # Not counted header by header as they come: that would be four calls more with each request.
+        return len(self.url) + sum([len(name) + len(value) + len(b": \r\n") for name, value in self.headers])
+
+    def _announced(self) -> int:
+        lengths = [int(value) for name, value in self.headers if name == b"content-length" and value.isdigit()]
+        return max(lengths, default=0)
+
+    def _refuse_long_head(self, size: int) -> None:
+        if size > MOST_HEAD_BYTES:
+            reason = f"Request line and headers have to be at most {MOST_HEAD_BYTES} bytes together."
+            self._refuse(refusal_of(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason))
+
+    def _refuse_long_body(self, size: int) -> None:
+        if self._is_refused or size <= body_limits.least_bytes():
+            return
+        target, headers = self.url.decode("latin1"), self._texts()
+        if self._most_bytes is None:
+            self._most_bytes = body_limits.most_bytes(target, headers.get("cookie", ""))
+        if size > self._most_bytes:
+            self._refuse(body_limits.refusal(target, headers, self._most_bytes))
+
+    def _count_body(self, size: int) -> None:
+        if size <= LEAST_BYTES:
+            return
+        if self._charge is None:
+            headers = self._texts()
+            peer = self.client[0] if self.client else ""
+            sender = sender_of(headers.get("authorization", ""), peer, headers.get("x-forwarded-for", ""))
+            self._charge = Charge(sender)
+        if not self._charge.raise_to(size):
+            self._refuse(refusal_of(HTTPStatus.TOO_MANY_REQUESTS, REASON, f"Retry-After: {RETRY_AFTER_S}\r\n"))
+
+    def _texts(self) -> dict[str, str]:
+        return {name.decode("latin1"): value.decode("latin1") for name, value in self.headers}
+
+    def _end_charge(self) -> None:
+        charge, self._charge = self._charge, None
+        if charge:
+            charge.end()
+
+    def _refuse(self, answer: bytes) -> None:
+        """Answer by ourselves, take no other request, and close when the client has read it.
+
+        What the client still sends is thrown away for a while: closing at once would
+        reset the connection, and the answer would be lost with it.
+        """
+        self._is_refused = True
+        self._end_charge()
+        is_begun = self._is_answering and self.cycle.response_started
+        if is_begun or self.pipeline:
+            self.transport.abort()  # Whatever is said now would be taken for a part of another answer.
+            return
+        if self._is_answering:
+            # The application learns that there is nobody to answer.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write(answer)
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(LINGER_S, self.transport.abort)
+
+
+class Socket(WebSocketsSansIOProtocol):
+    """A websocket. What is sent to it waits for a client that does not read; one that never does is cut off."""
+
+    _cut_off: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._cut_off = self.loop.call_later(slow_clients.patience_s(), reset, self.transport)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._spare()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._spare()
+
+    def _spare(self) -> None:
+        if self._cut_off:
+            self._cut_off.cancel()
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Cut the connection off at once."""
+    # Else the system would go on offering what it has taken over already.
+    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as copy:
+        copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()

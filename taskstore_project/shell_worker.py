@@ -1,0 +1,76 @@
+"""`taskstore commands worker`: here, where both the command line and the worker are known."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from taskstore.cli import parameter_types
+from taskstore.cli.base import Scope, command
+from taskstore.cli.commands import commands
+from taskstore.cli.context import Session
+from taskstore.cli.errors import Mistake
+from taskstore.client.client import Client
+from taskstore.errors import InvalidInput
+
+__all__ = ["commands", "worker"]
+
+FACTOR = click.FloatRange(min=0.1, max=1_000)
+
+
+@command("worker", needs=Scope.COMMANDS, below=commands)
+@click.argument("projects", nargs=-1, required=True, metavar="PROJECT...")
+@click.option("--name", default="", metavar="TEXT", help="How files and pages call it [default: host and process].")
+@click.option("--lists-at-once", type=click.IntRange(min=1, max=1_000), default=1, show_default=True, metavar="N",
+              help="The commands of each list are run one after the other.")  # fmt: skip
+@click.option("--shell", default="/bin/sh", show_default=True, metavar="FILE", help="A program that takes -c LINE.")
+@click.option("--cwd", metavar="DIR", help="The folder that lines run in [default: this one].")
+@click.option("--env", type=parameter_types.pair, multiple=True, metavar="NAME=VALUE",
+              help="A variable for lines, beside those of the worker. May be repeated.")  # fmt: skip
+@click.option("--memory", "memory_bytes", type=parameter_types.size_bytes, metavar="SIZE",
+              help="A command that uses more, with all that it starts, is killed: 512MiB, 2GiB.")  # fmt: skip
+@click.option("--timeout-factor", type=FACTOR, default=2, show_default=True, metavar="N",
+              help="A command that takes so many times what was expected is killed.")  # fmt: skip
+@click.option("--least-timeout", "least_timeout_ms", type=parameter_types.duration_ms, default="30s", show_default=True,
+              metavar="TIME", help="Each command may take so long, whatever was expected.")  # fmt: skip
+@click.option("--output-limit", "output_bytes", type=parameter_types.size_bytes, default="256KiB", show_default=True,
+              metavar="SIZE", help="Of each output: half from its beginning, half from its end.")  # fmt: skip
+@click.option("--lease-factor", type=FACTOR, default=2, show_default=True, metavar="N",
+              help="A list is another worker's after so many times what was expected.")  # fmt: skip
+@click.option("--least-lease", "least_lease_ms", type=parameter_types.duration_ms, default="1min", show_default=True,
+              metavar="TIME", help="But not before that.")  # fmt: skip
+@click.option("--renew", is_flag=True, help="Renew the lease of a list for as long as it takes.")
+@click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
+              help="How long a command may go on after SIGTERM or Ctrl-C; then others get it.")  # fmt: skip
+def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None:
+    """Run the shell lines of PROJECTs as the user that you are, until Ctrl-C.
+
+    Whoever may submit commands there decides what runs. No other project is touched.
+
+    taskstore commands worker reports --lists-at-once 4 --memory 2GiB
+    """
+    # It is needed by this command alone.
+    from taskstore.commands.worker import CommandWorker
+
+    for name in ("least_timeout", "least_lease", "grace"):
+        options[f"{name}_s"] = options.pop(f"{name}_ms") / 1_000
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("taskstore.commands").setLevel(logging.INFO)  # What it works for, and what it kills.
+    with Client(**session.where) as store:
+        try:
+            made = CommandWorker(store, projects, **{**options, "env": dict(options["env"])})
+        except InvalidInput as problem:
+            raise Mistake(str(problem)) from None
+        session.note(warning(made.projects))
+        made.run()
+
+
+def warning(projects: Sequence[str]) -> str:
+    """Nobody should start it without knowing what it does."""
+    named = f"the project {projects[0]}" if len(projects) == 1 else f"the projects {', '.join(projects)}"
+    user = getpass.getuser()
+    return f"This runs shell lines of {named} as the user {user}: whoever may submit there may do all that {user} may."

@@ -1,0 +1,196 @@
+"""Dead letters are sent back to where they failed, by whoever may put something there, and an undo brings them back."""
+
+from typing import Any
+
+import pytest
+
+from tasks_app import bulk
+from tasks_app.bulk import Selection, Target, Verb
+from tasks_app.core.operations import GroupScope, Operator
+from tasks_app.models import Task
+from tasks_app.reading import history
+from taskstore.errors import Forbidden
+from taskstore.types.tasks import NewTask
+from tests.console.store import add, change_all
+
+pytestmark = pytest.mark.django_db
+
+FAILED = Selection(group="mail/failed")
+NO_COMMANDS = GroupScope(no_commands_because="it takes a token of the scope commands")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)  # However busy the machine is.
+
+
+def letter(group="mail", to="mail/failed", error="boom", **fields):
+    [task] = add(group)
+    moved = NewTask(id=task.id, group=to, data=b"hello", error=error, **fields)
+    [there] = Task.objects.commit(owner=task.owner, adds=[moved], deletes=[task.id])
+    return there
+
+
+def now(task):
+    return Task.objects.get(origin=task.origin)
+
+
+def requeue(selection=FAILED, **parameters):
+    return change_all(Verb.REQUEUE, selection, **parameters)
+
+
+def test_a_dead_letter_goes_back_and_has_not_failed_any_more():
+    there = letter(labels={"tier": "gold", "attempts": "3"}, priority=4)
+    operation = requeue()
+    back = now(there)
+    assert (operation.done, back.group, back.error, back.priority) == (1, "mail", "", 4)
+    assert (back.labels, back.owner, back.leased, bytes(back.data)) == ({"tier": "gold"}, 0, False, b"hello")
+    chain = history.chain_of(there.id)
+    assert chain
+    assert [step.ending for step in chain.ended] == ["moved", "requeued"]
+
+
+def test_one_that_is_to_stay_stays_and_has_not_failed_any_more():
+    there = letter(labels={"attempts": "3"})
+    requeue(here=True)
+    assert (now(there).group, now(there).error, now(there).labels) == ("mail/failed", "", {})
+
+
+def test_a_task_that_is_no_dead_letter_stays_where_it_is():
+    [task] = add("mail/failed", error="boom")
+    requeue()
+    assert (now(task).group, now(task).error) == ("mail/failed", "")
+
+
+def test_one_whose_error_was_taken_away_still_goes_back():
+    there = letter()
+    change_all(Verb.EDIT, FAILED, error="")
+    assert bulk.preview(FAILED, Verb.REQUEUE).ready_already == 0
+    assert requeue().done == 1
+    assert now(there).group == "mail"
+
+
+def test_a_preview_names_each_target_with_its_numbers():
+    for group in ("mail", "mail", "reports"):
+        letter(group, "graveyard")
+    add("graveyard", error="here already")
+    add("graveyard")
+    everywhere = Selection(q="group:graveyard")
+    seen = bulk.preview(everywhere, Verb.REQUEUE)
+    assert list(seen.targets) == [
+        Target(group="mail", count=2, moved=2),
+        Target(group="graveyard", count=1),
+        Target(group="reports", count=1, moved=1),
+    ]
+    assert (seen.count, seen.ready_already, seen.dead_letters) == (5, 1, 3)
+    assert list(bulk.preview(everywhere, Verb.REQUEUE, here=True).targets) == [Target(group="graveyard", count=4)]
+    assert bulk.preview(everywhere, Verb.PURGE).targets == []
+
+
+def test_claimed_ones_are_counted_apart():
+    letter(), letter()
+    Task.objects.claim("mail/failed", owner=1)
+    assert list(bulk.preview(FAILED, Verb.REQUEUE).targets) == [Target(group="mail", count=1, claimed=1, moved=2)]
+
+
+def test_an_undo_makes_them_dead_letters_again():
+    there = letter(labels={"tier": "gold", "attempts": "3"})
+    before = (there.group, there.error, there.labels)
+    operation = requeue()
+    bulk.undo(operation, by="olaf")
+    assert (now(there).group, now(there).error, now(there).labels) == before
+    assert now(there).failed_from == "mail"
+    requeue()
+    assert now(there).group == "mail"
+
+
+@pytest.mark.parametrize("verb", [Verb.PURGE, Verb.MOVE, Verb.EDIT])
+def test_so_does_an_undo_of_anything_else(verb):
+    there = letter()
+    more: dict[Verb, dict[str, Any]] = {
+        Verb.PURGE: {"typed": "mail/failed"}, Verb.MOVE: {"to": "mail", "create": True}, Verb.EDIT: {"error": "other"}
+    }  # fmt: skip
+    operation = change_all(verb, FAILED, **more[verb])
+    bulk.undo(operation, by="olaf")
+    assert (now(there).group, now(there).error, now(there).failed_from) == ("mail/failed", "boom", "mail")
+
+
+def test_who_may_not_touch_the_target_sends_nothing_there():
+    there = letter()
+    with pytest.raises(Forbidden, match='"mail"'):
+        requeue(Selection(group="mail/failed", scope=GroupScope(("mail/failed",))))
+    assert now(there).id == there.id
+    scoped = Selection(group="mail/failed", scope=GroupScope(("mail/failed",)))
+    assert requeue(scoped, here=True).done == 1
+
+
+def test_of_several_targets_those_are_left_alone_that_may_not_be_touched():
+    allowed, forbidden = letter("mail", "all/failed"), letter("commands/x/open", "all/failed")
+    operation = requeue(Selection(group="all/failed", scope=NO_COMMANDS))
+    assert (operation.done, operation.skipped) == (1, 1)
+    [why] = bulk.reasons(operation.pk)
+    assert "commands/x/open" in why
+    assert "scope commands" in why
+    assert (now(allowed).group, now(forbidden).id) == ("mail", forbidden.id)
+    with pytest.raises(Forbidden, match="scope commands"):
+        requeue(Selection(group="all/failed", scope=NO_COMMANDS))
+
+
+def test_a_failed_job_goes_to_its_queue_also_when_it_is_to_stay():
+    for here in (False, True):
+        [task] = add("jobs/default/failed", error="boom")
+        seen = bulk.preview(Selection(ids=(task.id,)), Verb.REQUEUE, here=here)
+        assert [target.group for target in seen.targets] == ["jobs/default"]
+        assert requeue(Selection(ids=(task.id,)), here=here).done == 1
+        assert now(task).group == "jobs/default"
+
+
+@pytest.mark.parametrize("status", ["failed_count", "failed_time", "failed_archive", "completed"])
+def test_commands_that_have_ended_are_left_to_the_verbs_of_their_project(status):
+    [task] = add(f"commands/x/{status}", error="boom")
+    selection = Selection(group=f"commands/x/{status}")
+    assert (bulk.preview(selection, Verb.REQUEUE).ended, bulk.preview(selection, Verb.REQUEUE).targets) == (1, [])
+    operation = requeue(selection)
+    assert bulk.reasons(operation.pk) == {"a command that has ended: retry it in its project": 1}
+    assert now(task).id == task.id
+
+
+def test_a_move_by_hand_keeps_where_it_failed():
+    there = letter()
+    change_all(Verb.MOVE, FAILED, to="archive", create=True)
+    assert (now(there).group, now(there).failed_from) == ("archive", "mail")
+    change_all(Verb.MOVE, Selection(group="archive"), to="mail", create=True)
+    assert (now(there).group, now(there).failed_from, now(there).error) == ("mail", "", "boom")
+
+
+# ---- What feeds groups of commands
+
+
+def schedule(name="s", group="commands/x/new"):
+    data = f'{{"task": {{"group": "{group}"}}}}'.encode()
+    return add("schedules", data=data, labels={"name": name})[0]
+
+
+@pytest.mark.parametrize("verb", [Verb.PURGE, Verb.MOVE, Verb.EDIT, Verb.REQUEUE])
+def test_who_may_not_change_commands_does_nothing_to_what_feeds_them(verb):
+    feeding, other = schedule("s"), schedule("t", "mail")
+    every: dict[Verb, dict[str, Any]] = {Verb.MOVE: {"to": "archive", "create": True}, Verb.EDIT: {"error": "no"}}
+    more = every.get(verb, {})
+    with pytest.raises(Forbidden, match="commands/x/new"):
+        change_all(verb, Selection(ids=(feeding.id,), scope=NO_COMMANDS), **more)
+    both = Selection(ids=(feeding.id, other.id), scope=NO_COMMANDS)
+    operation = change_all(verb, both, **more)
+    assert Task.objects.filter(id=feeding.id).exists()
+    assert operation.failed == 0
+    assert any("commands/x/new" in why for why in bulk.reasons(operation.pk))
+
+
+def test_nor_by_a_commit():
+    feeding, ann = schedule(), Operator(name="Ann")
+    for operator in (None, ann):
+        with pytest.raises(Forbidden, match="commands/x/new"):
+            Task.objects.commit(owner=0, deletes=[feeding.id], scope=NO_COMMANDS, operator=operator)
+        moved = NewTask(id=feeding.id, group="archive")
+        with pytest.raises(Forbidden, match="commands/x/new"):
+            Task.objects.commit(owner=0, adds=[moved], deletes=[feeding.id], scope=NO_COMMANDS, operator=operator)
+    assert Task.objects.get().id == feeding.id

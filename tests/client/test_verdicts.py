@@ -1,0 +1,115 @@
+"""What is committed, by what came of the work."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskstore import Change, NewTask, Result, Save, Task
+from taskstore.worker.handlers import Handler, How, Outcome, as_result
+from taskstore.worker.verdicts import attempt_of, backoff_ms, given_back, verdict
+
+pytestmark = pytest.mark.once
+
+CLAIMED_ID, ID = 7, 9  # It was renewed meanwhile.
+MAIL = Task(id=ID, group="mail", data=b"hello", data_type="a/b", priority=3, labels={"tier": "gold", "attempts": "1"})
+
+
+def handler(*, failed_group="odd", max_attempts=3):
+    return Handler(group="mail", function=print, failed_group=failed_group, max_attempts=max_attempts, backoff_ms=500)
+
+
+def ended(outcome, attempt=2):
+    return verdict(MAIL, handler(), attempt, outcome, CLAIMED_ID)
+
+
+def done(returned):
+    return ended(Outcome(how=How.DONE, result=as_result(returned)))
+
+
+@pytest.mark.parametrize("returned", [None, [], Result()])
+def test_a_function_that_returns_nothing_ends_the_task(returned):
+    assert done(returned) == Result(adds=[], updates=[], deletes=[ID], depends=[])
+
+
+def test_what_it_returns_comes_with_the_end_of_the_task():
+    sent, config = NewTask(group="sent"), Change(id=3)
+    assert done(sent).adds == [sent]
+    assert done(iter([sent, config])) == Result(adds=[sent], updates=[config], deletes=[ID], depends=[])
+    assert done(Result(deletes=[4], depends=[5, CLAIMED_ID])) == Result(
+        adds=[], updates=[], deletes=[4, ID], depends=[5, ID]
+    )
+
+
+def test_the_task_itself_is_named_by_the_id_that_it_had():
+    step = done(Change(id=CLAIMED_ID, data=b"step 2"))
+    assert step.updates == [Change(id=ID, data=b"step 2", labels={"tier": "gold"})]
+    assert step.deletes == []
+    moved = done(NewTask(id=CLAIMED_ID, group="sent", labels=MAIL.labels))
+    assert moved.adds == [NewTask(id=ID, group="sent", labels={"tier": "gold"})]
+    assert moved.deletes == [ID]
+    assert done(Result(deletes=[CLAIMED_ID])).deletes == [ID]
+
+
+@pytest.mark.parametrize("returned", ["sent", b"sent", {"group": "sent"}, 1, [NewTask(group="sent"), "sent"]])
+def test_anything_else_is_a_mistake(returned):
+    with pytest.raises(TypeError):
+        as_result(returned)
+
+
+def test_a_failed_attempt_is_counted_and_comes_again_later():
+    [later] = ended(Outcome.of(ValueError("no\0 address"))).updates
+    assert later == Change(
+        id=ID,
+        timespec_ms=-1_000,
+        error="ValueError: no\N{REPLACEMENT CHARACTER} address",
+        labels={"tier": "gold", "attempts": "2"},
+        release=True,
+    )
+    assert attempt_of(Task(id=1, group="mail", labels=later.labels)) == 3
+
+
+def test_the_last_attempt_moves_it_as_it_is_and_it_starts_anew_there():
+    failed = ended(Outcome.of(ValueError("no address")), attempt=3)
+    there = NewTask(
+        id=ID,
+        group="odd",
+        data=b"hello",
+        data_type="a/b",
+        error="ValueError: no address",
+        labels={"tier": "gold"},
+        priority=3,
+    )
+    assert failed == Result(adds=[there], deletes=[ID])
+
+
+def test_it_is_saved_at_once_where_the_function_says():
+    cause = KeyError("name")
+    plain, named, caused = Save(), Save("mail/odd", "who is that?"), Save()
+    caused.__cause__ = cause
+    adds = [ended(Outcome.of(save), attempt=1).adds[0] for save in (plain, named, caused)]
+    assert [(add.group, add.error) for add in adds] == [
+        ("odd", "saved to be looked at"),
+        ("mail/odd", "who is that?"),
+        ("odd", "KeyError: 'name'"),
+    ]
+
+
+def test_what_is_given_back_has_one_attempt_less():
+    [change] = given_back(MAIL, 1).updates
+    assert change == Change(id=ID, labels={"tier": "gold"}, release=True)
+
+
+def test_the_pause_doubles_up_to_an_hour():
+    assert [backoff_ms(handler(), attempt) for attempt in (1, 2, 3, 20, 10**9)] == [
+        500,
+        1_000,
+        2_000,
+        3_600_000,
+        3_600_000,
+    ]
+
+
+@pytest.mark.parametrize("wrong", [{"failed_group": "mail"}, {"max_attempts": 0}])
+def test_what_can_not_work_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"failed group|max_attempts"):
+        handler(**wrong)

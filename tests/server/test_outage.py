@@ -1,0 +1,124 @@
+"""A PostgreSQL that goes away and comes back: what is answered, what the log says, and how soon all is well."""
+
+import re
+import time
+from collections import Counter
+
+import httpx
+import pytest
+
+from lab.chaos.scenes.failover import follow
+
+from .clusters import cluster, configure
+from .harness import Store, wait_for
+
+ADD = {"clientid": 1, "adds": [{"group": "mail"}]}
+BROWSER = {"Accept": "text/html"}
+REQUESTS = 12  # Each on a connection of its own, so that they reach both processes.
+# Were it psycopg's own pool that tried again, it would do so after an hour.
+PATIENT_POOL = """
+from psycopg_pool.base import AttemptWithBackoff
+AttemptWithBackoff.INITIAL_DELAY = 3600.0
+"""
+
+
+@pytest.fixture
+def postgresql():
+    with cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def place(postgresql, tmp_path):
+    return Store(tmp_path, postgresql.new_database(f"store_{tmp_path.name.replace('-', '_')}"[:60].lower()))
+
+
+@pytest.fixture
+def patient_pool(tmp_path):
+    """Variables with which psycopg's own back-off is as long as after an outage of an hour."""
+    folder = tmp_path / "patient"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(PATIENT_POOL)
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.mark.parametrize("command", ["up", "serve --workers 2"])
+def test_it_serves_as_soon_as_the_database_does_and_its_log_says_so(place, postgresql, patient_pool, command):
+    processes = 2 if "2" in command else 1
+    with place.up(command=command, **patient_pool) as server:
+        token = place.token
+        answers = [server.ask("GET", "/groups", token) for _ in range(REQUESTS)]
+        assert {answer.status_code for answer in answers} == {200}
+        postgresql.kill()
+        meanwhile = [ask(server, token) for ask in (groups, add, ready, console, admin) for _ in range(4)]
+        assert Counter(answer.status_code for answer in meanwhile) == {503: len(meanwhile)}
+        assert all("Retry-After" in answer.headers for answer in meanwhile)
+        time.sleep(1.5)  # Longer than any pool waits before its second try.
+        postgresql.start()
+        began_s = time.monotonic()
+        wait_for(lambda: all(groups(server, token).status_code == 200 for _ in range(REQUESTS)), "it serves again")
+        assert time.monotonic() - began_s < 30
+        assert {add(server, token).status_code for _ in range(REQUESTS)} == {200}
+        wait_for(lambda: "is back" in "".join(server._complaints), "the log says so")
+        server.end()
+    assert len(re.findall("requests are answered with 503", server.complaints)) == processes
+    assert len(re.findall(r"the database is back after \d+\.\d s", server.complaints)) == processes
+    assert len(server.complaints.splitlines()) == 2 * processes, server.complaints
+
+
+def groups(server, token):
+    return server.ask("GET", "/groups", token)
+
+
+def add(server, token):
+    return server.ask("POST", "/update", token, json=ADD)
+
+
+def ready(server, token):
+    return server.ask("GET", "/readyz")
+
+
+def console(server, token):
+    return httpx.get(f"{server.url}/console/login", headers=BROWSER, timeout=60, trust_env=False)
+
+
+def admin(server, token):
+    return httpx.get(f"{server.url}/admin/", headers=BROWSER, timeout=60, trust_env=False, follow_redirects=True)
+
+
+@pytest.fixture
+def primary():
+    with cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def standby(primary):
+    with cluster() as started:
+        started.kill()
+        follow(started, primary, is_synchronous=True)
+        configure(primary, "RESET synchronous_standby_names")
+        yield started
+
+
+def test_a_standby_that_is_asked_before_it_is_promoted_is_an_outage_too(primary, standby, tmp_path):
+    """As a proxy does that finds the new primary late. An unlogged table can't even be read there."""
+    place = Store(tmp_path, primary.new_database("store"))
+    hosts = f"postgresql://postgres@/store?host={primary.folder},{standby.folder}&target_session_attrs=any"
+    with place.up(DATABASE_URL=hosts) as server:
+        token = place.token
+        assert add(server, token).status_code == 200
+        wait_for(lambda: standby.number("SELECT count(*) FROM tasks_app_task", "store") == 1, "the standby has it")
+        primary.kill()
+        wait_for(lambda: groups(server, token).status_code == 200, "it reads from the standby")
+        answers = [add(server, token) for _ in range(5)]
+        answers += [server.ask("POST", "/groups/mail/pause", token, json={}) for _ in range(2)]
+        assert {answer.status_code for answer in answers} == {503}
+        assert {answer.json()["code"] for answer in answers} == {"unavailable"}
+        assert "read-only or a standby" in answers[0].json()["detail"]
+        unready = ready(server, token)
+        assert unready.status_code == 503
+        assert "read-only or a standby" in unready.json()["detail"]
+        standby.execute("SELECT pg_promote()")
+        wait_for(lambda: add(server, token).status_code == 200, "a commit on the new primary")
+        wait_for(lambda: ready(server, token).status_code == 200, "that it is ready")

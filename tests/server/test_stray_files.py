@@ -1,0 +1,59 @@
+"""A command that is refused, or that was told the wrong folder, leaves nothing behind."""
+
+import pytest
+
+from .harness import Store
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Store(tmp_path)
+
+
+REFUSED = {
+    "token": ("token", "create", "mail", "--scope", "work"),
+    "a bad token": ("token", "create", "", "--scope", "work"),
+    "tokens": ("token", "list"),
+    "backup": ("backup", "here.backup"),
+    "restore": ("restore", "no-such-file"),
+    "migrate": ("migrate", "tasks_app", "9999"),
+    "migrate what": ("migrate", "nothing"),
+    "migrate how": ("migrate", "--nonsense"),
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "an empty folder"])
+def test_it_leaves_nothing_behind(place, arguments, is_there):
+    if is_there:
+        place.folder.mkdir()
+    told = place.manage(*arguments)
+    assert told.returncode != 0, told.stdout
+    assert place.folder.exists() is is_there
+    if is_there:
+        assert [each.name for each in place.folder.iterdir() if each.name != "server.lock"] == []
+
+
+def test_a_restore_that_fails_halfway_leaves_nothing_behind(place, tmp_path):
+    """The tables are made before the backup's rows are looked at."""
+    with place.up() as server:
+        server.ask("POST", "/update", place.token, json={"clientid": 1, "adds": [{"group": "mail"}]})
+        backup = tmp_path / "whole"
+        assert place.manage("backup", str(backup)).returncode == 0
+    other = Store(tmp_path / "other")
+    other.folder.parent.mkdir()
+    broken = tmp_path / "broken"
+    broken.write_bytes(backup.read_bytes()[:-200])
+    assert other.manage("restore", str(broken)).returncode == 2
+    assert not other.folder.exists()
+    assert other.manage("restore", str(backup)).returncode == 0
+    assert (other.folder / "taskstore.sqlite3").exists()
+
+
+def test_migrate_makes_what_it_needs(place):
+    assert place.manage("migrate").returncode == 0
+    assert (place.folder / "taskstore.sqlite3").exists()
+    assert place.manage("migrate", "tasks_app", "9999").returncode != 0
+    assert (place.folder / "taskstore.sqlite3").exists()

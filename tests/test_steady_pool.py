@@ -1,0 +1,77 @@
+"""The pool of connections to PostgreSQL, on a server that comes and goes."""
+
+import time
+
+import psycopg
+import pytest
+from psycopg_pool import PoolTimeout
+
+from taskstore_project.postgresql.base import AGAIN_S, JITTER_S, SteadyPool, SteadyTries, ping
+from tests.server.clusters import cluster
+from tests.server.harness import wait_for
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(scope="module")
+def postgresql():
+    with cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def pool(postgresql):
+    postgresql.kill()
+    postgresql.start()
+    kwargs = {"autocommit": True, "connect_timeout": 2}
+    url = postgresql.url_of("postgres")
+    with SteadyPool(url, kwargs=kwargs, min_size=1, max_size=8, timeout=4.5, check=ping) as made:
+        made.wait()
+        yield made
+
+
+def test_it_tries_as_often_after_an_hour_as_at_once(pool):
+    tries = SteadyTries(pool)
+    for _ in range(7_200):
+        tries.update_delay(time.monotonic())
+        assert tries.delay <= AGAIN_S + JITTER_S
+    tries.update_delay(time.monotonic() - 2)
+    assert tries.delay == 0
+
+
+def test_it_gives_up_no_try_that_somebody_waits_for(pool):
+    assert not SteadyTries(pool).time_to_give_up(time.monotonic())  # It has no more than it always keeps.
+
+
+def test_many_broken_connections_cost_one_try(pool, postgresql):
+    held = [pool.getconn() for _ in range(8)]
+    for connection in held:
+        pool.putconn(connection)
+    assert len(pool._pool) == 8
+    postgresql.kill()
+    postgresql.start()
+    with pool.connection() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert pool.get_stats().get("requests_errors", 0) == 0
+
+
+def test_an_outage_that_is_older_than_the_patience_is_told_at_once(pool, postgresql):
+    postgresql.kill()
+    with pytest.raises(PoolTimeout):
+        pool.getconn(timeout=1.0)
+    pool._away_since_s = time.monotonic() - 3_600
+    with pytest.raises(PoolTimeout, match=r"0\.05 sec"):
+        pool.getconn()
+    postgresql.start()
+    wait_for(lambda: pool._away_since_s is None, "it has connected by itself")
+    pool.putconn(pool.getconn())
+
+
+def test_a_ping_finds_a_connection_that_is_lost(postgresql):
+    with psycopg.connect(postgresql.url_of("postgres"), autocommit=True) as connection:
+        ping(connection)
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        postgresql.execute(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+        with pytest.raises(psycopg.OperationalError):
+            ping(connection)
+        assert connection.closed

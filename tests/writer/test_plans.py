@@ -1,0 +1,88 @@
+"""How PostgreSQL finds the tasks that a commit names."""
+
+import asyncio
+import time
+
+from asgiref.sync import sync_to_async
+from django.db import connection
+
+from tasks_app.core.operations import Commit
+from tasks_app.database import postgresql_pipeline
+from tasks_app.writer.connection import parameters_of
+from taskstore.types.tasks import NewTask
+from tests.behaviour.databases import only_postgresql
+from tests.behaviour.people import ANN
+
+pytestmark = only_postgresql
+
+MANY = 1_000
+
+
+def adding(number):
+    return Commit(owner=ANN, adds=(NewTask(group="mail"),) * number)
+
+
+@sync_to_async
+def analyze():
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE tasks_app_task")
+
+
+@sync_to_async
+def scans():
+    """So many times each index of the tasks was looked into."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE relname = 'tasks_app_task'")
+        return dict(cursor.fetchall())
+
+
+async def after_it_is_told(writer, before):
+    """The counts after a server process has told its own, which it does after a transaction once a second."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        await asyncio.sleep(1.1)
+        [task] = await writer.perform(adding(1))
+        await writer.perform(Commit(owner=ANN, deletes=(task.id,)))
+        if (await scans())["tasks_app_task_pkey"] > before["tasks_app_task_pkey"]:
+            await asyncio.sleep(1.1)
+            return await scans()
+    raise AssertionError("nothing was told")
+
+
+async def plan_while_there_is_one_task(writer):
+    [task] = await writer.perform(adding(1))
+    await analyze()
+    await writer.perform(Commit(owner=ANN, deletes=(task.id,)))
+    await asyncio.sleep(1.1)
+    await writer.perform(adding(1))  # The one before tells its counts.
+    await asyncio.sleep(0.1)
+
+
+def by_other_indexes(before, after):
+    return {name: after[name] - before[name] for name in after if name != "tasks_app_task_pkey"}
+
+
+def test_many_tasks_are_found_by_their_ids(play):
+    async def scenario(writer):
+        await plan_while_there_is_one_task(writer)
+        tasks = await writer.perform(adding(MANY))
+        before = await scans()
+        await writer.perform(Commit(owner=ANN, deletes=tuple(task.id for task in tasks)))
+        assert not any(by_other_indexes(before, await after_it_is_told(writer, before)).values())
+
+    play(scenario)
+
+
+def test_prepared_statements_do_not_pile_up(transactional_db):
+    async def names():
+        pipeline = await postgresql_pipeline.Pipeline.connect(parameters_of("default"))
+        try:
+            for _ in range(5):
+                pipeline._prepared_since_s -= postgresql_pipeline.PLANS_KEPT_S
+                await pipeline.run([("SELECT %s::text", ["a"]), ("SELECT %s::bigint", [1])])
+            [rows] = await pipeline.run([("SELECT count(*)::bigint FROM pg_prepared_statements", ())])
+            return rows
+        finally:
+            await pipeline.close()
+
+    assert asyncio.run(names()) == [(3,)]
