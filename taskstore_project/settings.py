@@ -264,7 +264,6 @@ SILENCED_SYSTEM_CHECKS = [
 
 # ---- The description of the API
 
-REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema"}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Task Store",
     "DESCRIPTION": (

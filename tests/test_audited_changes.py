@@ -22,6 +22,7 @@ from tasks_app.console.urls import urlpatterns as console_urls
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.operating import pauses
 from tasks_app.schedules import DueTask, SchedulePlan
+from taskstore.endpoints import ENDPOINTS
 from taskstore.types.command_record import CommandStatus
 from taskstore.types.tasks import NewTask
 
@@ -34,7 +35,6 @@ from .console.test_rights import CALLS, SCHEDULE
 from .jobs_store.jobs import failed
 from .people import make_user, signed_in
 from .rest_api.api import ANN, Api
-from .rest_api.test_tokens import GUARDED
 
 pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
@@ -219,56 +219,56 @@ CONSOLE = {
     "logout_everywhere": ("sign out everywhere", console("logout_everywhere")),
 }
 REST = {
-    "/groups/mail/pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
-    "/groups/mail/resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
-    "/bulk": ("requeue", bulk_over_rest),
-    "/jobs/1/requeue": ("requeue", lambda world: world.operator.post(f"/jobs/{failed()}/requeue", {})),
-    "/jobs/1?delete": ("delete", lambda world: world.operator.http.delete(f"/jobs/{failed()}")),
-    "/commands/nightly/lists/1/reopen": ("reopen", reopened),
-    "/commands/nightly/retry": (
+    "pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
+    "resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
+    "bulk": ("requeue", bulk_over_rest),
+    "requeue_job": ("requeue", lambda world: world.operator.post(f"/jobs/{failed()}/requeue", {})),
+    "delete_job": ("delete", lambda world: world.operator.http.delete(f"/jobs/{failed()}")),
+    "reopen_command_list": ("reopen", reopened),
+    "retry_commands": (
         "retry",
         lambda world: (completed(), world.commander.post("/commands/default/retry", {"status": "completed"})),
     ),
-    "/commands/nightly/stash": (
+    "stash_commands": (
         "stash",
         lambda world: (submitted(1), world.commander.post("/commands/default/stash", {})),
     ),
-    "/commands/nightly/unstash": (
+    "unstash_commands": (
         "unstash",
         lambda world: (is_in(CommandStatus.NEW_STASHED), world.commander.post("/commands/default/unstash", {})),
     ),
-    "/commands/nightly/import": (
+    "import_commands": (
         "import",
         lambda world: world.commander.post(
             "/commands/nightly/import", {"status": "new", "command": {"id": "5_0", "cmd": "true"}}
         ),
     ),
-    "/commands/nightly/archive": (
+    "archive_commands": (
         "archive",
         lambda world: (completed(), world.commander.post("/commands/default/archive", {})),
     ),
-    "/schedules/digest?put": (
+    "put_schedule": (
         "put schedule",
         lambda world: world.operator.http.put("/schedules/weekly", json.dumps(WEEKLY), "application/json"),
     ),
-    "/schedules/digest?delete": (
+    "delete_schedule": (
         "delete schedule",
         lambda world: world.operator.http.delete("/schedules/digest"),
     ),
-    "/schedules/digest/pause": (
+    "pause_schedule": (
         "pause schedule",
         lambda world: world.operator.post("/schedules/digest/pause", {}),
     ),
-    "/schedules/digest/resume": (
+    "resume_schedule": (
         "resume schedule",
         lambda world: world.operator.post("/schedules/paused/resume", {}),
     ),
-    "/schedules/digest/run": ("run schedule", lambda world: world.operator.post("/schedules/digest/run", {})),
-    "/operations/1/cancel": (
+    "run_schedule": ("run schedule", lambda world: world.operator.post("/schedules/digest/run", {})),
+    "cancel_operation": (
         "cancel",
         lambda world: world.operator.post(f"/operations/{unfinished().pk}/cancel", {}),
     ),
-    "/operations/1/undo": (
+    "undo_operation": (
         "undo",
         lambda world: world.operator.post(f"/operations/{world.operation.pk}/undo", {}),
     ),
@@ -300,9 +300,8 @@ ADMIN = {
 
 # What a browser looks like, and what somebody keeps for themselves is nobody else's business.
 NO_CHANGES = {"theme", "save_search", "rename_search", "delete_search"}
-# What workers do is in the history of each task; `/tasks` and the preview only read.
-OF_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/tasks", "/bulk/preview", "/jobs?post",
-              "/commands/nightly?post"}  # fmt: skip
+# What workers do is in the history of each task; the last two only read.
+OF_WORKERS = {"update", "claim", "import", "heartbeat", "enqueue", "submit_commands", "tasks_by_body", "bulk_preview"}
 # Pages of the admin that change nothing, or refuse to.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",
@@ -335,7 +334,7 @@ def test_each_changing_address_has_a_row():
     posts = {name for name, (method, _, _) in CALLS.items() if method == "POST"}
     others = {pattern.name for pattern in console_urls} - set(CALLS)
     assert posts | others == CONSOLE.keys() | NO_CHANGES
-    assert {path for path, method in GUARDED.items() if method != "GET"} == REST.keys() | OF_WORKERS
+    assert {endpoint.name for endpoint in ENDPOINTS if endpoint.method != "GET"} == REST.keys() | OF_WORKERS
     assert {pattern.name for pattern in flat(admin.site.urls[0])} == ADMIN.keys() | READ
 
 

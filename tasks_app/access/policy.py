@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from django.conf import settings
@@ -11,19 +10,11 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, U
 from django.db import connections
 from django.db.models import Q, QuerySet
 
+from taskstore.types.rights import Action as Action
+
 from ..core.operations import GroupScope
 from ..models import Scope, Token
 from .people import must_choose_password
-
-
-class Action(StrEnum):
-    SEE = "see"  # Groups, counts, tasks without their data.
-    SEE_PAYLOADS = "see payloads"  # The data of tasks.
-    WORK = "work"  # Add and claim tasks, commit results.
-    OPERATE = "operate"  # Override owners: requeue, move, edit, purge. See the audit: reasons may name people.
-    ADMINISTER = "administer"  # Users and tokens.
-    COMMANDS = "commands"  # Submit shell commands, run them, and change them in any other way.
-
 
 Actor = Token | AbstractBaseUser | AnonymousUser
 

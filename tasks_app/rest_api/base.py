@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from django.utils.cache import patch_cache_control
+from msgspec import Struct
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.negotiation import BaseContentNegotiation
@@ -14,13 +16,36 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from taskstore.endpoints import Endpoint
+
 from ..access import audit
-from ..access.policy import Action, may, scope_of
+from ..access.policy import scope_of
 from ..core.operations import GroupScope
 from ..core.validation import refuse_forbidden_group
 from ..models import Token
 from .authentication import MayDo, TokenAuthentication, slow_down
 from .errors import JSONRenderer, answer_to
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An endpoint with its types on the wire. `answers`: it is of one of these; `body`: None where there is none."""
+
+    endpoint: Endpoint
+    answers: tuple[Any, ...]
+    body: type[Struct] | None
+
+
+def serves(endpoint: Endpoint, *answers: Any, body: type[Struct] | None = None) -> Callable[[HandlerT], HandlerT]:
+    """Say which endpoint a method of a view serves. Its URL, rights and description follow from that."""
+
+    def mark(handler: HandlerT) -> HandlerT:
+        handler.served = Served(endpoint, answers, body)  # type: ignore[attr-defined]
+        return handler
+
+    return mark
 
 
 class OnlyJSON(BaseContentNegotiation):
@@ -37,13 +62,12 @@ class OnlyJSON(BaseContentNegotiation):
 class View(APIView):
     """A view answers with a Response of a value of `answers`; what goes wrong is raised."""
 
-    needs: Action  # What the token must allow.
-
     authentication_classes: Sequence[type[BaseAuthentication]] = (TokenAuthentication,)
     permission_classes: Sequence[type[BasePermission]] = (MayDo,)
     parser_classes = ()  # Bodies are read by `bodies.read`.
     renderer_classes = (JSONRenderer,)
     throttle_classes = ()
+    schema = None  # schema.py describes the API.
     content_negotiation_class = OnlyJSON
     format_kwarg = None  # Nor does a path say what it wants.
 
@@ -60,6 +84,19 @@ class View(APIView):
         finalized: Response = super().finalize_response(request, response, *args, **kwargs)
         patch_cache_control(finalized, no_store=True)
         return finalized
+
+    @classmethod
+    def served(cls) -> list[Served]:
+        """What the methods of this view serve."""
+        handlers = [getattr(cls, method, None) for method in cls.http_method_names]
+        return [handler.served for handler in handlers if handler is not None and hasattr(handler, "served")]
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """What is asked for; None when the path does not have this method."""
+        handler = getattr(self, (self.request._request.method or "").lower(), None)
+        served: Served | None = getattr(handler, "served", None)
+        return served.endpoint if served else None
 
     def token(self) -> Token:
         """Who asks. There is one, or the permission would have refused."""
@@ -81,7 +118,7 @@ class View(APIView):
 
     def must_reach(self, group: str) -> None:
         """Raise PermissionDenied when the token may not touch a group that the request names."""
-        if not may(self.token(), self.needs, group):
+        if not self.token().group_scope.allows(group):
             raise PermissionDenied(f'This token may not touch the group "{group}".')
 
 

@@ -11,14 +11,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 from rest_framework.exceptions import NotFound, PermissionDenied
-from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore import endpoints
+from taskstore.endpoints import Endpoint
 from taskstore.types.command_record import (
     FINAL,
-    LONGEST_PROJECT,
-    OF_LISTS,
     Command,
     CommandStatus,
     group_of,
@@ -38,12 +37,12 @@ from ..core.validation import INT64_MAX, INT64_MIN, text
 from ..models import Task
 from ..operating.pauses import REASON_LENGTH
 from ..reading.files import MEDIA_TYPES, Format, streamed
-from ..reading.listing import PAGE, Cursor
+from ..reading.listing import Cursor
 from ..wire.scalars import Ids, Int64, Key, Reason
 from ..wire.tasks import Asked
 from . import bodies
 from .async_views import LoopView
-from .base import View
+from .base import View, serves
 from .command_responses import (
     ChangedAnswer,
     CommandAnswer,
@@ -57,10 +56,8 @@ from .command_responses import (
     SubmittedAnswer,
 )
 from .errors import ENCODER, JSONRenderer
-from .operations import choice
 from .requests import AskedOperation
-from .schema import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
-from .search import integer, page_size_in, query_of, refuse_broken_path
+from .search import choice_in, integer, page_size_in, query_of, refuse_broken_path
 
 MOST_IDS = 10_000
 # Out of their range, they are told so with the names of the fields beside them.
@@ -149,25 +146,11 @@ for _asked in (SubmitRequest, ReopenRequest, IdsRequest, RetryRequest):
 
 Found = TypeVar("Found")
 
-PROJECT = path("project", {"type": "string", "maxLength": LONGEST_PROJECT}, "A name without /.")
-LIST = path("task", ID, "The id of its task, or the first id that it had.")
-PAGED = [
-    query("after", {"type": "string"}, "Where the page before ended: its `after`, or a `place`."),
-    query("limit", {"type": "integer", "minimum": 1, "maximum": looking.MOST, "default": PAGE}, "How many at most."),
-]
-OF_A_LIST = sorted(OF_LISTS)
-OF_ONE = sorted(set(CommandStatus) - OF_LISTS)
-ALSO_NOT_THERE = FAILURES | NOT_THERE
-
 
 class CommandsView(View):
     """Who may see payloads sees what is run and what came of it. To change anything takes the permission `commands`."""
 
-    needs = Action.SEE_PAYLOADS
-
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        if request.method not in SAFE_METHODS:
-            self.needs = Action.COMMANDS
         refuse_broken_path(request)
         super().initial(request, *args, **kwargs)
 
@@ -176,7 +159,7 @@ class CommandsView(View):
             super().check_permissions(request)
         except PermissionDenied:
             # Another token would not do, either: so that nobody makes one in vain.
-            if self.needs is Action.COMMANDS and not commands_are_on():
+            if self.endpoint and self.endpoint.needs is Action.COMMANDS and not commands_are_on():
                 raise PermissionDenied(f"No command can be submitted or changed: {COMMANDS_ARE_OFF}.") from None
             raise
 
@@ -191,34 +174,19 @@ class CommandsView(View):
 
 
 class Projects(CommandsView):
-    """The projects with commands in groups that the token may touch, in numbers."""
-
-    needs = Action.SEE
-
-    @endpoint("command_projects", answer=ProjectsAnswer)
+    @serves(endpoints.COMMAND_PROJECTS, ProjectsAnswer)
     def get(self, request: Request) -> Response:
-        query_of(request)
+        query_of(request, endpoints.COMMAND_PROJECTS)
         return Response(ProjectsAnswer(projects=tuple(map(ProjectAnswer.of, looking.overview(self.scope())))))
 
 
 class Project(CommandsView, LoopView):
-    """How far the commands of a project are; or new ones for it."""
-
-    needs = Action.SEE
-
-    @endpoint("command_status", answer=StatusAnswer, parameters=[PROJECT])
+    @serves(endpoints.COMMAND_STATUS, StatusAnswer)
     async def get(self, request: Request, project: str) -> bytes:
-        query_of(request)
+        query_of(request, endpoints.COMMAND_STATUS)
         return ENCODER.encode(StatusAnswer.of(await sync_to_async(looking.status)(project, self.scope())))
 
-    @endpoint(
-        "submit_commands",
-        answer=SubmittedAnswer,
-        body=SubmitRequest,
-        parameters=[PROJECT],
-        failures=FAILURES | KEY_REUSED,
-        status=201,
-    )
+    @serves(endpoints.SUBMIT_COMMANDS, SubmittedAnswer, body=SubmitRequest)
     async def post(self, request: Request, project: str) -> HttpResponse:
         asked = bodies.read(request, SubmitRequest)
         self.must_change_project(project, [asked.status])
@@ -248,18 +216,10 @@ def _submitted(project: str, status: CommandStatus, record: TaskRecord) -> Comma
 
 
 class Lists(CommandsView):
-    """Lists of a project: those that are running first, then the newest first."""
-
-    needs = Action.SEE
-
-    @endpoint(
-        "command_lists",
-        answer=ListsAnswer,
-        parameters=[PROJECT, query("status", {"type": "string", "enum": OF_A_LIST}), *PAGED],
-    )
+    @serves(endpoints.COMMAND_LISTS, ListsAnswer)
     def get(self, request: Request, project: str) -> Response:
-        asked = query_of(request, "status", "after", "limit")
-        page = looking.lists(project, status=status_in(asked, OF_A_LIST), scope=self.scope(), **page_in(asked))
+        asked = query_of(request, endpoints.COMMAND_LISTS)
+        page = looking.lists(project, scope=self.scope(), **page_in(asked, endpoints.COMMAND_LISTS))
         return Response(ListsAnswer.of(page))
 
 
@@ -270,24 +230,14 @@ class ListView(CommandsView):
 
 
 class OneList(ListView):
-    """A list with its commands, for as long as it is open, running or closed."""
-
-    @endpoint("command_list", answer=OneListAnswer, parameters=[PROJECT, LIST], failures=ALSO_NOT_THERE)
+    @serves(endpoints.COMMAND_LIST, OneListAnswer)
     def get(self, request: Request, project: str, task: str) -> Response:
-        query_of(request)
+        query_of(request, endpoints.COMMAND_LIST)
         return Response(OneListAnswer.of(self.list(project, task)))
 
 
 class Reopen(ListView):
-    """Open a list at once whose worker is known to be dead. A worker that lives after all can't close it any more."""
-
-    @endpoint(
-        "reopen_command_list",
-        answer=ChangedAnswer,
-        body=ReopenRequest,
-        parameters=[PROJECT, LIST],
-        failures=ALSO_NOT_THERE,
-    )
+    @serves(endpoints.REOPEN_COMMAND_LIST, ChangedAnswer, body=ReopenRequest)
     def post(self, request: Request, project: str, task: str) -> Response:
         asked = bodies.read(request, ReopenRequest)
         self.must_change_project(project, [CommandStatus.OPEN])
@@ -300,41 +250,22 @@ class Reopen(ListView):
 
 
 class Results(CommandsView):
-    """Commands that are done with, or that are in one status, the newest first; `text` looks into them."""
-
-    @endpoint(
-        "command_results",
-        answer=ResultsAnswer,
-        parameters=[
-            PROJECT,
-            query("status", {"type": "string", "enum": OF_ONE}),
-            query("text", {"type": "string"}, "What has to be in the id, the line, the worker or the outputs."),
-            *PAGED,
-        ],
-    )
+    @serves(endpoints.COMMAND_RESULTS, ResultsAnswer)
     def get(self, request: Request, project: str) -> Response:
-        asked = query_of(request, "status", "text", "after", "limit")
+        asked = query_of(request, endpoints.COMMAND_RESULTS)
         page = looking.results(
             project,
-            status=status_in(asked, OF_ONE),
             text=asked.get("text", ""),
             scope=self.scope(),
-            **page_in(asked),
+            **page_in(asked, endpoints.COMMAND_RESULTS),
         )
         return Response(ResultsAnswer.of(page))
 
 
 class OneCommand(CommandsView):
-    """A command by its id, with or without its number of fails: where it is now, and what its runs were."""
-
-    @endpoint(
-        "command",
-        answer=OneCommandAnswer,
-        parameters=[PROJECT, path("id", {"type": "string"}, "Of the command.")],
-        failures=ALSO_NOT_THERE,
-    )
+    @serves(endpoints.COMMAND, OneCommandAnswer)
     def get(self, request: Request, project: str, id: str) -> Response:
-        query_of(request)
+        query_of(request, endpoints.COMMAND)
         return Response(OneCommandAnswer.of(there(looking.command(project, id, self.scope()), "command", id)))
 
 
@@ -350,34 +281,26 @@ class ChangeMany(CommandsView):
 
 
 class Retry(ChangeMany):
-    """Have finished commands run once more, as new ones that have never failed."""
-
-    @endpoint("retry_commands", answer=ChangedAnswer, body=RetryRequest, parameters=[PROJECT])
+    @serves(endpoints.RETRY_COMMANDS, ChangedAnswer, body=RetryRequest)
     def post(self, request: Request, project: str) -> Response:
         asked = bodies.read(request, RetryRequest)
         return self.changed(project, command_lists.retry, asked, status=None if asked.status is UNSET else asked.status)
 
 
 class Stash(ChangeMany):
-    """Park new commands and open lists: nobody runs them until they are unstashed."""
-
-    @endpoint("stash_commands", answer=ChangedAnswer, body=IdsRequest, parameters=[PROJECT])
+    @serves(endpoints.STASH_COMMANDS, ChangedAnswer, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.stash, bodies.read(request, IdsRequest))
 
 
 class Unstash(ChangeMany):
-    """Let parked commands and lists go on."""
-
-    @endpoint("unstash_commands", answer=ChangedAnswer, body=IdsRequest, parameters=[PROJECT])
+    @serves(endpoints.UNSTASH_COMMANDS, ChangedAnswer, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.unstash, bodies.read(request, IdsRequest))
 
 
 class Archive(ChangeMany):
-    """Put completed commands into the archive."""
-
-    @endpoint("archive_commands", answer=ChangedAnswer, body=IdsRequest, parameters=[PROJECT])
+    @serves(endpoints.ARCHIVE_COMMANDS, ChangedAnswer, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.archive, bodies.read(request, IdsRequest))
 
@@ -385,14 +308,12 @@ class Archive(ChangeMany):
 # ---- What is asked for
 
 
-def status_in(asked: Mapping[str, str], statuses: Sequence[CommandStatus]) -> CommandStatus | None:
-    return CommandStatus(choice("status", asked, list(statuses))) if "status" in asked else None
-
-
-def page_in(asked: Mapping[str, str]) -> dict[str, Any]:
-    """Which page, as the verbs are asked for it."""
+def page_in(asked: Mapping[str, str], endpoint: Endpoint) -> dict[str, Any]:
+    """Which page, and of what status, as the verbs are asked for it."""
+    status = choice_in(asked, "status", endpoint)
     after = Cursor.read(asked["after"], "after") if "after" in asked else None
-    return {"after": after, "limit": page_size_in(asked, looking.MOST)}
+    limit = page_size_in(asked, endpoint)
+    return {"status": CommandStatus(status) if status else None, "after": after, "limit": limit}
 
 
 def there(found: Found | None, kind: str, name: str) -> Found:
@@ -402,7 +323,6 @@ def there(found: Found | None, kind: str, name: str) -> Found:
 
 
 LINES = MEDIA_TYPES[Format.NDJSON]
-TEXT = {"type": "string", "format": "binary"}
 
 
 class CommandLine(Asked, frozen=True, kw_only=True):
@@ -426,24 +346,16 @@ class ImportedCommandsAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ExportProject(CommandsView):
-    """A project as it is at one moment: for each command and each list a line of JSON, as the import takes it."""
-
-    @endpoint("export_commands", answer=TEXT, kinds=[LINES], parameters=[PROJECT])
+    @serves(endpoints.EXPORT_COMMANDS, bytes)
     def get(self, request: Request, project: str) -> StreamingHttpResponse:
-        query_of(request)
+        query_of(request, endpoints.EXPORT_COMMANDS)
         for group in groups_of(known_project(project)):
             self.must_reach(group)
         return streamed(request._request, export_project(project), LINES)
 
 
 class ImportProject(CommandsView):
-    """Add commands and lists as an export has them: all of them in one commit, or none.
-
-    What an import before has added stays as it is by now, so that the same lines can be sent again. Another command
-    of the same id is refused. Lists that were running are open.
-    """
-
-    @endpoint("import_commands", answer=ImportedCommandsAnswer, body=CommandLine, body_kind=LINES, parameters=[PROJECT])
+    @serves(endpoints.IMPORT_COMMANDS, ImportedCommandsAnswer, body=CommandLine)
     def post(self, request: Request, project: str) -> Response:
         entries = entries_in(bodies.body_of(request))
         self.must_change_project(project)

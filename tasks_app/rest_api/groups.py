@@ -5,23 +5,19 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ..access.policy import Action
+from taskstore import endpoints
+
 from ..core.validation import refuse_owner
 from ..operating import pauses
 from ..reading import clients
 from . import bodies
-from .base import View
+from .base import View, serves
 from .requests import ClientRequest, ReasonRequest
 from .responses import ClientAnswer, PauseAnswer
-from .schema import ID, NAME, REFERENCE, endpoint, path
 from .search import integer, query_of, refuse_broken_path
-
-IN_PATH = path("name", NAME, "With any character in it; `/` as it is or as %2F.")
 
 
 class PauseOrResume(View):
-    needs = Action.OPERATE
-
     def reason_in(self, request: Request, name: str) -> str:
         """The reason that the body gives, once it is clear that the token may change the group."""
         refuse_broken_path(request)
@@ -30,33 +26,22 @@ class PauseOrResume(View):
 
 
 class Pause(PauseOrResume):
-    """Claims find nothing in the group from now on; commits go on. A paused group stays paused as it is."""
-
-    @endpoint("pause", answer=PauseAnswer, body=ReasonRequest, parameters=[IN_PATH])
+    @serves(endpoints.PAUSE, PauseAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         reason = self.reason_in(request, name)
         return Response(PauseAnswer.of(pauses.pause(name, by=self.by(), reason=reason)))
 
 
 class Resume(PauseOrResume):
-    """Claims find again what is in the group, those that wait at once."""
-
-    @endpoint("resume", answer=PauseAnswer, body=ReasonRequest, parameters=[IN_PATH])
+    @serves(endpoints.RESUME, PauseAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         reason = self.reason_in(request, name)
         pauses.resume(name, by=self.by(), reason=reason)
         return Response(PauseAnswer(group=name))
 
 
-CLIENTS = {"type": "array", "items": {"$ref": REFERENCE.format(name=ClientAnswer.__name__)}}
-
-
 class Heartbeat(View):
-    """A worker says that it is alive, and what it is. What it said before is forgotten."""
-
-    needs = Action.WORK
-
-    @endpoint("heartbeat", answer=ClientAnswer, body=ClientRequest, parameters=[path("clientid", ID)])
+    @serves(endpoints.HEARTBEAT, ClientAnswer, body=ClientRequest)
     def put(self, request: Request, clientid: str) -> Response:
         number, said = integer("clientid", clientid), bodies.read(request, ClientRequest)
         refuse_owner(self.scope(), number)
@@ -66,12 +51,8 @@ class Heartbeat(View):
 
 
 class Clients(View):
-    """The workers that were heard within a day, the last heard first."""
-
-    needs = Action.SEE
-
-    @endpoint("clients", answer=CLIENTS)
+    @serves(endpoints.CLIENTS, list[ClientAnswer])
     def get(self, request: Request) -> Response:
-        query_of(request)
+        query_of(request, endpoints.CLIENTS)
         done, found = clients.done_per_minute(), clients.seen(self.scope())
         return Response([ClientAnswer.of(seen, done.get(seen.client.id, 0.0)) for seen in found])

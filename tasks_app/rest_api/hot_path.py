@@ -32,11 +32,11 @@ PAUSE_AFTER_BYTES = 2**20  # Of a body.
 
 log = logging.getLogger(__name__)
 
+# Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.
 VIEWS: Mapping[tuple[str, str], type[LoopView]] = {
-    ("POST", "/claim"): views.ClaimTasks,
-    ("POST", "/update"): views.Update,
-    # Whatever pages and lists keep the threads busy with, the process lives.
-    ("GET", "/healthz"): Healthz,
+    (served.endpoint.method, served.endpoint.path): view
+    for view in (views.ClaimTasks, views.Update, Healthz)
+    for served in view.served()
 }
 
 # What every answer says.

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from drf_spectacular.utils import OpenApiResponse
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.json import Decoder
 from msgspec.structs import asdict, replace
 from rest_framework.exceptions import NotFound
-from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore import endpoints
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
@@ -40,7 +39,7 @@ from ..models import Task
 from ..offload.helper_process import helper
 from ..offload.threads import beside_the_loop, by_the_helper
 from ..reading import history
-from ..reading.listing import PAGE, Cursor
+from ..reading.listing import Cursor
 from ..wire import strict_json
 from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
@@ -49,13 +48,10 @@ from ..wire.size import is_light
 from ..wire.tasks import Asked
 from . import bodies
 from .async_views import LoopView
-from .base import View
+from .base import View, serves
 from .errors import ENCODER
-from .operations import choice
 from .requests import AskedOperation
-from .responses import Failure
-from .schema import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
-from .search import integer, page_size_in, query_of
+from .search import choice_in, integer, page_size_in, query_of
 
 JobAsked = TypeVar("JobAsked", bound=Asked)
 
@@ -219,44 +215,18 @@ class JobsAnswer(Struct, frozen=True, kw_only=True):
         return cls(jobs=tuple(map(JobAnswer.of, page.jobs)), after=str(page.after) if page.after else None)
 
 
-MOST = 200
-
-IN_PATH = [path("id", ID, "The first id of its task.")]
-LISTED = [
-    query("queue", {"type": "string"}, "Of this queue; absent: of every one."),
-    query("status", {"type": "string", "enum": list(JobStatus)}),
-    query("function", {"type": "string"}, "The dotted path, whole."),
-    query("after", {"type": "string"}, "Where the page before ended: its `after`, or the `place` of a job."),
-    query("limit", {"type": "integer", "minimum": 1, "maximum": MOST, "default": PAGE}, "How many at most."),
-]
-UNFINISHED = {409: OpenApiResponse(Failure, "It is not finished: `detail` says how far it is.")}
-
-
-class JobsView(View):
-    """Who may look at jobs sees what they hold; who may work may change them."""
-
-    needs = Action.SEE_PAYLOADS
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        if request.method not in SAFE_METHODS and self.needs is Action.SEE_PAYLOADS:
-            self.needs = Action.WORK
-        super().initial(request, *args, **kwargs)
-
-
-class Jobs(JobsView, LoopView):
-    """Jobs, by when they are or were due, or finished: the latest first. Or a new one."""
-
-    @endpoint("jobs", answer=JobsAnswer, parameters=LISTED)
+class Jobs(LoopView):
+    @serves(endpoints.JOBS, JobsAnswer)
     async def get(self, request: Request) -> bytes:
-        asked = query_of(request, "queue", "status", "function", "after", "limit")
+        asked = query_of(request, endpoints.JOBS)
         return ENCODER.encode(JobsAnswer.of(await sync_to_async(self._page)(asked)))
 
     def _page(self, asked: Mapping[str, str]) -> job_queues.Page:
         after = Cursor.read(asked["after"], "after") if "after" in asked else None
-        scope, limit = self.scope(), page_size_in(asked, MOST)
+        scope, limit = self.scope(), page_size_in(asked, endpoints.JOBS)
         return job_queues.list_jobs(wanted_in(asked), after=after, limit=limit, scope=scope)
 
-    @endpoint("enqueue", answer=JobAnswer, body=JobRequest, failures=FAILURES | KEY_REUSED)
+    @serves(endpoints.ENQUEUE, JobAnswer, body=JobRequest)
     async def post(self, request: Request) -> bytes:
         body = bodies.body_of(request)
         if is_light(body):
@@ -272,7 +242,7 @@ class Jobs(JobsView, LoopView):
         return asked.operation(self.scope(), self.key_of(asked))
 
 
-class JobView(JobsView):
+class JobView(View):
     def job(self, id: str) -> Job:
         job_id, scope = integer("id", id), self.scope()
         try:
@@ -286,13 +256,11 @@ class JobView(JobsView):
 
 
 class OneJob(JobView):
-    """A job, found by the first id of its task for as long as it is kept; the end of one that is finished."""
-
-    @endpoint("job", answer=JobAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
+    @serves(endpoints.JOB, JobAnswer)
     def get(self, request: Request, id: str) -> Response:
         return Response(JobAnswer.of(self.job(id)))
 
-    @endpoint("delete_job", answer=JobAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE | UNFINISHED)
+    @serves(endpoints.DELETE_JOB, JobAnswer)
     def delete(self, request: Request, id: str) -> Response:
         job = self.job(id)
         # What a worker does to its tasks is in the trail; the audit has what operators do.
@@ -301,17 +269,7 @@ class OneJob(JobView):
 
 
 class Requeue(JobView):
-    """Let a finished job run once more, perhaps with other parameters. It stays the same job."""
-
-    needs = Action.OPERATE
-
-    @endpoint(
-        "requeue_job",
-        answer=JobAnswer,
-        body=RequeueRequest,
-        parameters=IN_PATH,
-        failures=FAILURES | NOT_THERE | UNFINISHED,
-    )
+    @serves(endpoints.REQUEUE_JOB, JobAnswer, body=RequeueRequest)
     def post(self, request: Request, id: str) -> Response:
         job, asked = self.job(id), read(request, RequeueRequest)
         self.must_reach(queue_group(job.queue))
@@ -334,5 +292,5 @@ def wanted_in(asked: Mapping[str, str]) -> Wanted:
     queue = asked.get("queue", "")
     if "queue" in asked and (why := why_no_queue(queue)):
         raise InvalidInput({"queue": [why]})
-    status = JobStatus(choice("status", asked, list(JobStatus))) if "status" in asked else None
-    return Wanted(queue=queue, status=status, function=asked.get("function", ""))
+    status = choice_in(asked, "status", endpoints.JOBS)
+    return Wanted(queue=queue, status=JobStatus(status) if status else None, function=asked.get("function", ""))

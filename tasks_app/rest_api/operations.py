@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from django.db.models import QuerySet
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from taskstore.errors import InvalidInput
+from taskstore import endpoints
 
 from .. import bulk
-from ..access.policy import Action
 from ..models import BulkItem, BulkOperation
-from ..reading.listing import PAGE
 from . import bodies
 from .async_views import key_in
-from .base import View
+from .base import View, serves
 from .bulk_requests import BulkPreviewRequest, BulkRequest
 from .bulk_responses import ItemAnswer, ItemsAnswer, Links, OperationAnswer, OperationsAnswer, PreviewAnswer
 from .requests import ReasonRequest
-from .schema import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
-from .search import integer, page_size_in, query_of
-
-BEGUN = 202
+from .search import choice_in, integer, page_size_in, query_of
 
 
 class Preview(View):
-    """How many tasks would be meant, and which. Nothing is changed."""
-
-    needs = Action.OPERATE
-
-    @endpoint("bulk_preview", answer=PreviewAnswer, body=BulkPreviewRequest)
+    @serves(endpoints.BULK_PREVIEW, PreviewAnswer, body=BulkPreviewRequest)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkPreviewRequest)
         for group in asked.groups:
@@ -43,15 +32,7 @@ class Preview(View):
 
 
 class Bulk(View):
-    """Do it to the tasks of a preview, in the background.
-
-    Refused when their number has changed by more than 10 and 1 %. A small operation may have ended when this answers:
-    look at its `state`.
-    """
-
-    needs = Action.OPERATE
-
-    @endpoint("bulk", answer=OperationAnswer, body=BulkRequest, failures=FAILURES | KEY_REUSED, status=BEGUN)
+    @serves(endpoints.BULK, OperationAnswer, body=BulkRequest)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkRequest)
         for group in asked.groups:
@@ -61,23 +42,11 @@ class Bulk(View):
 
 
 def begun(operation: BulkOperation) -> Response:
-    return Response(OperationAnswer.of(operation), status=BEGUN, headers={"Location": Links.of(operation).operation})
-
-
-MOST = 200
-
-IN_PATH = [path("id", ID)]
-PAGED = [
-    query("after", ID, "Where the page before ended."),
-    query("limit", {"type": "integer", "minimum": 1, "maximum": MOST, "default": PAGE}, "How many at most."),
-]
-STATE = query("state", {"type": "string", "enum": BulkOperation.State.values})
-OUTCOME = query("outcome", {"type": "string", "enum": BulkItem.Outcome.values})
+    location = {"Location": Links.of(operation).operation}
+    return Response(OperationAnswer.of(operation), status=endpoints.BULK.status, headers=location)
 
 
 class OperationsView(View):
-    needs = Action.OPERATE
-
     def visible(self) -> QuerySet[BulkOperation]:
         """All of them; to a token for some groups only what was begun with a token of its name, for these groups."""
         patterns = self.scope().patterns
@@ -93,17 +62,15 @@ class OperationsView(View):
 
 
 class Operations(OperationsView):
-    """Operations, the newest first. A token for some groups sees its own only."""
-
-    @endpoint("operations", answer=OperationsAnswer, parameters=[STATE, *PAGED])
+    @serves(endpoints.OPERATIONS, OperationsAnswer)
     def get(self, request: Request) -> Response:
-        asked = query_of(request, "state", "after", "limit")
+        asked = query_of(request, endpoints.OPERATIONS)
         found = self.visible().order_by("-pk")
-        if "state" in asked:
-            found = found.filter(state=choice("state", asked, BulkOperation.State.values))
+        if state := choice_in(asked, "state", endpoints.OPERATIONS):
+            found = found.filter(state=state)
         if "after" in asked:
             found = found.filter(pk__lt=integer("after", asked["after"]))
-        size = page_size_in(asked, MOST)
+        size = page_size_in(asked, endpoints.OPERATIONS)
         operations = list(found[: size + 1])
         return Response(
             OperationsAnswer(
@@ -114,30 +81,21 @@ class Operations(OperationsView):
 
 
 class OneOperation(OperationsView):
-    """What was asked for, how far it has come, and whether it can be undone."""
-
-    @endpoint("operation", answer=OperationAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
+    @serves(endpoints.OPERATION, OperationAnswer)
     def get(self, request: Request, id: str) -> Response:
         return Response(OperationAnswer.of(self.operation(id)))
 
 
 class Items(OperationsView):
-    """What became of each task, and why it was skipped or failed."""
-
-    @endpoint(
-        "operation_items",
-        answer=ItemsAnswer,
-        parameters=[*IN_PATH, OUTCOME, *PAGED],
-        failures=FAILURES | NOT_THERE,
-    )
+    @serves(endpoints.OPERATION_ITEMS, ItemsAnswer)
     def get(self, request: Request, id: str) -> Response:
-        asked = query_of(request, "outcome", "after", "limit")
+        asked = query_of(request, endpoints.OPERATION_ITEMS)
         found = BulkItem.objects.filter(operation=self.operation(id).pk).order_by("origin")
-        if "outcome" in asked:
-            found = found.filter(outcome=choice("outcome", asked, BulkItem.Outcome.values))
+        if outcome := choice_in(asked, "outcome", endpoints.OPERATION_ITEMS):
+            found = found.filter(outcome=outcome)
         if "after" in asked:
             found = found.filter(origin__gt=integer("after", asked["after"]))
-        size = page_size_in(asked, MOST)
+        size = page_size_in(asked, endpoints.OPERATION_ITEMS)
         items = list(found.only("origin", "task", "outcome", "why")[: size + 1])
         return Response(
             ItemsAnswer(
@@ -148,30 +106,13 @@ class Items(OperationsView):
 
 
 class Cancel(OperationsView):
-    """Let it end after what it is at. One that has ended stays as it is."""
-
-    @endpoint("cancel_operation", answer=OperationAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
+    @serves(endpoints.CANCEL_OPERATION, OperationAnswer)
     def post(self, request: Request, id: str) -> Response:
         return Response(OperationAnswer.of(bulk.cancel(self.operation(id), by=self.by())))
 
 
 class Undo(OperationsView):
-    """Take it back, but for what has changed since: an operation of its own."""
-
-    @endpoint(
-        "undo_operation",
-        answer=OperationAnswer,
-        body=ReasonRequest,
-        parameters=IN_PATH,
-        failures=FAILURES | NOT_THERE,
-        status=BEGUN,
-    )
+    @serves(endpoints.UNDO_OPERATION, OperationAnswer, body=ReasonRequest)
     def post(self, request: Request, id: str) -> Response:
         operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
         return begun(bulk.undo(operation, by=self.by(), reason=asked.reason, scope=self.scope()))
-
-
-def choice(name: str, asked: Mapping[str, str], choices: list[str]) -> str:
-    if asked[name] not in choices:
-        raise InvalidInput({name: [f"one of {', '.join(choices)}"]})
-    return asked[name]

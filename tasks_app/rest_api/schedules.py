@@ -9,12 +9,12 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import Decoder
 from rest_framework.exceptions import NotFound
-from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore import endpoints
+
 from .. import schedules
-from ..access.policy import Action
 from ..offload.helper_process import helper
 from ..schedules import DueJob, DueTask, LastRun, Schedule, SchedulePause, SchedulePlan, ScheduleState
 from ..wire import strict_json
@@ -24,9 +24,8 @@ from ..wire.scalars import Int64, Reason
 from ..wire.size import is_light
 from ..wire.tasks import TaskAnswer
 from . import bodies
-from .base import View
+from .base import View, serves
 from .requests import ReasonRequest
-from .schema import FAILURES, NOT_THERE, REFERENCE, endpoint, path
 from .search import query_of, refuse_broken_path
 
 
@@ -114,19 +113,11 @@ Decoder(ScheduleRequest)
 
 Found = TypeVar("Found")
 
-SCHEDULES = {"type": "array", "items": {"$ref": REFERENCE.format(name=ScheduleAnswer.__name__)}}
-NAME = path("name", {"type": "string", "maxLength": 100})
-ALSO_NOT_THERE = FAILURES | NOT_THERE
-
 
 class Schedules(View):
-    """The schedules that add to groups that the token may touch, sorted by name."""
-
-    needs = Action.SEE_PAYLOADS
-
-    @endpoint("schedules", answer=SCHEDULES)
+    @serves(endpoints.SCHEDULES, list[ScheduleAnswer])
     def get(self, request: Request) -> Response:
-        query_of(request)
+        query_of(request, endpoints.SCHEDULES)
         return Response([ScheduleAnswer.of(each) for each in schedules.schedules(self.scope())])
 
 
@@ -142,21 +133,12 @@ class ScheduleView(View):
 
 
 class OneSchedule(ScheduleView):
-    """A schedule by its name: a group that the token may not touch hides it. To change one, operate is needed."""
-
-    needs = Action.SEE_PAYLOADS
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        if request.method not in SAFE_METHODS:
-            self.needs = Action.OPERATE
-        super().initial(request, *args, **kwargs)
-
-    @endpoint("schedule", answer=ScheduleAnswer, parameters=[NAME], failures=ALSO_NOT_THERE)
+    @serves(endpoints.SCHEDULE, ScheduleAnswer)
     def get(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         return answer(there(schedules.schedule(name, self.scope()), name))
 
-    @endpoint("put_schedule", answer=ScheduleAnswer, body=ScheduleRequest, parameters=[NAME])
+    @serves(endpoints.PUT_SCHEDULE, ScheduleAnswer, body=ScheduleRequest)
     def put(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         asked = ScheduleRequest.read(request)
@@ -164,38 +146,26 @@ class OneSchedule(ScheduleView):
         made, _ = schedules.put(name, asked.plan, **self.asked(reason=asked.reason))
         return answer(made)
 
-    @endpoint("delete_schedule", answer=ScheduleAnswer, parameters=[NAME], failures=ALSO_NOT_THERE)
+    @serves(endpoints.DELETE_SCHEDULE, ScheduleAnswer)
     def delete(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         return answer(there(schedules.delete(name, **self.asked()), name))
 
 
 class Pause(ScheduleView):
-    """Nothing comes due until it goes on. A paused schedule stays paused as it is."""
-
-    needs = Action.OPERATE
-
-    @endpoint("pause_schedule", answer=ScheduleAnswer, body=ReasonRequest, parameters=[NAME], failures=ALSO_NOT_THERE)
+    @serves(endpoints.PAUSE_SCHEDULE, ScheduleAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         return answer(there(schedules.pause(name, **self.asked_why(request)), name))
 
 
 class Resume(ScheduleView):
-    """It is due again from now on; what would have come due meanwhile was not missed."""
-
-    needs = Action.OPERATE
-
-    @endpoint("resume_schedule", answer=ScheduleAnswer, body=ReasonRequest, parameters=[NAME], failures=ALSO_NOT_THERE)
+    @serves(endpoints.RESUME_SCHEDULE, ScheduleAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         return answer(there(schedules.resume(name, **self.asked_why(request)), name))
 
 
 class RunNow(ScheduleView):
-    """Add at once what it would add, also while it is paused. Its due times stay. Answers with the new task."""
-
-    needs = Action.OPERATE
-
-    @endpoint("run_schedule", answer=TaskAnswer, body=ReasonRequest, parameters=[NAME], failures=ALSO_NOT_THERE)
+    @serves(endpoints.RUN_SCHEDULE, TaskAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         return Response(TaskAnswer.of(there(schedules.run_now(name, **self.asked_why(request)), name)))
 

@@ -2,145 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from drf_spectacular.drainage import set_override
-from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
-from drf_spectacular.generators import SchemaGenerator
-from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.plumbing import ResolvedComponent
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.settings import spectacular_settings
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ..core.validation import GROUP_LENGTH
-from ..wire.tasks import Asked, TaskAnswer
-from .base import OpenView
+from taskstore import endpoints
+
+from .base import OpenView, Served, serves
 from .responses import Failure, Problems
 
-EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
+Tree = dict[str, Any]
 
 REFERENCE = "#/components/schemas/{name}"
-
-NAMES = {"type": "array", "items": {"type": "string"}}
-TASKS = {"type": "array", "items": {"$ref": REFERENCE.format(name=TaskAnswer.__name__)}}
-TASKS_OR_NULL = {
-    "type": "array",
-    "items": {"oneOf": [{"$ref": REFERENCE.format(name=TaskAnswer.__name__)}, {"type": "null"}]},
-}
-
-ID = {"type": "integer", "format": "int64"}
-IDS = {"type": "string", "pattern": "^-?[0-9]{1,19}(,-?[0-9]{1,19})*$"}
-LIMIT = {"type": "integer", "format": "int64", "minimum": 0, "default": 0}
-NAME = {"type": "string", "maxLength": GROUP_LENGTH}
-TEXTS = {"type": "array", "items": {"type": "string"}}
-FLAG = {"type": "string", "enum": ["0", "1", "no", "yes", "false", "true"], "default": "no"}
-
-BAD = OpenApiResponse(Problems, "The request is not what is written here; `errors` names every wrong field.")
-FAILURES = {
-    400: BAD,
-    401: OpenApiResponse(Failure, "There is no valid token."),
-    403: OpenApiResponse(Failure, "The token does not allow this, or not in this group."),
-    413: OpenApiResponse(Problems, "More than the store takes at once; the limit is named."),
-    429: OpenApiResponse(
-        Failure, "Too many requests, or too many wrong tokens: try again after `Retry-After` seconds."
-    ),
-    503: OpenApiResponse(
-        Failure,
-        "The store can't answer now: try again after `Retry-After` seconds. With the code "
-        "`commit_unknown` it may have happened: look before trying again.",
-    ),
-}
-KEY_REUSED = {409: OpenApiResponse(Failure, "The idempotency key came before with another request.")}
-NOT_THERE = {404: OpenApiResponse(Failure, "There is none. For an id that existed: what became of it.")}
-
-
-def path(name: str, schema: Mapping[str, Any], description: str = "") -> OpenApiParameter:
-    return OpenApiParameter(name, dict(schema), OpenApiParameter.PATH, description=description)
-
-
-def query(name: str, schema: Mapping[str, Any], description: str = "") -> OpenApiParameter:
-    return OpenApiParameter(name, dict(schema), OpenApiParameter.QUERY, description=description)
-
-
-def endpoint(
-    operation_id: str,
-    *,
-    answer: type[msgspec.Struct] | Mapping[str, Any],
-    body: type[Asked] | None = None,
-    body_kind: str = "application/json",
-    kinds: Sequence[str] = (),
-    parameters: Sequence[OpenApiParameter] = (),
-    failures: Mapping[int, OpenApiResponse] = FAILURES,
-    files: Iterable[str] = (),
-    status: int = 200,
-) -> Callable[[EndpointT], EndpointT]:
-    """Describe the method of a view. Its sentences are the view's docstring.
-
-    `body_kind` and `kinds`: the media types of a body and of an answer that are not JSON; `files`: those
-    of answers beside it; `status`: of what went well.
-    """
-    answers: Mapping[Any, Any] = {(status, kind): answer for kind in kinds} or {status: answer}
-    texts = {(status, each.partition(";")[0]): OpenApiTypes.STR for each in files}
-    return extend_schema(
-        operation_id=operation_id,
-        request={body_kind: body} if body else None,
-        parameters=list(parameters),
-        responses={**answers, **texts, **failures},
-    )
-
-
-class Types(OpenApiSerializerExtension):
-    """Makes the types of `asked` and `answers` known to drf-spectacular, which knows serializers only."""
-
-    target_class = msgspec.Struct
-    match_subclasses = True
-
-    def get_name(self, auto_schema: AutoSchema, direction: str) -> str:
-        # Parts of others are known by their names only, which would be taken for another type.
-        set_override(self._type, "suppress_collision_warning", True)
-        return self._type.__name__
-
-    def map_serializer(self, auto_schema: AutoSchema, direction: str) -> dict[str, Any]:
-        _, schemas = msgspec.json.schema_components([self._type], ref_template=REFERENCE)
-        for name, schema in schemas.items():
-            component = ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=schema)
-            if name != self._type.__name__:
-                auto_schema.registry.register_on_missing(component)
-        return dict(schemas[self._type.__name__])
-
-    @property
-    def _type(self) -> type[msgspec.Struct]:
-        return self.target if isinstance(self.target, type) else type(self.target)
-
-
-class BearerToken(OpenApiAuthenticationExtension):
-    target_class = "tasks_app.rest_api.authentication.TokenAuthentication"
-    match_subclasses = True
-    name = "token"
-
-    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
-        return {"type": "http", "scheme": "bearer"}
+TOKEN = "token"  # noqa: S105 - no secret, but the name of the way to send one.
+WITH_FIELDS = (400, 413)  # Failures that name fields.
+METHODS = ("GET", "POST", "PUT", "DELETE")
 
 
 class Schema(OpenView):
-    """The OpenAPI description of all of this."""
-
-    @extend_schema(exclude=True)
+    @serves(endpoints.SCHEMA, Tree)
     def get(self, request: Request) -> Response:
         return Response(description())
 
 
 @cache
-def description() -> dict[str, Any]:
-    """Made once: it takes a tenth of a second, and anyone may ask for it."""
-    schema: dict[str, Any] = SchemaGenerator(urlconf="tasks_app.rest_api.urls").get_schema(request=None, public=True)
-    return schema
+def description() -> Tree:
+    """Return the OpenAPI document. Made once, as anyone may ask for it."""
+    from .urls import VIEWS  # One of them is above.
+
+    served = [each for view in VIEWS for each in view.served() if each.endpoint is not endpoints.SCHEMA]
+    paths: dict[str, Tree] = {}
+    components: Tree = {}
+    for each in sorted(served, key=lambda each: (each.endpoint.path, METHODS.index(each.endpoint.method))):
+        paths.setdefault(each.endpoint.path, {})[each.endpoint.method.lower()] = _operation(each, components)
+    return {
+        "openapi": spectacular_settings.OAS_VERSION,
+        "info": {
+            "title": spectacular_settings.TITLE,
+            "version": spectacular_settings.VERSION,
+            "description": spectacular_settings.DESCRIPTION,
+        },
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(components.items())),
+            "securitySchemes": {TOKEN: {"type": "http", "scheme": "bearer"}},
+        },
+        "externalDocs": spectacular_settings.EXTERNAL_DOCS,
+    }
+
+
+def _operation(served: Served, components: Tree) -> Tree:
+    """Return what there is to say of an endpoint; the types that it names are added to `components`."""
+
+    def schema_of(kind: Any) -> Tree:
+        (schema,), found = msgspec.json.schema_components([kind], ref_template=REFERENCE)
+        components.update(found)
+        return schema
+
+    def answer(description: str, *kinds: Any, media: Sequence[str] = (endpoints.JSON,)) -> Tree:
+        in_json, *others = map(schema_of, kinds)
+        schema = {"anyOf": [in_json, *others]} if others else in_json
+        other = {"type": "string", "format": "binary"} if bytes in kinds else {"type": "string"}
+        content = {each: {"schema": schema if each == endpoints.JSON else other} for each in media}
+        return {"description": description, "content": content}
+
+    endpoint, body = served.endpoint, served.body
+    operation: Tree = {
+        "operationId": endpoint.name,
+        "description": endpoint.description,
+        "tags": [endpoint.path.split("/")[1]],
+    }
+    if endpoint.parameters:
+        in_path = endpoint.path_parameters
+        operation["parameters"] = [
+            {
+                "in": "path" if each in in_path else "query",
+                "name": each.name,
+                "schema": dict(each.schema),
+                **({"description": each.description} if each.description else {}),
+                **({"required": True} if each in in_path else {}),
+            }
+            for each in endpoint.parameters
+        ]
+    if body:
+        is_needed = any(each.required for each in msgspec.structs.fields(body))
+        operation["requestBody"] = {
+            "content": {endpoint.body_media: {"schema": schema_of(body)}},
+            **({"required": True} if is_needed else {}),
+        }
+    if endpoint.needs:
+        operation["security"] = [{TOKEN: []}, *([{}] if endpoint.is_local else [])]
+    operation["responses"] = {
+        str(endpoint.status): answer("", *served.answers, media=endpoint.media),
+        **{
+            str(status): answer(why, Problems if status in WITH_FIELDS else Failure)
+            for status, why in sorted(endpoint.failures.items())
+        },
+    }
+    return operation
 
 
 class SchemaPage(SpectacularSwaggerSplitView):
@@ -148,5 +113,6 @@ class SchemaPage(SpectacularSwaggerSplitView):
 
     authentication_classes = ()
     permission_classes = ()
+    schema = None  # It is for people.
     url_name = "rest_api:schema"
     template_name = "rest_api/schema.html"

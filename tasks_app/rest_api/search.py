@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from django.core.handlers.asgi import ASGIRequest
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore import endpoints
+from taskstore.endpoints import Endpoint
 from taskstore.errors import InvalidInput
 
-from ..access.policy import Action
 from ..core.validation import INT64_MAX, INT64_MIN
 from ..models import Task
-from ..reading.listing import PAGE, Cursor
+from ..reading.listing import Cursor
 from ..reading.search import grammar
 from ..reading.search.finding import find
 from ..reading.search.grammar import Label
 from ..wire.tasks import TaskAnswer
-from .base import View
+from .base import View, serves
 from .responses import SearchAnswer
-from .schema import endpoint, query
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")
 SWITCH = {"0": False, "no": False, "false": False, "1": True, "yes": True, "true": True}
@@ -55,9 +55,19 @@ def limit_in(query: Mapping[str, str]) -> int | None:
     return limit or None
 
 
-def page_size_in(query: Mapping[str, str], most: int) -> int:
+def choice_in(query: Mapping[str, str], name: str, endpoint: Endpoint) -> str | None:
+    """A parameter for which the endpoint lists the values; None when it is absent."""
+    choices = endpoint.parameter(name).schema["enum"]
+    if name in query and query[name] not in choices:
+        raise InvalidInput({name: [f"one of {', '.join(choices)}"]})
+    return query.get(name)
+
+
+def page_size_in(query: Mapping[str, str], endpoint: Endpoint) -> int:
     """How many a page has at most."""
-    size = integer("limit", query.get("limit", str(PAGE)))
+    limit = endpoint.parameter("limit").schema
+    most = limit["maximum"]
+    size = integer("limit", query.get("limit", str(limit["default"])))
     if not 1 <= size <= most:
         raise InvalidInput({"limit": [f"a whole number from 1 to {most}"]})
     return size
@@ -77,50 +87,31 @@ def labels_in(request: Request) -> list[Label]:
     return [grammar.label(text, "label") for text in request.query_params.getlist("label")]
 
 
-def query_of(request: Request, *known: str, repeated: Container[str] = ()) -> Mapping[str, str]:
+def query_of(request: Request, endpoint: Endpoint) -> Mapping[str, str]:
     """The parameters of the query. Raises InvalidInput when one is unknown, no UTF-8, or there twice and may not be."""
+    known = {each.name: each for each in endpoint.query_parameters}
     try:
         pairs = parse_qsl(request.META["QUERY_STRING"], keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
         raise InvalidInput({"query": ["percent-encoded UTF-8"]}) from None
     query = dict(pairs)
-    problems = {name: ["no such parameter" + _known(known)] for name in query.keys() - set(known)}
+    there_are = f"; there are {', '.join(known)}" if known else ""
+    problems = {name: [f"no such parameter{there_are}"] for name in query.keys() - known.keys()}
     if problems:
         raise InvalidInput(problems)
-    once = [name for name, _ in pairs if name not in repeated]
+    once = [name for name, _ in pairs if not known[name].may_repeat]
     if len(set(once)) < len(once):
         raise InvalidInput({"query": ["each parameter once"]})
     return query
 
 
-def _known(names: tuple[str, ...]) -> str:
-    return f"; there are {', '.join(names)}" if names else ""
-
-
-MOST = 200
-
-ASKED = [
-    query("q", {"type": "string", "maxLength": grammar.LONGEST}, "Terms; a task is found when it meets every one."),
-    query("after", {"type": "string"}, "Where the page before ended."),
-    query("limit", {"type": "integer", "minimum": 1, "maximum": MOST, "default": PAGE}, "How many at most."),
-]
-
-
 class Search(View):
-    """Tasks by what they are: `group:mail state:failed error:"timed out" -owner:17 data.user:42 age:>1h`.
-
-    Within one group the longest available come first, else the newest. After a second the answer is what was found
-    by then: `complete` is false, and `after` goes on from there.
-    """
-
-    needs = Action.SEE_PAYLOADS
-
-    @endpoint("search", answer=SearchAnswer, parameters=ASKED)
+    @serves(endpoints.SEARCH, SearchAnswer)
     def get(self, request: Request) -> Response:
-        asked = query_of(request, "q", "after", "limit")
+        asked = query_of(request, endpoints.SEARCH)
         terms, scope = grammar.parse(asked.get("q", "")), self.scope()
         after = Cursor.read(asked["after"], "after") if "after" in asked else None
-        found = find(terms, scope=scope, after=after, limit=page_size_in(asked, MOST))
+        found = find(terms, scope=scope, after=after, limit=page_size_in(asked, endpoints.SEARCH))
         tasks = [task for task in Task.objects.find(found.ids, scope) if task is not None]
         return Response(
             SearchAnswer(

@@ -15,9 +15,9 @@ from rest_framework.exceptions import AuthenticationFailed, NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore import endpoints
 from taskstore.errors import LimitExceeded
 
-from ..access.policy import Action
 from ..access.tokens import waiting_tokens
 from ..core.operations import GroupScope, Operation, TaskRecord
 from ..managers import TaskQuerySet, limits
@@ -34,28 +34,12 @@ from ..writer.totals import PAGE_GROUPS
 from . import bodies, large_bodies
 from .async_views import LoopView
 from .authentication import NO_TOKEN
-from .base import View
+from .base import View, serves
 from .errors import ENCODER, JSONRenderer
 from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
 from .large_bodies import BYTES_AT_ONCE, LargeUpdate
 from .requests import ClaimRequest, TasksRequest, UpdateRequest
 from .responses import GroupStats, HistoryAnswer, Outcome, StatsAnswer
-from .schema import (
-    FAILURES,
-    FLAG,
-    ID,
-    IDS,
-    LIMIT,
-    NAME,
-    NAMES,
-    NOT_THERE,
-    TASKS,
-    TASKS_OR_NULL,
-    TEXTS,
-    endpoint,
-    path,
-    query,
-)
 from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
@@ -147,40 +131,21 @@ def _pieces_of_stats(scope: GroupScope) -> Iterator[bytes]:
             before = b","
 
 
-IN_PATH = path("name", NAME, "All that follows is the name; `/` as it is or as %2F.")
-LISTED = [
-    query("limit", LIMIT, "How many at most; 0: all."),
-    query("owned", FLAG, "Also what is not available."),
-    query("label", TEXTS, "NAME:VALUE, or NAME for any value: those that bear it. Several times: that bear all."),
-]
-REPEATED = ("label",)
-
-
 class Groups(View):
-    """The names of the groups that hold a task, sorted."""
-
-    needs = Action.SEE
-
-    @endpoint("groups", answer=NAMES)
+    @serves(endpoints.GROUPS, list[str])
     def get(self, request: Request) -> Response:
-        query_of(request)
+        query_of(request, endpoints.GROUPS)
         return Response(Task.objects.groups(self.scope()))
 
 
 class Stats(View):
-    """Every group that holds a task in numbers, sorted by name."""
-
-    needs = Action.SEE
-
-    @endpoint("stats", answer=StatsAnswer)
+    @serves(endpoints.STATS, StatsAnswer)
     def get(self, request: Request) -> StreamingHttpResponse:
-        query_of(request)
+        query_of(request, endpoints.STATS)
         return streamed(request._request, in_numbers(self.scope()), JSONRenderer.media_type)
 
 
 class Listing(View):
-    needs = Action.SEE_PAYLOADS
-
     def tasks_of(self, name: str, query: Mapping[str, str]) -> StreamingHttpResponse:
         limit, owned = limit_in(query), switch("owned", query.get("owned", "no"))
         self.must_reach(name)
@@ -192,31 +157,23 @@ class Listing(View):
 
 
 class Group(Listing):
-    """The tasks of a group, the oldest available time first."""
-
-    @endpoint("group", answer=TASKS, parameters=[IN_PATH, *LISTED])
+    @serves(endpoints.GROUP_TASKS, list[TaskAnswer])
     def get(self, request: Request, name: str) -> StreamingHttpResponse:
         refuse_broken_path(request)
-        return self.tasks_of(name, query_of(request, "limit", "owned", "label", repeated=REPEATED))
+        return self.tasks_of(name, query_of(request, endpoints.GROUP_TASKS))
 
 
 class GroupByQuery(Listing):
-    """The same, for a name that a path can't carry. Without one: the names, as the original's client asks for them."""
-
-    @endpoint("group_by_query", answer={"anyOf": [TASKS, NAMES]}, parameters=[query("name", NAME), *LISTED])
+    @serves(endpoints.GROUP_BY_QUERY, list[TaskAnswer], list[str])
     def get(self, request: Request) -> StreamingHttpResponse | Response:
-        query = query_of(request, "name", "limit", "owned", "label", repeated=REPEATED)
+        query = query_of(request, endpoints.GROUP_BY_QUERY)
         if "name" in query:
             return self.tasks_of(query["name"], query)
         return Response(Task.objects.groups(self.scope()))
 
 
 class OneTask(View):
-    """The task with this id."""
-
-    needs = Action.SEE_PAYLOADS
-
-    @endpoint("task", answer=TaskAnswer, parameters=[path("id", ID)], failures=FAILURES | NOT_THERE)
+    @serves(endpoints.TASK, TaskAnswer)
     def get(self, request: Request, id: str) -> Response:
         task_id, scope = integer("id", id), self.scope()
         [task] = Task.objects.find([task_id], scope)
@@ -227,31 +184,19 @@ class OneTask(View):
 
 
 class TasksByPath(View):
-    """The tasks of these ids in the order asked, null for one that does not exist."""
-
-    needs = Action.SEE_PAYLOADS
-
-    @endpoint("tasks", answer=TASKS_OR_NULL, parameters=[path("ids", IDS)])
+    @serves(endpoints.TASKS, list[TaskAnswer | None])
     def get(self, request: Request, ids: str) -> Response:
         return found(integers("ids", ids), self.scope())
 
 
 class TasksByBody(View):
-    """The same for more ids than fit into an address."""
-
-    needs = Action.SEE_PAYLOADS
-
-    @endpoint("tasks_by_body", answer=TASKS_OR_NULL, body=TasksRequest)
+    @serves(endpoints.TASKS_BY_BODY, list[TaskAnswer | None], body=TasksRequest)
     def post(self, request: Request) -> Response:
         return found(bodies.read(request, TasksRequest).ids, self.scope())
 
 
 class Update(LoopView):
-    """Add, replace and delete tasks: everything, or nothing with the reasons in `error`."""
-
-    needs = Action.WORK
-
-    @endpoint("update", answer=Outcome, body=UpdateRequest)
+    @serves(endpoints.UPDATE, Outcome, body=UpdateRequest)
     async def post(self, request: Request) -> bytes:
         body = bodies.body_of(request)
         asked: UpdateRequest | LargeUpdate
@@ -266,11 +211,7 @@ class Update(LoopView):
 
 
 class ClaimTasks(LoopView):
-    """Take available tasks: they are replaced by successors that are leased to the client."""
-
-    needs = Action.WORK
-
-    @endpoint("claim", answer=Outcome, body=ClaimRequest)
+    @serves(endpoints.CLAIM, Outcome, body=ClaimRequest)
     async def post(self, request: Request) -> bytes:
         asked = await bodies.read_on_the_loop(request, ClaimRequest)
         for group in asked.wanted:
@@ -283,11 +224,7 @@ class ClaimTasks(LoopView):
 
 
 class History(View):
-    """What became of an id that was ever given out."""
-
-    needs = Action.SEE
-
-    @endpoint("history", answer=HistoryAnswer, parameters=[path("id", ID)], failures=FAILURES | NOT_THERE)
+    @serves(endpoints.HISTORY, HistoryAnswer)
     def get(self, request: Request, id: str) -> Response:
         task_id = integer("id", id)
         chain = history.chain_of(task_id, self.scope())

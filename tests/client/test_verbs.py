@@ -50,7 +50,7 @@ ASKED = {
 }
 MADE_OF_COMMITS = {"add", "renew", "release", "move", "delete"}
 # The same in other words, and what is for people.
-OTHER_WAYS = {"group", "tasks_by_path", "schema_page"}
+OTHER_WAYS = {"group", "tasks", "schema_page"}
 # They have clients of their own.
 ELSEWHERE = ("commands", "jobs", "schedules")
 

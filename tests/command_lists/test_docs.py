@@ -8,14 +8,14 @@ import pytest
 from lab.testing import PROJECT
 from tasks_app.access import tokens
 from tasks_app.models import Scope, Task
-from tasks_app.rest_api.urls import urlpatterns
 from taskstore.client.commands import Commands
+from taskstore.endpoints import ENDPOINTS
 from taskstore.types.command_record import CommandStatus
 
 pytestmark = pytest.mark.once
 
 PAGE = (PROJECT / "docs" / "commands.md").read_text()
-PLACES = {"<str:project>": "PROJECT", "<str:task>": "TASK", "<str:id>": "ID"}
+PLACES = {"project": "PROJECT", "task": "TASK", "id": "ID"}
 
 
 def test_every_status_is_told():
@@ -29,9 +29,7 @@ def test_every_verb_is_told():
 
 
 def test_every_path_is_told():
-    paths = [f"/{each.pattern}" for each in urlpatterns if str(each.pattern).startswith("commands")]
-    for written, said in PLACES.items():
-        paths = [path.replace(written, said) for path in paths]
+    paths = [each.path.format_map(PLACES) for each in ENDPOINTS if each.path.startswith("/commands")]
     assert [path for path in paths if f" {path}`" not in PAGE] == []
 
 

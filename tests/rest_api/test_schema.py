@@ -3,8 +3,13 @@ import re
 import pytest
 from django.test import Client
 
-from tasks_app.models import Scope
-from tasks_app.rest_api.urls import urlpatterns
+from tasks_app.core.validation import GROUP_LENGTH
+from tasks_app.models import BulkItem, BulkOperation, Scope
+from tasks_app.reading import audit
+from tasks_app.reading.files import Format
+from tasks_app.reading.search import grammar
+from taskstore import endpoints
+from taskstore.endpoints import ENDPOINTS, SCHEMA
 
 from .api import Api
 
@@ -17,8 +22,8 @@ def schema():
 
 
 def test_it_describes_every_endpoint(schema):
-    patterns = {re.sub(r"<\w+:(\w+)>", r"{\1}", f"/{pattern.pattern}") for pattern in urlpatterns}
-    assert schema["paths"].keys() == patterns - {"/schema", "/schema/ui"}
+    described = {(path, method.upper()) for path, methods in schema["paths"].items() for method in methods}
+    assert described == {(each.path, each.method) for each in ENDPOINTS if each is not SCHEMA}
 
 
 def test_it_says_which_fields_an_answer_has(schema, db):
@@ -47,6 +52,15 @@ def test_it_gives_the_bounds_that_hold(schema):
     assert (described["properties"]["limit"]["minimum"], described["properties"]["limit"]["maximum"]) == (1, 1_000)
     assert described["required"] == ["clientid"]
     assert described["additionalProperties"] is False
+
+
+def test_its_parameters_are_those_of_the_store():
+    assert endpoints.OPERATIONS.parameter("state").schema["enum"] == BulkOperation.State.values
+    assert endpoints.OPERATION_ITEMS.parameter("outcome").schema["enum"] == BulkItem.Outcome.values
+    assert endpoints.EXPORT.parameter("format").schema["enum"] == list(Format)
+    assert endpoints.SEARCH.parameter("q").schema["maxLength"] == grammar.LONGEST
+    assert endpoints.AUDIT.parameter("reason").schema["maxLength"] == audit.LONGEST
+    assert endpoints.GROUP_TASKS.parameter("name").schema["maxLength"] == GROUP_LENGTH
 
 
 def test_it_names_its_page(schema):

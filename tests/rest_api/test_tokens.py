@@ -3,47 +3,27 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import resolve
 from django.utils import timezone
 
 from tasks_app.access import tokens
+from tasks_app.access.policy import SCOPES, Action
 from tasks_app.models import Scope
+from tasks_app.rest_api.urls import VIEWS
+from taskstore.endpoints import ENDPOINTS
 
 from .api import Api, Clock
 
 pytestmark = pytest.mark.once
 
-OPEN = {"/healthz", "/readyz", "/schema", "/schema/ui"}
+# A value for each parameter of a path.
+EXAMPLES = {"name": "mail", "id": "1", "ids": "1", "clientid": "1", "project": "nightly", "task": "1"}
+OPEN = [endpoint.path for endpoint in ENDPOINTS if endpoint.needs is None] + ["/schema/ui"]
+# One of them is open on the machine of the server; to these clients it is not one of its names.
 GUARDED = {
-    "/groups": "GET", "/group": "GET", "/group/mail": "GET", "/group?name=mail": "GET", "/task/1": "GET",
-    "/tasks/1": "GET", "/tasks": "POST", "/history/1": "GET", "/update": "POST", "/claim": "POST",
-    "/groups/mail/pause": "POST", "/groups/mail/resume": "POST", "/clients": "GET", "/clients/1": "PUT",
-    "/stats": "GET", "/search": "GET", "/export": "GET", "/import": "POST", "/audit": "GET", "/bulk/preview": "POST",
-    "/bulk": "POST", "/operations": "GET", "/operations/1": "GET", "/operations/1/items": "GET",
-    "/operations/1/cancel": "POST", "/operations/1/undo": "POST",
-    "/jobs": "GET", "/jobs?post": "POST", "/jobs/1": "GET", "/jobs/1?delete": "DELETE", "/jobs/1/requeue": "POST",
-    "/commands": "GET", "/commands/nightly": "GET", "/commands/nightly?post": "POST", "/commands/nightly/lists": "GET",
-    "/commands/nightly/lists/1": "GET", "/commands/nightly/lists/1/reopen": "POST", "/commands/nightly/results": "GET",
-    "/commands/nightly/command/1": "GET", "/commands/nightly/retry": "POST", "/commands/nightly/stash": "POST",
-    "/commands/nightly/unstash": "POST", "/commands/nightly/archive": "POST",
-    "/commands/nightly/export": "GET", "/commands/nightly/import": "POST",
-    "/schedules": "GET", "/schedules/digest": "GET", "/schedules/digest?put": "PUT",
-    "/schedules/digest?delete": "DELETE", "/schedules/digest/pause": "POST", "/schedules/digest/resume": "POST",
-    "/schedules/digest/run": "POST",
-    "/metrics": "GET",  # Open on the machine of the server; to these clients it is not one of its names.
-}  # fmt: skip
-
-FOR_WORKERS = {"/update", "/claim", "/import", "/clients/1", "/jobs?post", "/jobs/1?delete"}
-FOR_OPERATORS = {
-    "/groups/mail/pause", "/groups/mail/resume", "/audit", "/bulk/preview", "/bulk",
-    "/operations", "/operations/1", "/operations/1/items", "/operations/1/cancel", "/operations/1/undo",
-    "/jobs/1/requeue",
-    "/schedules/digest?put", "/schedules/digest?delete", "/schedules/digest/pause", "/schedules/digest/resume",
-    "/schedules/digest/run",
-}  # fmt: skip
-FOR_COMMANDS = {
-    "/commands/nightly?post", "/commands/nightly/lists/1/reopen", "/commands/nightly/retry", "/commands/nightly/stash",
-    "/commands/nightly/unstash", "/commands/nightly/archive", "/commands/nightly/import",
-}  # fmt: skip
+    endpoint.name: (endpoint.method, endpoint.path.format(**EXAMPLES)) for endpoint in ENDPOINTS if endpoint.needs
+}
+ACTIONS = {endpoint.name: endpoint.needs for endpoint in ENDPOINTS}
 
 
 @pytest.fixture
@@ -54,12 +34,12 @@ def clock(monkeypatch):
     return clock
 
 
-@pytest.mark.parametrize(("path", "method"), GUARDED.items())
+@pytest.mark.parametrize(("method", "path"), GUARDED.values(), ids=GUARDED)
 @pytest.mark.parametrize(
     "header",
     [None, "", "Bearer", "Bearer  ", "Basic QW5uOnNlY3JldA==", "Bearer ts_nonsense", "ts_nonsense", "Bearer \xff\xfe"],
 )
-def test_without_a_valid_token_nobody_gets_in(db, path, method, header):
+def test_without_a_valid_token_nobody_gets_in(db, method, path, header):
     headers = {} if header is None else {"authorization": header}
     response = Client(headers=headers).generic(method, path)
     assert (response.status_code, response["WWW-Authenticate"]) == (401, "Bearer")
@@ -110,20 +90,12 @@ def test_a_token_expires_to_the_moment(db, clock):
     assert api.get("/groups")[0] == 401
 
 
-def test_every_path_has_a_place_in_this_test():
-    from tasks_app.rest_api.urls import urlpatterns
-
-    tested = {path.partition("?")[0].replace("/mail", "/<group_name:name>") for path in {*OPEN, *GUARDED}}
-    tested = {
-        path.replace("tasks/1", "tasks/<str:ids>")
-        .replace("clients/1", "clients/<str:clientid>")
-        .replace("/nightly", "/<str:project>")
-        .replace("lists/1", "lists/<str:task>")
-        .replace("/digest", "/<str:name>")
-        .replace("/1", "/<str:id>")
-        for path in tested
-    }
-    assert tested == {f"/{pattern.pattern}" for pattern in urlpatterns}
+def test_every_endpoint_has_a_view_and_every_view_an_endpoint():
+    served = [each.endpoint for view in VIEWS for each in view.served()]
+    assert sorted(each.name for each in served) == sorted(each.name for each in ENDPOINTS)
+    for endpoint in ENDPOINTS:
+        view = resolve(endpoint.path.format(**EXAMPLES)).func.cls  # type: ignore[attr-defined]
+        assert getattr(view, endpoint.method.lower()).served.endpoint is endpoint
 
 
 @pytest.mark.parametrize("path", OPEN)
@@ -132,17 +104,26 @@ def test_some_paths_need_no_token(db, path):
 
 
 @pytest.mark.parametrize("scope", Scope)
-@pytest.mark.parametrize(("path", "method"), GUARDED.items())
-def test_a_scope_allows_what_it_says(db, scope, path, method):
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_scope_allows_what_it_says(db, scope, name):
+    method, path = GUARDED[name]
     status = Api(scope).http.generic(method, path).status_code
-    needs_more = {
-        Scope.READ: FOR_WORKERS | FOR_OPERATORS | FOR_COMMANDS,
-        Scope.WORK: FOR_OPERATORS | FOR_COMMANDS,
-        Scope.OPERATE: FOR_COMMANDS,
-        Scope.COMMANDS: FOR_OPERATORS,
-    }
-    is_forbidden = path in needs_more.get(scope, ())
-    assert (status == 403) == is_forbidden
+    assert (status == 403) == (ACTIONS[name] not in SCOPES[scope])
+
+
+def test_what_only_looks_is_a_get_and_what_changes_something_is_not():
+    looks = {None, Action.SEE, Action.SEE_PAYLOADS}
+    by_body = {"tasks_by_body"}
+    for_operators = {"audit", "operations", "operation", "operation_items"}
+    for endpoint in ENDPOINTS:
+        if endpoint.name not in by_body | for_operators:
+            assert (endpoint.method == "GET") == (endpoint.needs in looks), endpoint.name
+
+
+def test_a_method_that_a_path_lacks_is_refused_to_any_token(api):
+    assert api.http.put("/claim").status_code == 405
+    assert Api(Scope.READ).http.put("/claim").status_code == 405
+    assert Client().put("/claim").status_code == 401
 
 
 def test_no_other_site_is_told_that_it_may_ask(api):

@@ -80,8 +80,8 @@ def test_the_page_of_the_api(client):
     assert_nothing_inline(answer)
 
 
-@pytest.mark.parametrize(("path", "method"), api.GUARDED.items())
-def test_answers_of_the_api(task, path, method):
+@pytest.mark.parametrize(("method", "path"), api.GUARDED.values(), ids=api.GUARDED)
+def test_answers_of_the_api(task, method, path):
     for client in (Api(Scope.OPERATE).http, Client()):
         answer = client.generic(method, path, headers=BROWSER)
         assert_strict(answer)

@@ -1,0 +1,731 @@
+"""The endpoints of the REST API, a row for each.
+
+The server makes its URLs, its checks of rights and its OpenAPI description from these rows, and both Python clients
+make their calls from them. A new endpoint is a row here and a view in `tasks_app/rest_api` that serves it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from .types.command_record import LONGEST_PROJECT, OF_LISTS, CommandStatus
+from .types.job_record import JobStatus
+from .types.rights import Action
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+CSV = "text/csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the path or of the query. `schema`: its value, in JSON Schema."""
+
+    name: str
+    schema: Mapping[str, Any]
+    description: str = ""
+    has_slashes: bool = False  # In a path: the value may hold `/`, written as it is or as %2F.
+
+    @property
+    def may_repeat(self) -> bool:
+        return self.schema.get("type") == "array"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A method on a path. `path` names its parameters in braces; those of `parameters` that it does not name are the
+    query's.
+
+    `needs`: what the token must allow; None: no token is needed. `failures`: the statuses beside `status` and what
+    they mean. `media`: the types of an answer, the usual one first.
+    """
+
+    name: str
+    method: str
+    path: str
+    needs: Action | None
+    description: str
+    parameters: tuple[Parameter, ...] = ()
+    status: int = 200
+    failures: Mapping[int, str]
+    media: tuple[str, ...] = (JSON,)
+    body_media: str = JSON
+    is_local: bool = False  # Programs on the server's own machine need no token.
+
+    @property
+    def path_parameters(self) -> Sequence[Parameter]:
+        names = re.findall(r"{(\w+)}", self.path)
+        return [each for each in self.parameters if each.name in names]
+
+    @property
+    def query_parameters(self) -> Sequence[Parameter]:
+        names = re.findall(r"{(\w+)}", self.path)
+        return [each for each in self.parameters if each.name not in names]
+
+    def parameter(self, name: str) -> Parameter:
+        [found] = [each for each in self.parameters if each.name == name]
+        return found
+
+    def path_with(self, **values: str | int) -> str:
+        """Return the path with these values for its parameters, percent-encoded."""
+        safe = {each.name: "/" if each.has_slashes else "" for each in self.path_parameters}
+        return self.path.format(**{name: quote(str(value), safe=safe[name]) for name, value in values.items()})
+
+
+TOKEN_FAILURES = {
+    401: "The token is missing or invalid.",
+    403: "The token does not allow this, or not in this group.",
+    429: "Too many requests, or too many wrong tokens. Try again after `Retry-After` seconds.",
+    503: "The server cannot answer now. Try again after `Retry-After` seconds. With the code `commit_unknown` the "
+    "change may have been made: check before you repeat it.",
+}
+FAILURES = TOKEN_FAILURES | {
+    400: "The request is invalid. `errors` names every wrong field.",
+    413: "The request exceeds a limit of the server, which `errors` names.",
+}
+NOT_FOUND = {404: "Not found. For an id that existed, `detail` says what became of it."}
+KEY_REUSED = {409: "The idempotency key was used before with another request."}
+UNFINISHED = {409: "The job has not finished. `detail` says how far it is."}
+
+GROUP_LENGTH = 255
+SEARCH_LENGTH = 1_000
+AUDIT_LENGTH = 1_000
+
+TEXT = {"type": "string"}
+ID = {"type": "integer", "format": "int64"}
+GROUP = {"type": "string", "maxLength": GROUP_LENGTH}
+AUDIT_TEXT = {"type": "string", "maxLength": AUDIT_LENGTH}
+AUDIT_TIME = "now-1h or 2026-01-31T12:00 (UTC)."
+FORMAT = {"type": "string", "enum": ["csv", "ndjson"]}
+
+
+def _one_of(*values: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)}
+
+
+def _limit(most: int) -> Parameter:
+    """How many entries a page has."""
+    schema = {"type": "integer", "minimum": 1, "maximum": most, "default": 50}
+    return Parameter("limit", schema, "How many entries to return at most.")
+
+
+IN_PATH = Parameter("id", ID)
+GROUP_IN_PATH = Parameter(
+    "name", GROUP, "The name of the group, with any characters; `/` as it is or as %2F.", has_slashes=True
+)
+SEARCH_TERMS = {"type": "string", "maxLength": SEARCH_LENGTH}
+AFTER = Parameter("after", TEXT, "Where the previous page ended: its `after`.")
+AFTER_ID = Parameter("after", ID, "Where the previous page ended: its `after`.")
+LIMIT = _limit(200)
+
+# ---- Groups
+
+GROUPS = Endpoint(
+    name="groups",
+    method="GET",
+    path="/groups",
+    needs=Action.SEE,
+    description="The names of the groups that hold tasks, sorted.",
+    failures=FAILURES,
+)
+STATS = Endpoint(
+    name="stats",
+    method="GET",
+    path="/stats",
+    needs=Action.SEE,
+    description="Counts and rates of every group that holds tasks, sorted by name.",
+    failures=FAILURES,
+)
+LISTED = (
+    Parameter(
+        "limit",
+        {"type": "integer", "format": "int64", "minimum": 0, "default": 0},
+        "How many tasks to return at most; 0 for all.",
+    ),
+    Parameter(
+        "owned",
+        {"type": "string", "enum": ["0", "1", "no", "yes", "false", "true"], "default": "no"},
+        "Whether to include tasks that are not available.",
+    ),
+    Parameter(
+        "label",
+        {"type": "array", "items": TEXT},
+        "NAME:VALUE, or NAME for any value: return only tasks with this label. May be repeated; tasks then must have "
+        "all of the labels.",
+    ),
+)
+GROUP_TASKS = Endpoint(
+    name="group",
+    method="GET",
+    path="/group/{name}",
+    needs=Action.SEE_PAYLOADS,
+    description="The tasks of a group, sorted by the time from which they are available.",
+    parameters=(GROUP_IN_PATH, *LISTED),
+    failures=FAILURES,
+)
+GROUP_BY_QUERY = Endpoint(
+    name="group_by_query",
+    method="GET",
+    path="/group",
+    needs=Action.SEE_PAYLOADS,
+    description="The tasks of a group, as `/group/{name}` lists them, for any name. Without `name` it lists the "
+    "names of the groups, as clients of the original Task Store expect.",
+    parameters=(Parameter("name", GROUP), *LISTED),
+    failures=FAILURES,
+)
+PAUSE = Endpoint(
+    name="pause",
+    method="POST",
+    path="/groups/{name}/pause",
+    needs=Action.OPERATE,
+    description="Pause a group: it hands out no tasks, but commits still work. Pausing a paused group changes nothing.",
+    parameters=(GROUP_IN_PATH,),
+    failures=FAILURES,
+)
+RESUME = Endpoint(
+    name="resume",
+    method="POST",
+    path="/groups/{name}/resume",
+    needs=Action.OPERATE,
+    description="Resume a paused group. Waiting claims receive its tasks at once.",
+    parameters=(GROUP_IN_PATH,),
+    failures=FAILURES,
+)
+
+# ---- Tasks
+
+TASK = Endpoint(
+    name="task",
+    method="GET",
+    path="/task/{id}",
+    needs=Action.SEE_PAYLOADS,
+    description="The task with this id.",
+    parameters=(IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+TASKS = Endpoint(
+    name="tasks",
+    method="GET",
+    path="/tasks/{ids}",
+    needs=Action.SEE_PAYLOADS,
+    description="The tasks with these ids, in the order of the request. A task that does not exist is null.",
+    parameters=(
+        Parameter(
+            "ids", {"type": "string", "pattern": "^-?[0-9]{1,19}(,-?[0-9]{1,19})*$"}, "Ids, separated by commas."
+        ),
+    ),
+    failures=FAILURES,
+)
+TASKS_BY_BODY = Endpoint(
+    name="tasks_by_body",
+    method="POST",
+    path="/tasks",
+    needs=Action.SEE_PAYLOADS,
+    description="The tasks with these ids, as `GET /tasks/{ids}` returns them, for more ids than fit into a URL.",
+    failures=FAILURES,
+)
+HISTORY = Endpoint(
+    name="history",
+    method="GET",
+    path="/history/{id}",
+    needs=Action.SEE,
+    description="What became of an id, whether its task still exists or not.",
+    parameters=(IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+SEARCH = Endpoint(
+    name="search",
+    method="GET",
+    path="/search",
+    needs=Action.SEE_PAYLOADS,
+    description='Search for tasks: `group:mail state:failed error:"timed out" -owner:17 data.user:42 age:>1h`.\n\n'
+    "Within one group, tasks that have been available longest come first; otherwise the newest do. A search stops "
+    "after one second: `complete` is then false, and `after` continues it.",
+    parameters=(
+        Parameter("q", SEARCH_TERMS, "Search terms. A task must match all of them."),
+        AFTER,
+        LIMIT,
+    ),
+    failures=FAILURES,
+)
+EXPORT = Endpoint(
+    name="export",
+    method="GET",
+    path="/export",
+    needs=Action.SEE_PAYLOADS,
+    description="All tasks that match a search, as a file: NDJSON with a task per line, which `/import` reads, or "
+    "CSV.\n\n"
+    "The export runs to the end, however long that takes. Tasks added meanwhile are left out. A task replaced "
+    "meanwhile may appear twice, with the same `origin`, or not at all. If the export fails, the response ends "
+    "without its last HTTP chunk, which clients report as an error.",
+    parameters=(
+        Parameter("q", SEARCH_TERMS, "As for `/search`; without it, every task."),
+        Parameter("format", FORMAT | {"default": "ndjson"}),
+    ),
+    failures=FAILURES,
+    media=(NDJSON, CSV),
+)
+
+# ---- What workers do
+
+UPDATE = Endpoint(
+    name="update",
+    method="POST",
+    path="/update",
+    needs=Action.WORK,
+    description="Add, replace and delete tasks: all changes are made, or none, and `error` gives the reasons.",
+    failures=FAILURES,
+)
+CLAIM = Endpoint(
+    name="claim",
+    method="POST",
+    path="/claim",
+    needs=Action.WORK,
+    description="Claim available tasks. Each is replaced by a successor that is leased to the client.",
+    failures=FAILURES,
+)
+IMPORT = Endpoint(
+    name="import",
+    method="POST",
+    path="/import",
+    needs=Action.WORK,
+    description="Add the tasks of an NDJSON file: all of them in one commit, or none.\n\n"
+    "Each line is an add as for `/update`. Fields that only the server sets are ignored, so a file from `/export` can "
+    "be sent unchanged. `errors` names the first wrong lines and their fields.",
+    parameters=(Parameter("group", GROUP, "Add every task to this group, whatever the lines say."),),
+    failures=FAILURES,
+    body_media=NDJSON,
+)
+HEARTBEAT = Endpoint(
+    name="heartbeat",
+    method="PUT",
+    path="/clients/{clientid}",
+    needs=Action.WORK,
+    description="Report that a worker is alive, and describe it. This replaces its previous report.",
+    parameters=(Parameter("clientid", ID),),
+    failures=FAILURES,
+)
+CLIENTS = Endpoint(
+    name="clients",
+    method="GET",
+    path="/clients",
+    needs=Action.SEE,
+    description="The workers that reported within the last day, the most recent first.",
+    failures=FAILURES,
+)
+
+# ---- Jobs
+
+JOB_IN_PATH = Parameter("id", ID, "The first id of its task.")
+
+JOBS = Endpoint(
+    name="jobs",
+    method="GET",
+    path="/jobs",
+    needs=Action.SEE_PAYLOADS,
+    description="Jobs, sorted by the time at which they are or were due, or finished; the latest first.",
+    parameters=(
+        Parameter("queue", TEXT, "Only jobs of this queue."),
+        Parameter("status", _one_of(*JobStatus), "Only jobs with this status."),
+        Parameter("function", TEXT, "Only jobs of this function: its full dotted path."),
+        Parameter("after", TEXT, "Where the previous page ended: its `after`, or the `place` of a job."),
+        LIMIT,
+    ),
+    failures=FAILURES,
+)
+ENQUEUE = Endpoint(
+    name="enqueue",
+    method="POST",
+    path="/jobs",
+    needs=Action.WORK,
+    description="Add a job.",
+    failures=FAILURES | KEY_REUSED,
+)
+JOB = Endpoint(
+    name="job",
+    method="GET",
+    path="/jobs/{id}",
+    needs=Action.SEE_PAYLOADS,
+    description="The job whose task had this id first, as long as the job is kept.",
+    parameters=(JOB_IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+DELETE_JOB = Endpoint(
+    name="delete_job",
+    method="DELETE",
+    path="/jobs/{id}",
+    needs=Action.WORK,
+    description="Delete a finished job. The answer is the job as it was.",
+    parameters=(JOB_IN_PATH,),
+    failures=FAILURES | NOT_FOUND | UNFINISHED,
+)
+REQUEUE_JOB = Endpoint(
+    name="requeue_job",
+    method="POST",
+    path="/jobs/{id}/requeue",
+    needs=Action.OPERATE,
+    description="Run a finished job again, with the same or with other arguments. It remains the same job.",
+    parameters=(JOB_IN_PATH,),
+    failures=FAILURES | NOT_FOUND | UNFINISHED,
+)
+
+# ---- Shell commands
+
+PROJECT = Parameter("project", {"type": "string", "maxLength": LONGEST_PROJECT}, "The project's name, without `/`.")
+LIST = Parameter("task", ID, "The id of the list's task, or the first id that it had.")
+PAGED = (Parameter("after", TEXT, "Where the previous page ended: its `after`, or a `place`."), LIMIT)
+
+COMMAND_PROJECTS = Endpoint(
+    name="command_projects",
+    method="GET",
+    path="/commands",
+    needs=Action.SEE,
+    description="The projects with commands in groups that the token may touch, with their counts.",
+    failures=FAILURES,
+)
+COMMAND_STATUS = Endpoint(
+    name="command_status",
+    method="GET",
+    path="/commands/{project}",
+    needs=Action.SEE,
+    description="The progress of a project: counts, running lists, a forecast and statistics.",
+    parameters=(PROJECT,),
+    failures=FAILURES,
+)
+SUBMIT_COMMANDS = Endpoint(
+    name="submit_commands",
+    method="POST",
+    path="/commands/{project}",
+    needs=Action.COMMANDS,
+    description="Submit commands to a project.",
+    parameters=(PROJECT,),
+    failures=FAILURES | KEY_REUSED,
+    status=201,
+)
+COMMAND_LISTS = Endpoint(
+    name="command_lists",
+    method="GET",
+    path="/commands/{project}/lists",
+    needs=Action.SEE,
+    description="The lists of a project: running lists first, then the newest first.",
+    parameters=(PROJECT, Parameter("status", _one_of(*sorted(OF_LISTS)), "Only lists with this status."), *PAGED),
+    failures=FAILURES,
+)
+COMMAND_LIST = Endpoint(
+    name="command_list",
+    method="GET",
+    path="/commands/{project}/lists/{task}",
+    needs=Action.SEE_PAYLOADS,
+    description="A list with its commands, while it is open, running or closed.",
+    parameters=(PROJECT, LIST),
+    failures=FAILURES | NOT_FOUND,
+)
+REOPEN_COMMAND_LIST = Endpoint(
+    name="reopen_command_list",
+    method="POST",
+    path="/commands/{project}/lists/{task}/reopen",
+    needs=Action.COMMANDS,
+    description="Reopen a list at once when its worker is known to be dead. If the worker is alive after all, it can "
+    "no longer close the list.",
+    parameters=(PROJECT, LIST),
+    failures=FAILURES | NOT_FOUND,
+)
+COMMAND_RESULTS = Endpoint(
+    name="command_results",
+    method="GET",
+    path="/commands/{project}/results",
+    needs=Action.SEE_PAYLOADS,
+    description="Commands that have ended, or that have one status, the newest first.",
+    parameters=(
+        PROJECT,
+        Parameter("status", _one_of(*sorted(set(CommandStatus) - OF_LISTS)), "Only commands with this status."),
+        Parameter("text", TEXT, "Only commands with this text in the id, the line, the worker or the outputs."),
+        *PAGED,
+    ),
+    failures=FAILURES,
+)
+COMMAND = Endpoint(
+    name="command",
+    method="GET",
+    path="/commands/{project}/command/{id}",
+    needs=Action.SEE_PAYLOADS,
+    description="A command by its id, with or without its number of failures: where it is now, and its previous runs.",
+    parameters=(PROJECT, Parameter("id", TEXT, "The command's id.")),
+    failures=FAILURES | NOT_FOUND,
+)
+RETRY_COMMANDS = Endpoint(
+    name="retry_commands",
+    method="POST",
+    path="/commands/{project}/retry",
+    needs=Action.COMMANDS,
+    description="Run finished commands again, as new commands without failures.",
+    parameters=(PROJECT,),
+    failures=FAILURES,
+)
+STASH_COMMANDS = Endpoint(
+    name="stash_commands",
+    method="POST",
+    path="/commands/{project}/stash",
+    needs=Action.COMMANDS,
+    description="Stash new commands and open lists: workers do not run them until they are unstashed.",
+    parameters=(PROJECT,),
+    failures=FAILURES,
+)
+UNSTASH_COMMANDS = Endpoint(
+    name="unstash_commands",
+    method="POST",
+    path="/commands/{project}/unstash",
+    needs=Action.COMMANDS,
+    description="Unstash commands and lists, so that workers run them.",
+    parameters=(PROJECT,),
+    failures=FAILURES,
+)
+ARCHIVE_COMMANDS = Endpoint(
+    name="archive_commands",
+    method="POST",
+    path="/commands/{project}/archive",
+    needs=Action.COMMANDS,
+    description="Move completed commands to the archive.",
+    parameters=(PROJECT,),
+    failures=FAILURES,
+)
+EXPORT_COMMANDS = Endpoint(
+    name="export_commands",
+    method="GET",
+    path="/commands/{project}/export",
+    needs=Action.SEE_PAYLOADS,
+    description="A project as it is at one moment: a line of JSON for each command and each list, as the import "
+    "reads them.",
+    parameters=(PROJECT,),
+    failures=FAILURES,
+    media=(NDJSON,),
+)
+IMPORT_COMMANDS = Endpoint(
+    name="import_commands",
+    method="POST",
+    path="/commands/{project}/import",
+    needs=Action.COMMANDS,
+    description="Add commands and lists from an export: all of them in one commit, or none.\n\n"
+    "Commands that a previous import added stay as they are, so the same lines can be sent again. Another command "
+    "with the same id is refused. Lists that were running become open.",
+    parameters=(PROJECT,),
+    failures=FAILURES,
+    body_media=NDJSON,
+)
+
+# ---- Schedules
+
+SCHEDULE_IN_PATH = Parameter("name", {"type": "string", "maxLength": 100}, "The schedule's name.")
+
+SCHEDULES = Endpoint(
+    name="schedules",
+    method="GET",
+    path="/schedules",
+    needs=Action.SEE_PAYLOADS,
+    description="The schedules that add to groups that the token may touch, sorted by name.",
+    failures=FAILURES,
+)
+SCHEDULE = Endpoint(
+    name="schedule",
+    method="GET",
+    path="/schedules/{name}",
+    needs=Action.SEE_PAYLOADS,
+    description="A schedule by its name. A schedule whose group the token may not touch is not found.",
+    parameters=(SCHEDULE_IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+PUT_SCHEDULE = Endpoint(
+    name="put_schedule",
+    method="PUT",
+    path="/schedules/{name}",
+    needs=Action.OPERATE,
+    description="Create a schedule, or change the one with this name. A paused schedule stays paused.",
+    parameters=(SCHEDULE_IN_PATH,),
+    failures=FAILURES,
+)
+DELETE_SCHEDULE = Endpoint(
+    name="delete_schedule",
+    method="DELETE",
+    path="/schedules/{name}",
+    needs=Action.OPERATE,
+    description="Delete a schedule. What it has added stays. The answer is the schedule as it was.",
+    parameters=(SCHEDULE_IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+PAUSE_SCHEDULE = Endpoint(
+    name="pause_schedule",
+    method="POST",
+    path="/schedules/{name}/pause",
+    needs=Action.OPERATE,
+    description="Pause a schedule: it adds nothing until it is resumed. Pausing a paused schedule changes nothing.",
+    parameters=(SCHEDULE_IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+RESUME_SCHEDULE = Endpoint(
+    name="resume_schedule",
+    method="POST",
+    path="/schedules/{name}/resume",
+    needs=Action.OPERATE,
+    description="Resume a schedule from now on. Due times during the pause do not count as missed.",
+    parameters=(SCHEDULE_IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+RUN_SCHEDULE = Endpoint(
+    name="run_schedule",
+    method="POST",
+    path="/schedules/{name}/run",
+    needs=Action.OPERATE,
+    description="Add at once what the schedule adds, even while it is paused. Its due times stay the same. The answer "
+    "is the new task.",
+    parameters=(SCHEDULE_IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+
+# ---- What operators do
+
+AUDIT = Endpoint(
+    name="audit",
+    method="GET",
+    path="/audit",
+    needs=Action.OPERATE,
+    description="Changes that people and operating tokens made, the newest first.\n\n"
+    "A token for some groups sees only changes to these groups, and none that concern several groups or no group.",
+    parameters=(
+        Parameter("by", AUDIT_TEXT, "A user's name, or `token:` and the name of a token."),
+        Parameter("action", AUDIT_TEXT, "requeue, move, purge, edit, pause, create token, ..."),
+        Parameter("group", {"type": "string", "maxLength": GROUP_LENGTH + 1}, "A name, or its beginning and *."),
+        Parameter("since", TEXT, f"At or after {AUDIT_TIME}"),
+        Parameter("until", TEXT, f"Before {AUDIT_TIME}"),
+        Parameter("reason", AUDIT_TEXT, "A part of the reason, in upper or lower case."),
+        Parameter("after", TEXT, "Where the previous page ended: its `after`; not for a file."),
+        _limit(1_000),
+        Parameter("format", FORMAT, "Return all entries as a file, not a page as JSON."),
+    ),
+    failures=FAILURES,
+    media=(JSON, CSV, NDJSON),
+)
+BULK_PREVIEW = Endpoint(
+    name="bulk_preview",
+    method="POST",
+    path="/bulk/preview",
+    needs=Action.OPERATE,
+    description="Count and sample the tasks that a bulk operation would change. Nothing is changed.",
+    failures=FAILURES,
+)
+BULK = Endpoint(
+    name="bulk",
+    method="POST",
+    path="/bulk",
+    needs=Action.OPERATE,
+    description="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
+    "The request is refused if their number has changed by more than 10 and 1 %. A small operation may already have "
+    "ended when the server answers: see its `state`.",
+    failures=FAILURES | KEY_REUSED,
+    status=202,
+)
+OPERATIONS = Endpoint(
+    name="operations",
+    method="GET",
+    path="/operations",
+    needs=Action.OPERATE,
+    description="Bulk operations, the newest first. A token for some groups sees only its own.",
+    parameters=(
+        Parameter(
+            "state",
+            _one_of("running", "done", "cancelled"),
+            "Only operations in this state.",
+        ),
+        AFTER_ID,
+        LIMIT,
+    ),
+    failures=FAILURES,
+)
+OPERATION = Endpoint(
+    name="operation",
+    method="GET",
+    path="/operations/{id}",
+    needs=Action.OPERATE,
+    description="A bulk operation: what was requested, its progress, and whether it can be undone.",
+    parameters=(IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+OPERATION_ITEMS = Endpoint(
+    name="operation_items",
+    method="GET",
+    path="/operations/{id}/items",
+    needs=Action.OPERATE,
+    description="The outcome for each task of a bulk operation, and why a task was skipped or failed.",
+    parameters=(
+        IN_PATH,
+        Parameter("outcome", _one_of("done", "skipped", "failed"), "Only tasks with this outcome."),
+        AFTER_ID,
+        LIMIT,
+    ),
+    failures=FAILURES | NOT_FOUND,
+)
+CANCEL_OPERATION = Endpoint(
+    name="cancel_operation",
+    method="POST",
+    path="/operations/{id}/cancel",
+    needs=Action.OPERATE,
+    description="Cancel a bulk operation after the tasks that it is changing now. An ended operation stays as it is.",
+    parameters=(IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+)
+UNDO_OPERATION = Endpoint(
+    name="undo_operation",
+    method="POST",
+    path="/operations/{id}/undo",
+    needs=Action.OPERATE,
+    description="Undo a bulk operation, except for tasks that have changed since. The undo is an operation itself.",
+    parameters=(IN_PATH,),
+    failures=FAILURES | NOT_FOUND,
+    status=202,
+)
+
+# ---- The server
+
+HEALTHZ = Endpoint(
+    name="healthz",
+    method="GET",
+    path="/healthz",
+    needs=None,
+    description="The server process is alive. The check does not query the database, because a restart of this "
+    "process would not repair it.",
+    failures={},
+)
+READYZ = Endpoint(
+    name="readyz",
+    method="GET",
+    path="/readyz",
+    needs=None,
+    description="The server process is ready: it can read and write the store, and it is not about to stop. "
+    "Otherwise the answer says why.",
+    failures={503: FAILURES[503]},
+)
+METRICS = Endpoint(
+    name="metrics",
+    method="GET",
+    path="/metrics",
+    needs=Action.SEE,
+    description="Metrics of the server and of each group, for Prometheus: in its text format, or as OpenMetrics.\n\n"
+    "A program on the server's own machine needs no token unless the server has a public URL. A token for some groups "
+    "only is refused.",
+    failures=TOKEN_FAILURES,
+    media=("text/plain", "application/openmetrics-text"),
+    is_local=True,
+)
+SCHEMA = Endpoint(
+    name="schema",
+    method="GET",
+    path="/schema",
+    needs=None,
+    description="The OpenAPI description of this API.",
+    failures={},
+)
+
+ENDPOINTS = tuple(each for each in list(globals().values()) if isinstance(each, Endpoint))
