@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar
 
-from ..types.tasks import Ending
-
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
 
@@ -92,72 +90,6 @@ def _data_of(tree: Mapping[str, Any]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStats(Answer):
-    """A group in numbers. Failed is counted beside the others, not instead."""
-
-    group: str
-    ready: int
-    claimed: int
-    expired: int
-    scheduled: int
-    failed: int
-    oldest_ready_ms: int | None = field(
-        metadata=wire("oldest_ready")
-    )  # For how long it has been ready; None: there is none.
-    in_per_minute: float
-    out_per_minute: float
-    paused: bool
-    finished: int = 0  # Jobs and commands that have ended: they are not ready.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats(Answer):
-    """Every group that holds a task, sorted by name."""
-
-    at_ms: int = field(metadata=wire("at"))
-    groups: tuple[GroupStats, ...] = field(metadata=wire(read=each(GroupStats)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End(Answer):
-    """What became of an id that is no longer there."""
-
-    at_ms: int = field(metadata=wire("at"))
-    commit: int
-    client_id: int = field(metadata=wire("clientid"))
-    how: Ending = field(metadata=wire(read=Ending))
-    successor: int | None  # None: it ended without one.
-    operator: str  # Empty: a worker did it.
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step(Answer):
-    """A task under one of its ids."""
-
-    id: int
-    group: str
-    available_at_ms: int = field(metadata=wire("timespec"))
-    owner: int = field(metadata=wire("ownerid"))
-    error: str
-    priority: int
-    claims: int
-    made_at_ms: int = field(metadata=wire("made"))
-    made_by_commit: int
-    ended: End | None = field(metadata=wire(read=or_none(End.of)))  # None: it is still there.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History(Answer):
-    """A task under the ids that it had, the oldest first."""
-
-    id: int
-    origin: int
-    created_at_ms: int = field(metadata=wire("created"))
-    steps: tuple[Step, ...] = field(metadata=wire(read=each(Step)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPage(Answer):
     """Tasks that meet every term of a search."""
 
@@ -166,72 +98,6 @@ class SearchPage(Answer):
     complete: bool  # False: the time limit came before the page was full.
     looked_at: int
     at_ms: int = field(metadata=wire("at"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard(Answer):
-    """What a worker said of itself with its last heartbeat."""
-
-    client_id: int = field(metadata=wire("clientid"))
-    name: str
-    host: str
-    pid: int | None
-    groups: tuple[str, ...] = field(metadata=wire(read=tuple))
-    version: str
-    info: Mapping[str, Any]
-    seen_at_ms: int = field(metadata=wire("seen"))
-    age_ms: int = field(metadata=wire("age"))
-    done_per_minute: float | None = None  # None: it was not asked for.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause(Answer):
-    """Who paused a group, when and why."""
-
-    by: str
-    at_ms: int = field(metadata=wire("at"))
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry(Answer):
-    """A change that a person or an operating token made."""
-
-    id: int
-    at_ms: int = field(metadata=wire("at"))
-    by: str
-    action: str
-    group: str
-    selection: str
-    reason: str
-    done: int
-    skipped: int
-    duration_ms: int = field(metadata=wire("duration"))
-    details: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPage(Answer):
-    """Entries of the audit, the newest first."""
-
-    entries: tuple[AuditEntry, ...] = field(metadata=wire(read=each(AuditEntry)))
-    after: str | None  # Where the next page begins; None: there are no more.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health(Answer):
-    """The server process lives."""
-
-    status: str
-    instance: str  # Another one after each start, and in each process.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported(Answer):
-    """What an import has added."""
-
-    imported: int
-    ids: tuple[int, ...] = field(metadata=wire(read=tuple))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from ..types.groups import GroupPause, Pause
 from ..types.tasks import State
-from .answers import ItemsPage, Operation, OperationsPage, Pause, Preview, or_none
-from .calls import Call, as_json, given, new_key
+from .answers import ItemsPage, Operation, OperationsPage, Preview
+from .calls import Call, as_json, decoder, given, new_key
 from .reading import in_path
 
 
@@ -17,7 +17,7 @@ class Operating:
     def pause(self, group: str, reason: str = "") -> Call[Pause]:
         """Claims find nothing in the group from now on. A paused group stays paused as it is."""
         path = f"/groups/{in_path(group)}/pause"
-        return Call(method="POST", path=path, body={"reason": reason}, read=as_json(_pause))
+        return Call(method="POST", path=path, body={"reason": reason}, read=_pause)
 
     def resume(self, group: str, reason: str = "") -> Call[None]:
         """Claims find again what is in the group."""
@@ -112,6 +112,8 @@ class Operating:
         return Call(method="POST", path=path, body={"reason": reason}, read=as_json(Operation.of), once=True)
 
 
-def _pause(answer: Mapping[str, Any]) -> Pause:
-    pause: Pause = or_none(Pause.of)(answer["paused"])
-    return pause
+def _pause(content: bytes) -> Pause:
+    paused = decoder(GroupPause)(content).paused
+    if paused is None:
+        raise ValueError("it is not paused")
+    return paused
