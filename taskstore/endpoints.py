@@ -9,12 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from .types.audit import AuditPage
+from .types.bulk import ItemOutcome, ItemsPage, Operation, OperationsPage, OperationState, Preview
+from .types.clients import Heard
 from .types.command_record import LONGEST_PROJECT, OF_LISTS, CommandStatus
+from .types.groups import GroupPause, Stats
+from .types.history import History
 from .types.job_record import JobStatus
 from .types.rights import Action
+from .types.server import Health
+from .types.tasks import Imported
+
+T = TypeVar("T")
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -36,7 +45,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Generic[T]):
     """A method on a path. `path` names its parameters in braces; those of `parameters` that it does not name are the
     query's.
 
@@ -51,6 +60,7 @@ class Endpoint:
     description: str
     parameters: tuple[Parameter, ...] = ()
     status: int = 200
+    answer: type[T] | None = None
     failures: Mapping[int, str]
     media: tuple[str, ...] = (JSON,)
     body_media: str = JSON
@@ -130,6 +140,7 @@ GROUPS = Endpoint(
     path="/groups",
     needs=Action.SEE,
     description="The names of the groups that hold tasks, sorted.",
+    answer=list[str],
     failures=FAILURES,
 )
 STATS = Endpoint(
@@ -138,6 +149,7 @@ STATS = Endpoint(
     path="/stats",
     needs=Action.SEE,
     description="Counts and rates of every group that holds tasks, sorted by name.",
+    answer=Stats,
     failures=FAILURES,
 )
 LISTED = (
@@ -184,6 +196,7 @@ PAUSE = Endpoint(
     needs=Action.OPERATE,
     description="Pause a group: it hands out no tasks, but commits still work. Pausing a paused group changes nothing.",
     parameters=(GROUP_IN_PATH,),
+    answer=GroupPause,
     failures=FAILURES,
 )
 RESUME = Endpoint(
@@ -193,6 +206,7 @@ RESUME = Endpoint(
     needs=Action.OPERATE,
     description="Resume a paused group. Waiting claims receive its tasks at once.",
     parameters=(GROUP_IN_PATH,),
+    answer=GroupPause,
     failures=FAILURES,
 )
 
@@ -235,6 +249,7 @@ HISTORY = Endpoint(
     needs=Action.SEE,
     description="What became of an id, whether its task still exists or not.",
     parameters=(IN_PATH,),
+    answer=History,
     failures=FAILURES | NOT_FOUND,
 )
 SEARCH = Endpoint(
@@ -266,6 +281,7 @@ EXPORT = Endpoint(
         Parameter("q", SEARCH_TERMS, "As for `/search`; without it, every task."),
         Parameter("format", FORMAT | {"default": "ndjson"}),
     ),
+    answer=bytes,
     failures=FAILURES,
     media=(NDJSON, CSV),
 )
@@ -297,6 +313,7 @@ IMPORT = Endpoint(
     "Each line is an add as for `/update`. Fields that only the server sets are ignored, so a file from `/export` can "
     "be sent unchanged. `errors` names the first wrong lines and their fields.",
     parameters=(Parameter("group", GROUP, "Add every task to this group, whatever the lines say."),),
+    answer=Imported,
     failures=FAILURES,
     body_media=NDJSON,
 )
@@ -307,6 +324,7 @@ HEARTBEAT = Endpoint(
     needs=Action.WORK,
     description="Report that a worker is alive, and describe it. This replaces its previous report.",
     parameters=(Parameter("clientid", ID),),
+    answer=Heard,
     failures=FAILURES,
 )
 CLIENTS = Endpoint(
@@ -315,6 +333,7 @@ CLIENTS = Endpoint(
     path="/clients",
     needs=Action.SEE,
     description="The workers that reported within the last day, the most recent first.",
+    answer=list[Heard],
     failures=FAILURES,
 )
 
@@ -501,6 +520,7 @@ EXPORT_COMMANDS = Endpoint(
     description="A project as it is at one moment: a line of JSON for each command and each list, as the import "
     "reads them.",
     parameters=(PROJECT,),
+    answer=bytes,
     failures=FAILURES,
     media=(NDJSON,),
 )
@@ -605,6 +625,7 @@ AUDIT = Endpoint(
         _limit(1_000),
         Parameter("format", FORMAT, "Return all entries as a file, not a page as JSON."),
     ),
+    answer=AuditPage,
     failures=FAILURES,
     media=(JSON, CSV, NDJSON),
 )
@@ -614,6 +635,7 @@ BULK_PREVIEW = Endpoint(
     path="/bulk/preview",
     needs=Action.OPERATE,
     description="Count and sample the tasks that a bulk operation would change. Nothing is changed.",
+    answer=Preview,
     failures=FAILURES,
 )
 BULK = Endpoint(
@@ -624,6 +646,7 @@ BULK = Endpoint(
     description="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
     "The request is refused if their number has changed by more than 10 and 1 %. A small operation may already have "
     "ended when the server answers: see its `state`.",
+    answer=Operation,
     failures=FAILURES | KEY_REUSED,
     status=202,
 )
@@ -636,12 +659,13 @@ OPERATIONS = Endpoint(
     parameters=(
         Parameter(
             "state",
-            _one_of("running", "done", "cancelled"),
+            _one_of(*OperationState),
             "Only operations in this state.",
         ),
         AFTER_ID,
         LIMIT,
     ),
+    answer=OperationsPage,
     failures=FAILURES,
 )
 OPERATION = Endpoint(
@@ -651,6 +675,7 @@ OPERATION = Endpoint(
     needs=Action.OPERATE,
     description="A bulk operation: what was requested, its progress, and whether it can be undone.",
     parameters=(IN_PATH,),
+    answer=Operation,
     failures=FAILURES | NOT_FOUND,
 )
 OPERATION_ITEMS = Endpoint(
@@ -661,10 +686,11 @@ OPERATION_ITEMS = Endpoint(
     description="The outcome for each task of a bulk operation, and why a task was skipped or failed.",
     parameters=(
         IN_PATH,
-        Parameter("outcome", _one_of("done", "skipped", "failed"), "Only tasks with this outcome."),
+        Parameter("outcome", _one_of(*ItemOutcome), "Only tasks with this outcome."),
         AFTER_ID,
         LIMIT,
     ),
+    answer=ItemsPage,
     failures=FAILURES | NOT_FOUND,
 )
 CANCEL_OPERATION = Endpoint(
@@ -674,6 +700,7 @@ CANCEL_OPERATION = Endpoint(
     needs=Action.OPERATE,
     description="Cancel a bulk operation after the tasks that it is changing now. An ended operation stays as it is.",
     parameters=(IN_PATH,),
+    answer=Operation,
     failures=FAILURES | NOT_FOUND,
 )
 UNDO_OPERATION = Endpoint(
@@ -683,6 +710,7 @@ UNDO_OPERATION = Endpoint(
     needs=Action.OPERATE,
     description="Undo a bulk operation, except for tasks that have changed since. The undo is an operation itself.",
     parameters=(IN_PATH,),
+    answer=Operation,
     failures=FAILURES | NOT_FOUND,
     status=202,
 )
@@ -696,6 +724,7 @@ HEALTHZ = Endpoint(
     needs=None,
     description="The server process is alive. The check does not query the database, because a restart of this "
     "process would not repair it.",
+    answer=Health,
     failures={},
 )
 READYZ = Endpoint(
@@ -705,6 +734,7 @@ READYZ = Endpoint(
     needs=None,
     description="The server process is ready: it can read and write the store, and it is not about to stop. "
     "Otherwise the answer says why.",
+    answer=Health,
     failures={503: FAILURES[503]},
 )
 METRICS = Endpoint(
@@ -715,6 +745,7 @@ METRICS = Endpoint(
     description="Metrics of the server and of each group, for Prometheus: in its text format, or as OpenMetrics.\n\n"
     "A program on the server's own machine needs no token unless the server has a public URL. A token for some groups "
     "only is refused.",
+    answer=bytes,
     failures=TOKEN_FAILURES,
     media=("text/plain", "application/openmetrics-text"),
     is_local=True,
@@ -725,7 +756,8 @@ SCHEMA = Endpoint(
     path="/schema",
     needs=None,
     description="The OpenAPI description of this API.",
+    answer=dict[str, Any],
     failures={},
 )
 
-ENDPOINTS = tuple(each for each in list(globals().values()) if isinstance(each, Endpoint))
+ENDPOINTS: tuple[Endpoint[Any], ...] = tuple(each for each in list(globals().values()) if isinstance(each, Endpoint))

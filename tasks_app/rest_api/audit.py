@@ -9,16 +9,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
+from taskstore.types.audit import AuditPage
 
-from ..reading.audit import AuditCursor, Wanted, file_of, page_of
+from ..reading.audit import AuditCursor, Wanted, as_answer, file_of, page_of
 from ..reading.files import MEDIA_TYPES, Format, streamed
 from .base import View, serves
-from .responses import AuditAnswer, AuditEntryAnswer
 from .search import choice_in, page_size_in, query_of
 
 
 class Audit(View):
-    @serves(endpoints.AUDIT, AuditAnswer)
+    @serves(endpoints.AUDIT, AuditPage)
     def get(self, request: Request) -> Response | StreamingHttpResponse:
         asked = query_of(request, endpoints.AUDIT)
         wanted = Wanted.read(asked)
@@ -31,8 +31,8 @@ class Audit(View):
         after = AuditCursor.read(asked["after"]) if "after" in asked else None
         limit = page_size_in(asked, endpoints.AUDIT)
         page = page_of(wanted, after=after, scope=self.scope(), limit=limit)
-        entries = tuple(map(AuditEntryAnswer.of, page.entries))
-        return Response(AuditAnswer(entries=entries, after=str(page.after) if page.after else None))
+        entries = tuple(map(as_answer, page.entries))
+        return Response(AuditPage(entries=entries, after=str(page.after) if page.after else None))
 
     def file(self, wanted: Wanted, form: Format) -> StreamingHttpResponse:
         return streamed(self.request._request, file_of(wanted, form, self.scope()), MEDIA_TYPES[form])

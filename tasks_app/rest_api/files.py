@@ -6,7 +6,7 @@ from django.http import StreamingHttpResponse
 from rest_framework.request import Request
 
 from taskstore import endpoints
-from taskstore.types.tasks import NOBODY
+from taskstore.types.tasks import NOBODY, Imported
 
 from ..models import Task
 from ..offload.threads import by_the_helper
@@ -22,7 +22,6 @@ from .base import View, serves
 from .errors import ENCODER
 from .large_bodies import LargeUpdate
 from .requests import ImportRequest
-from .responses import ImportAnswer
 from .search import choice_in, query_of
 
 
@@ -40,7 +39,7 @@ class ExportTasks(View):
 
 
 class ImportTasks(LoopView):
-    @serves(endpoints.IMPORT, ImportAnswer, body=Add)
+    @serves(endpoints.IMPORT, Imported, body=Add)
     async def post(self, request: Request) -> bytes:
         group = query_of(request, endpoints.IMPORT).get("group", "")
         body = bodies.body_of(request)
@@ -54,4 +53,4 @@ class ImportTasks(LoopView):
             self.must_reach(name)
         operation = importing.within_scope(asked.operation(self.scope(), self.key_of(asked)))
         tasks = await Task.objects.adecide(operation, is_checked=is_large)
-        return ENCODER.encode(ImportAnswer(imported=len(tasks), ids=tuple(task.id for task in tasks)))
+        return ENCODER.encode(Imported(imported=len(tasks), ids=tuple(task.id for task in tasks)))

@@ -6,6 +6,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
+from taskstore.types.clients import Heard
+from taskstore.types.groups import GroupPause
+from taskstore.types.groups import Pause as Paused
 
 from ..core.validation import refuse_owner
 from ..operating import pauses
@@ -13,7 +16,6 @@ from ..reading import clients
 from . import bodies
 from .base import View, serves
 from .requests import ClientRequest, ReasonRequest
-from .responses import ClientAnswer, PauseAnswer
 from .search import integer, query_of, refuse_broken_path
 
 
@@ -26,33 +28,35 @@ class PauseOrResume(View):
 
 
 class Pause(PauseOrResume):
-    @serves(endpoints.PAUSE, PauseAnswer, body=ReasonRequest)
+    @serves(endpoints.PAUSE, GroupPause, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         reason = self.reason_in(request, name)
-        return Response(PauseAnswer.of(pauses.pause(name, by=self.by(), reason=reason)))
+        paused = pauses.pause(name, by=self.by(), reason=reason)
+        told = Paused(by=paused.by, at_ms=paused.at_ms, reason=paused.reason)
+        return Response(GroupPause(group=name, paused=told))
 
 
 class Resume(PauseOrResume):
-    @serves(endpoints.RESUME, PauseAnswer, body=ReasonRequest)
+    @serves(endpoints.RESUME, GroupPause, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         reason = self.reason_in(request, name)
         pauses.resume(name, by=self.by(), reason=reason)
-        return Response(PauseAnswer(group=name))
+        return Response(GroupPause(group=name))
 
 
 class Heartbeat(View):
-    @serves(endpoints.HEARTBEAT, ClientAnswer, body=ClientRequest)
+    @serves(endpoints.HEARTBEAT, Heard, body=ClientRequest)
     def put(self, request: Request, clientid: str) -> Response:
         number, said = integer("clientid", clientid), bodies.read(request, ClientRequest)
         refuse_owner(self.scope(), number)
         for group in said.groups:
             self.must_reach(group)
-        return Response(ClientAnswer.of(clients.hear(said.client(number))))
+        return Response(clients.hear(said.client(number)).as_answer())
 
 
 class Clients(View):
-    @serves(endpoints.CLIENTS, list[ClientAnswer])
+    @serves(endpoints.CLIENTS, list[Heard])
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.CLIENTS)
         done, found = clients.done_per_minute(), clients.seen(self.scope())
-        return Response([ClientAnswer.of(seen, done.get(seen.client.id, 0.0)) for seen in found])
+        return Response([seen.as_answer(done.get(seen.client.id, 0.0)) for seen in found])

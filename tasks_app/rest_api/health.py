@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import StoreUnavailable
+from taskstore.types.server import Health
 
 from ..models import Task
 from ..reading import metrics
@@ -18,7 +19,6 @@ from .async_views import LoopView
 from .authentication import MachineOrToken
 from .base import OpenView, View, serves
 from .errors import ENCODER
-from .responses import Health
 
 
 class Healthz(OpenView, LoopView):

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db.models import QuerySet
+from django.urls import reverse
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
+from taskstore.types.bulk import (
+    BulkParameters,
+    ByState,
+    Item,
+    ItemOutcome,
+    ItemsPage,
+    Links,
+    Operation,
+    OperationsPage,
+    OperationState,
+    OperationVerb,
+    Target,
+    WithClaimed,
+)
+from taskstore.types.bulk import Preview as PreviewAnswer
+from taskstore.types.tasks import State
 
 from .. import bulk
 from ..models import BulkItem, BulkOperation
@@ -15,9 +34,77 @@ from . import bodies
 from .async_views import key_in
 from .base import View, serves
 from .bulk_requests import BulkPreviewRequest, BulkRequest
-from .bulk_responses import ItemAnswer, ItemsAnswer, Links, OperationAnswer, OperationsAnswer, PreviewAnswer
 from .requests import ReasonRequest
 from .search import choice_in, integer, page_size_in, query_of
+
+
+def preview_answer(verb: OperationVerb, seen: bulk.Preview) -> PreviewAnswer:
+    targets = tuple(Target(group=each.group, count=each.count, claimed=each.claimed) for each in seen.targets)
+    return PreviewAnswer(
+        count=seen.count,
+        by_state=ByState(**{state.value: number for state, number in seen.by_state.items()}),
+        claimed=seen.by_state[State.CLAIMED],
+        ready_already=seen.ready_already,
+        group=seen.group,
+        samples=tuple(seen.samples),
+        bound=seen.selection.bound,
+        as_of=seen.selection.as_of_ms,
+        to_type=bulk.to_type(verb, seen),
+        targets=targets if verb is OperationVerb.REQUEUE else None,
+        ended=seen.ended if verb is OperationVerb.REQUEUE else None,
+    )
+
+
+def answer_of(operation: BulkOperation, **more: Any) -> Operation:
+    """Return an operation as a list has it."""
+    parameters = bulk.Parameters.read(operation.parameters)
+    names = {
+        "operation": "operation",
+        "items": "operation_items",
+        "cancel": "cancel_operation",
+        "undo": "undo_operation",
+    }
+    return Operation(
+        id=operation.pk,
+        verb=OperationVerb(operation.verb),
+        selection=operation.in_words,
+        group=operation.group,
+        parameters=BulkParameters(
+            to=parameters.to,
+            create=parameters.create,
+            error=parameters.error,
+            priority=parameters.priority,
+            at_ms=parameters.at_ms,
+            spread_minutes=parameters.spread_minutes,
+            here=parameters.here,
+            claimed=WithClaimed.TAKE if parameters.takes_claimed else WithClaimed.SKIP,
+        ),
+        state=OperationState(operation.state),
+        expected=operation.expected,
+        done=operation.done,
+        skipped=operation.skipped,
+        failed=operation.failed,
+        gone=operation.gone,
+        by=operation.by,
+        reason=operation.reason,
+        began_at_ms=operation.began_at_ms,
+        ended_at_ms=operation.ended_at_ms,
+        cancelled_by=operation.cancelled_by,
+        undoes=operation.undoes,
+        links=Links(**{link: reverse(f"rest_api:{name}", args=[operation.pk]) for link, name in names.items()}),
+        **more,
+    )
+
+
+def whole_answer(operation: BulkOperation) -> Operation:
+    """Return an operation with what takes a look of its own into the database."""
+    why_not = bulk.why_not_undoable(operation)
+    reasons = bulk.reasons(operation.pk, operation.gone)
+    return answer_of(operation, reasons=reasons, undoable=not why_not, not_undoable=why_not)
+
+
+def item_answer(item: BulkItem) -> Item:
+    return Item(origin=item.origin, task=item.task, outcome=ItemOutcome(item.outcome), why=item.why)
 
 
 class Preview(View):
@@ -28,11 +115,11 @@ class Preview(View):
             self.must_reach(group)
         verb = bulk.Verb(asked.verb)
         seen = bulk.preview(asked.selection(self.scope()), verb, here=asked.here or False)
-        return Response(PreviewAnswer.of(verb, seen))
+        return Response(preview_answer(verb, seen))
 
 
 class Bulk(View):
-    @serves(endpoints.BULK, OperationAnswer, body=BulkRequest)
+    @serves(endpoints.BULK, Operation, body=BulkRequest)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkRequest)
         for group in asked.groups:
@@ -42,8 +129,8 @@ class Bulk(View):
 
 
 def begun(operation: BulkOperation) -> Response:
-    location = {"Location": Links.of(operation).operation}
-    return Response(OperationAnswer.of(operation), status=endpoints.BULK.status, headers=location)
+    answer = whole_answer(operation)
+    return Response(answer, status=endpoints.BULK.status, headers={"Location": answer.links.operation})
 
 
 class OperationsView(View):
@@ -62,7 +149,7 @@ class OperationsView(View):
 
 
 class Operations(OperationsView):
-    @serves(endpoints.OPERATIONS, OperationsAnswer)
+    @serves(endpoints.OPERATIONS, OperationsPage)
     def get(self, request: Request) -> Response:
         asked = query_of(request, endpoints.OPERATIONS)
         found = self.visible().order_by("-pk")
@@ -73,21 +160,21 @@ class Operations(OperationsView):
         size = page_size_in(asked, endpoints.OPERATIONS)
         operations = list(found[: size + 1])
         return Response(
-            OperationsAnswer(
-                operations=tuple(map(OperationAnswer.in_list, operations[:size])),
+            OperationsPage(
+                operations=tuple(map(answer_of, operations[:size])),
                 after=operations[size - 1].pk if len(operations) > size else None,
             )
         )
 
 
 class OneOperation(OperationsView):
-    @serves(endpoints.OPERATION, OperationAnswer)
+    @serves(endpoints.OPERATION, Operation)
     def get(self, request: Request, id: str) -> Response:
-        return Response(OperationAnswer.of(self.operation(id)))
+        return Response(whole_answer(self.operation(id)))
 
 
 class Items(OperationsView):
-    @serves(endpoints.OPERATION_ITEMS, ItemsAnswer)
+    @serves(endpoints.OPERATION_ITEMS, ItemsPage)
     def get(self, request: Request, id: str) -> Response:
         asked = query_of(request, endpoints.OPERATION_ITEMS)
         found = BulkItem.objects.filter(operation=self.operation(id).pk).order_by("origin")
@@ -98,21 +185,21 @@ class Items(OperationsView):
         size = page_size_in(asked, endpoints.OPERATION_ITEMS)
         items = list(found.only("origin", "task", "outcome", "why")[: size + 1])
         return Response(
-            ItemsAnswer(
-                items=tuple(map(ItemAnswer.of, items[:size])),
+            ItemsPage(
+                items=tuple(map(item_answer, items[:size])),
                 after=items[size - 1].origin if len(items) > size else None,
             )
         )
 
 
 class Cancel(OperationsView):
-    @serves(endpoints.CANCEL_OPERATION, OperationAnswer)
+    @serves(endpoints.CANCEL_OPERATION, Operation)
     def post(self, request: Request, id: str) -> Response:
-        return Response(OperationAnswer.of(bulk.cancel(self.operation(id), by=self.by())))
+        return Response(whole_answer(bulk.cancel(self.operation(id), by=self.by())))
 
 
 class Undo(OperationsView):
-    @serves(endpoints.UNDO_OPERATION, OperationAnswer, body=ReasonRequest)
+    @serves(endpoints.UNDO_OPERATION, Operation, body=ReasonRequest)
     def post(self, request: Request, id: str) -> Response:
         operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
         return begun(bulk.undo(operation, by=self.by(), reason=asked.reason, scope=self.scope()))

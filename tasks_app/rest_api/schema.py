@@ -13,9 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
+from taskstore.types.server import Failure, Problems
 
 from .base import OpenView, Served, serves
-from .responses import Failure, Problems
 
 Tree = dict[str, Any]
 

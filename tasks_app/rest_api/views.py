@@ -17,6 +17,8 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
+from taskstore.types import groups as group_types
+from taskstore.types import history as history_types
 
 from ..access.tokens import waiting_tokens
 from ..core.operations import GroupScope, Operation, TaskRecord
@@ -39,7 +41,7 @@ from .errors import ENCODER, JSONRenderer
 from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
 from .large_bodies import BYTES_AT_ONCE, LargeUpdate
 from .requests import ClaimRequest, TasksRequest, UpdateRequest
-from .responses import GroupStats, HistoryAnswer, Outcome, StatsAnswer
+from .responses import Outcome
 from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
@@ -110,7 +112,7 @@ def _write(tasks: TaskQuerySet, most: int, page: IO[bytes], *, is_first: bool) -
 
 
 def in_numbers(scope: GroupScope) -> Iterator[bytes]:
-    """A StatsAnswer in pieces, each of some thousand groups. The first is made before this returns, as of `listing`."""
+    """The stats in pieces, each of some thousand groups. The first is made before this returns, as of `listing`."""
     pieces = _pieces_of_stats(scope)
     return chain([next(pieces)], pieces)
 
@@ -126,7 +128,7 @@ def _pieces_of_stats(scope: GroupScope) -> Iterator[bytes]:
             yield b"]}" if before == b"," else before + b"]}"
             return
         if page:
-            groups = [GroupStats.of(group, numbers) for group, numbers in page.items()]
+            groups = [numbers.as_answer(group) for group, numbers in page.items()]
             yield before + ENCODER.encode(groups)[1:-1]
             before = b","
 
@@ -139,7 +141,7 @@ class Groups(View):
 
 
 class Stats(View):
-    @serves(endpoints.STATS, StatsAnswer)
+    @serves(endpoints.STATS, group_types.Stats)
     def get(self, request: Request) -> StreamingHttpResponse:
         query_of(request, endpoints.STATS)
         return streamed(request._request, in_numbers(self.scope()), JSONRenderer.media_type)
@@ -224,13 +226,13 @@ class ClaimTasks(LoopView):
 
 
 class History(View):
-    @serves(endpoints.HISTORY, HistoryAnswer)
+    @serves(endpoints.HISTORY, history_types.History)
     def get(self, request: Request, id: str) -> Response:
         task_id = integer("id", id)
-        chain = history.chain_of(task_id, self.scope())
-        if chain is None:
+        found = history.history_of(task_id, self.scope())
+        if found is None:
             raise NotFound(f"No id {task_id} is known{history.doubt_about(task_id)}.")
-        return Response(HistoryAnswer.of(task_id, chain))
+        return Response(found)
 
 
 def found(ids: Sequence[int], scope: GroupScope) -> Response:
