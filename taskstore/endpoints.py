@@ -20,10 +20,13 @@ from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
 from .types.rights import Action
+from .types.search import SearchPage
 from .types.server import Health
-from .types.tasks import Imported
+from .types.tasks import Imported, Outcome, Task
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Tree = dict[str, Any]  # The view says more of it.
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -45,7 +48,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint(Generic[T]):
+class Endpoint(Generic[T_co]):
     """A method on a path. `path` names its parameters in braces; those of `parameters` that it does not name are the
     query's.
 
@@ -60,7 +63,8 @@ class Endpoint(Generic[T]):
     description: str
     parameters: tuple[Parameter, ...] = ()
     status: int = 200
-    answer: type[T] | None = None
+    answer: type[T_co]
+    or_answer: Any = None
     failures: Mapping[int, str]
     media: tuple[str, ...] = (JSON,)
     body_media: str = JSON
@@ -177,6 +181,7 @@ GROUP_TASKS = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="The tasks of a group, sorted by the time from which they are available.",
     parameters=(GROUP_IN_PATH, *LISTED),
+    answer=list[Task],
     failures=FAILURES,
 )
 GROUP_BY_QUERY = Endpoint(
@@ -187,6 +192,8 @@ GROUP_BY_QUERY = Endpoint(
     description="The tasks of a group, as `/group/{name}` lists them, for any name. Without `name` it lists the "
     "names of the groups, as clients of the original Task Store expect.",
     parameters=(Parameter("name", GROUP), *LISTED),
+    answer=list[Task],
+    or_answer=list[str],
     failures=FAILURES,
 )
 PAUSE = Endpoint(
@@ -219,6 +226,7 @@ TASK = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="The task with this id.",
     parameters=(IN_PATH,),
+    answer=Task,
     failures=FAILURES | NOT_FOUND,
 )
 TASKS = Endpoint(
@@ -232,6 +240,7 @@ TASKS = Endpoint(
             "ids", {"type": "string", "pattern": "^-?[0-9]{1,19}(,-?[0-9]{1,19})*$"}, "Ids, separated by commas."
         ),
     ),
+    answer=list[Task | None],
     failures=FAILURES,
 )
 TASKS_BY_BODY = Endpoint(
@@ -240,6 +249,7 @@ TASKS_BY_BODY = Endpoint(
     path="/tasks",
     needs=Action.SEE_PAYLOADS,
     description="The tasks with these ids, as `GET /tasks/{ids}` returns them, for more ids than fit into a URL.",
+    answer=list[Task | None],
     failures=FAILURES,
 )
 HISTORY = Endpoint(
@@ -265,6 +275,7 @@ SEARCH = Endpoint(
         AFTER,
         LIMIT,
     ),
+    answer=SearchPage,
     failures=FAILURES,
 )
 EXPORT = Endpoint(
@@ -294,6 +305,7 @@ UPDATE = Endpoint(
     path="/update",
     needs=Action.WORK,
     description="Add, replace and delete tasks: all changes are made, or none, and `error` gives the reasons.",
+    answer=Outcome,
     failures=FAILURES,
 )
 CLAIM = Endpoint(
@@ -302,6 +314,7 @@ CLAIM = Endpoint(
     path="/claim",
     needs=Action.WORK,
     description="Claim available tasks. Each is replaced by a successor that is leased to the client.",
+    answer=Outcome,
     failures=FAILURES,
 )
 IMPORT = Endpoint(
@@ -354,6 +367,7 @@ JOBS = Endpoint(
         Parameter("after", TEXT, "Where the previous page ended: its `after`, or the `place` of a job."),
         LIMIT,
     ),
+    answer=Tree,
     failures=FAILURES,
 )
 ENQUEUE = Endpoint(
@@ -362,6 +376,7 @@ ENQUEUE = Endpoint(
     path="/jobs",
     needs=Action.WORK,
     description="Add a job.",
+    answer=Tree,
     failures=FAILURES | KEY_REUSED,
 )
 JOB = Endpoint(
@@ -371,6 +386,7 @@ JOB = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="The job whose task had this id first, as long as the job is kept.",
     parameters=(JOB_IN_PATH,),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND,
 )
 DELETE_JOB = Endpoint(
@@ -380,6 +396,7 @@ DELETE_JOB = Endpoint(
     needs=Action.WORK,
     description="Delete a finished job. The answer is the job as it was.",
     parameters=(JOB_IN_PATH,),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND | UNFINISHED,
 )
 REQUEUE_JOB = Endpoint(
@@ -389,6 +406,7 @@ REQUEUE_JOB = Endpoint(
     needs=Action.OPERATE,
     description="Run a finished job again, with the same or with other arguments. It remains the same job.",
     parameters=(JOB_IN_PATH,),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND | UNFINISHED,
 )
 
@@ -404,6 +422,7 @@ COMMAND_PROJECTS = Endpoint(
     path="/commands",
     needs=Action.SEE,
     description="The projects with commands in groups that the token may touch, with their counts.",
+    answer=Tree,
     failures=FAILURES,
 )
 COMMAND_STATUS = Endpoint(
@@ -413,6 +432,7 @@ COMMAND_STATUS = Endpoint(
     needs=Action.SEE,
     description="The progress of a project: counts, running lists, a forecast and statistics.",
     parameters=(PROJECT,),
+    answer=Tree,
     failures=FAILURES,
 )
 SUBMIT_COMMANDS = Endpoint(
@@ -422,6 +442,7 @@ SUBMIT_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Submit commands to a project.",
     parameters=(PROJECT,),
+    answer=Tree,
     failures=FAILURES | KEY_REUSED,
     status=201,
 )
@@ -432,6 +453,7 @@ COMMAND_LISTS = Endpoint(
     needs=Action.SEE,
     description="The lists of a project: running lists first, then the newest first.",
     parameters=(PROJECT, Parameter("status", _one_of(*sorted(OF_LISTS)), "Only lists with this status."), *PAGED),
+    answer=Tree,
     failures=FAILURES,
 )
 COMMAND_LIST = Endpoint(
@@ -441,6 +463,7 @@ COMMAND_LIST = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A list with its commands, while it is open, running or closed.",
     parameters=(PROJECT, LIST),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND,
 )
 REOPEN_COMMAND_LIST = Endpoint(
@@ -451,6 +474,7 @@ REOPEN_COMMAND_LIST = Endpoint(
     description="Reopen a list at once when its worker is known to be dead. If the worker is alive after all, it can "
     "no longer close the list.",
     parameters=(PROJECT, LIST),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND,
 )
 COMMAND_RESULTS = Endpoint(
@@ -465,6 +489,7 @@ COMMAND_RESULTS = Endpoint(
         Parameter("text", TEXT, "Only commands with this text in the id, the line, the worker or the outputs."),
         *PAGED,
     ),
+    answer=Tree,
     failures=FAILURES,
 )
 COMMAND = Endpoint(
@@ -474,6 +499,7 @@ COMMAND = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A command by its id, with or without its number of failures: where it is now, and its previous runs.",
     parameters=(PROJECT, Parameter("id", TEXT, "The command's id.")),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND,
 )
 RETRY_COMMANDS = Endpoint(
@@ -483,6 +509,7 @@ RETRY_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Run finished commands again, as new commands without failures.",
     parameters=(PROJECT,),
+    answer=Tree,
     failures=FAILURES,
 )
 STASH_COMMANDS = Endpoint(
@@ -492,6 +519,7 @@ STASH_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Stash new commands and open lists: workers do not run them until they are unstashed.",
     parameters=(PROJECT,),
+    answer=Tree,
     failures=FAILURES,
 )
 UNSTASH_COMMANDS = Endpoint(
@@ -501,6 +529,7 @@ UNSTASH_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Unstash commands and lists, so that workers run them.",
     parameters=(PROJECT,),
+    answer=Tree,
     failures=FAILURES,
 )
 ARCHIVE_COMMANDS = Endpoint(
@@ -510,6 +539,7 @@ ARCHIVE_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Move completed commands to the archive.",
     parameters=(PROJECT,),
+    answer=Tree,
     failures=FAILURES,
 )
 EXPORT_COMMANDS = Endpoint(
@@ -533,6 +563,7 @@ IMPORT_COMMANDS = Endpoint(
     "Commands that a previous import added stay as they are, so the same lines can be sent again. Another command "
     "with the same id is refused. Lists that were running become open.",
     parameters=(PROJECT,),
+    answer=Tree,
     failures=FAILURES,
     body_media=NDJSON,
 )
@@ -547,6 +578,7 @@ SCHEDULES = Endpoint(
     path="/schedules",
     needs=Action.SEE_PAYLOADS,
     description="The schedules that add to groups that the token may touch, sorted by name.",
+    answer=list[Tree],
     failures=FAILURES,
 )
 SCHEDULE = Endpoint(
@@ -556,6 +588,7 @@ SCHEDULE = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A schedule by its name. A schedule whose group the token may not touch is not found.",
     parameters=(SCHEDULE_IN_PATH,),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND,
 )
 PUT_SCHEDULE = Endpoint(
@@ -565,6 +598,7 @@ PUT_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Create a schedule, or change the one with this name. A paused schedule stays paused.",
     parameters=(SCHEDULE_IN_PATH,),
+    answer=Tree,
     failures=FAILURES,
 )
 DELETE_SCHEDULE = Endpoint(
@@ -574,6 +608,7 @@ DELETE_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Delete a schedule. What it has added stays. The answer is the schedule as it was.",
     parameters=(SCHEDULE_IN_PATH,),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND,
 )
 PAUSE_SCHEDULE = Endpoint(
@@ -583,6 +618,7 @@ PAUSE_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Pause a schedule: it adds nothing until it is resumed. Pausing a paused schedule changes nothing.",
     parameters=(SCHEDULE_IN_PATH,),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND,
 )
 RESUME_SCHEDULE = Endpoint(
@@ -592,6 +628,7 @@ RESUME_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Resume a schedule from now on. Due times during the pause do not count as missed.",
     parameters=(SCHEDULE_IN_PATH,),
+    answer=Tree,
     failures=FAILURES | NOT_FOUND,
 )
 RUN_SCHEDULE = Endpoint(
@@ -602,6 +639,7 @@ RUN_SCHEDULE = Endpoint(
     description="Add at once what the schedule adds, even while it is paused. Its due times stay the same. The answer "
     "is the new task.",
     parameters=(SCHEDULE_IN_PATH,),
+    answer=Task,
     failures=FAILURES | NOT_FOUND,
 )
 
@@ -756,7 +794,7 @@ SCHEMA = Endpoint(
     path="/schema",
     needs=None,
     description="The OpenAPI description of this API.",
-    answer=dict[str, Any],
+    answer=Tree,
     failures={},
 )
 

@@ -18,7 +18,7 @@ from .search import choice_in, page_size_in, query_of
 
 
 class Audit(View):
-    @serves(endpoints.AUDIT, AuditPage)
+    @serves(endpoints.AUDIT)
     def get(self, request: Request) -> Response | StreamingHttpResponse:
         asked = query_of(request, endpoints.AUDIT)
         wanted = Wanted.read(asked)

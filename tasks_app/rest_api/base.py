@@ -31,18 +31,20 @@ HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An endpoint with its types on the wire. `answers`: it is of one of these; `body`: None where there is none."""
+    """An endpoint with its types on the wire. `answer`: where the row has none; `body`: None where there is none."""
 
-    endpoint: Endpoint
-    answers: tuple[Any, ...]
+    endpoint: Endpoint[Any]
+    answer: Any
     body: type[Struct] | None
 
 
-def serves(endpoint: Endpoint, *answers: Any, body: type[Struct] | None = None) -> Callable[[HandlerT], HandlerT]:
+def serves(
+    endpoint: Endpoint[Any], *, answer: Any = None, body: type[Struct] | None = None
+) -> Callable[[HandlerT], HandlerT]:
     """Say which endpoint a method of a view serves. Its URL, rights and description follow from that."""
 
     def mark(handler: HandlerT) -> HandlerT:
-        handler.served = Served(endpoint, answers, body)  # type: ignore[attr-defined]
+        handler.served = Served(endpoint, answer or endpoint.answer, body)  # type: ignore[attr-defined]
         return handler
 
     return mark
@@ -92,7 +94,7 @@ class View(APIView):
         return [handler.served for handler in handlers if handler is not None and hasattr(handler, "served")]
 
     @property
-    def endpoint(self) -> Endpoint | None:
+    def endpoint(self) -> Endpoint[Any] | None:
         """What is asked for; None when the path does not have this method."""
         handler = getattr(self, (self.request._request.method or "").lower(), None)
         served: Served | None = getattr(handler, "served", None)

@@ -174,19 +174,19 @@ class CommandsView(View):
 
 
 class Projects(CommandsView):
-    @serves(endpoints.COMMAND_PROJECTS, ProjectsAnswer)
+    @serves(endpoints.COMMAND_PROJECTS, answer=ProjectsAnswer)
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.COMMAND_PROJECTS)
         return Response(ProjectsAnswer(projects=tuple(map(ProjectAnswer.of, looking.overview(self.scope())))))
 
 
 class Project(CommandsView, LoopView):
-    @serves(endpoints.COMMAND_STATUS, StatusAnswer)
+    @serves(endpoints.COMMAND_STATUS, answer=StatusAnswer)
     async def get(self, request: Request, project: str) -> bytes:
         query_of(request, endpoints.COMMAND_STATUS)
         return ENCODER.encode(StatusAnswer.of(await sync_to_async(looking.status)(project, self.scope())))
 
-    @serves(endpoints.SUBMIT_COMMANDS, SubmittedAnswer, body=SubmitRequest)
+    @serves(endpoints.SUBMIT_COMMANDS, answer=SubmittedAnswer, body=SubmitRequest)
     async def post(self, request: Request, project: str) -> HttpResponse:
         asked = bodies.read(request, SubmitRequest)
         self.must_change_project(project, [asked.status])
@@ -216,7 +216,7 @@ def _submitted(project: str, status: CommandStatus, record: TaskRecord) -> Comma
 
 
 class Lists(CommandsView):
-    @serves(endpoints.COMMAND_LISTS, ListsAnswer)
+    @serves(endpoints.COMMAND_LISTS, answer=ListsAnswer)
     def get(self, request: Request, project: str) -> Response:
         asked = query_of(request, endpoints.COMMAND_LISTS)
         page = looking.lists(project, scope=self.scope(), **page_in(asked, endpoints.COMMAND_LISTS))
@@ -230,14 +230,14 @@ class ListView(CommandsView):
 
 
 class OneList(ListView):
-    @serves(endpoints.COMMAND_LIST, OneListAnswer)
+    @serves(endpoints.COMMAND_LIST, answer=OneListAnswer)
     def get(self, request: Request, project: str, task: str) -> Response:
         query_of(request, endpoints.COMMAND_LIST)
         return Response(OneListAnswer.of(self.list(project, task)))
 
 
 class Reopen(ListView):
-    @serves(endpoints.REOPEN_COMMAND_LIST, ChangedAnswer, body=ReopenRequest)
+    @serves(endpoints.REOPEN_COMMAND_LIST, answer=ChangedAnswer, body=ReopenRequest)
     def post(self, request: Request, project: str, task: str) -> Response:
         asked = bodies.read(request, ReopenRequest)
         self.must_change_project(project, [CommandStatus.OPEN])
@@ -250,7 +250,7 @@ class Reopen(ListView):
 
 
 class Results(CommandsView):
-    @serves(endpoints.COMMAND_RESULTS, ResultsAnswer)
+    @serves(endpoints.COMMAND_RESULTS, answer=ResultsAnswer)
     def get(self, request: Request, project: str) -> Response:
         asked = query_of(request, endpoints.COMMAND_RESULTS)
         page = looking.results(
@@ -263,7 +263,7 @@ class Results(CommandsView):
 
 
 class OneCommand(CommandsView):
-    @serves(endpoints.COMMAND, OneCommandAnswer)
+    @serves(endpoints.COMMAND, answer=OneCommandAnswer)
     def get(self, request: Request, project: str, id: str) -> Response:
         query_of(request, endpoints.COMMAND)
         return Response(OneCommandAnswer.of(there(looking.command(project, id, self.scope()), "command", id)))
@@ -281,26 +281,26 @@ class ChangeMany(CommandsView):
 
 
 class Retry(ChangeMany):
-    @serves(endpoints.RETRY_COMMANDS, ChangedAnswer, body=RetryRequest)
+    @serves(endpoints.RETRY_COMMANDS, answer=ChangedAnswer, body=RetryRequest)
     def post(self, request: Request, project: str) -> Response:
         asked = bodies.read(request, RetryRequest)
         return self.changed(project, command_lists.retry, asked, status=None if asked.status is UNSET else asked.status)
 
 
 class Stash(ChangeMany):
-    @serves(endpoints.STASH_COMMANDS, ChangedAnswer, body=IdsRequest)
+    @serves(endpoints.STASH_COMMANDS, answer=ChangedAnswer, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.stash, bodies.read(request, IdsRequest))
 
 
 class Unstash(ChangeMany):
-    @serves(endpoints.UNSTASH_COMMANDS, ChangedAnswer, body=IdsRequest)
+    @serves(endpoints.UNSTASH_COMMANDS, answer=ChangedAnswer, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.unstash, bodies.read(request, IdsRequest))
 
 
 class Archive(ChangeMany):
-    @serves(endpoints.ARCHIVE_COMMANDS, ChangedAnswer, body=IdsRequest)
+    @serves(endpoints.ARCHIVE_COMMANDS, answer=ChangedAnswer, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.archive, bodies.read(request, IdsRequest))
 
@@ -308,7 +308,7 @@ class Archive(ChangeMany):
 # ---- What is asked for
 
 
-def page_in(asked: Mapping[str, str], endpoint: Endpoint) -> dict[str, Any]:
+def page_in(asked: Mapping[str, str], endpoint: Endpoint[Any]) -> dict[str, Any]:
     """Which page, and of what status, as the verbs are asked for it."""
     status = choice_in(asked, "status", endpoint)
     after = Cursor.read(asked["after"], "after") if "after" in asked else None
@@ -346,7 +346,7 @@ class ImportedCommandsAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ExportProject(CommandsView):
-    @serves(endpoints.EXPORT_COMMANDS, bytes)
+    @serves(endpoints.EXPORT_COMMANDS)
     def get(self, request: Request, project: str) -> StreamingHttpResponse:
         query_of(request, endpoints.EXPORT_COMMANDS)
         for group in groups_of(known_project(project)):
@@ -355,7 +355,7 @@ class ExportProject(CommandsView):
 
 
 class ImportProject(CommandsView):
-    @serves(endpoints.IMPORT_COMMANDS, ImportedCommandsAnswer, body=CommandLine)
+    @serves(endpoints.IMPORT_COMMANDS, answer=ImportedCommandsAnswer, body=CommandLine)
     def post(self, request: Request, project: str) -> Response:
         entries = entries_in(bodies.body_of(request))
         self.must_change_project(project)

@@ -26,7 +26,7 @@ from .search import choice_in, query_of
 
 
 class ExportTasks(View):
-    @serves(endpoints.EXPORT, bytes)
+    @serves(endpoints.EXPORT)
     def get(self, request: Request) -> StreamingHttpResponse:
         asked = query_of(request, endpoints.EXPORT)
         export = Export(
@@ -39,7 +39,7 @@ class ExportTasks(View):
 
 
 class ImportTasks(LoopView):
-    @serves(endpoints.IMPORT, Imported, body=Add)
+    @serves(endpoints.IMPORT, body=Add)
     async def post(self, request: Request) -> bytes:
         group = query_of(request, endpoints.IMPORT).get("group", "")
         body = bodies.body_of(request)

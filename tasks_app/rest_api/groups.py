@@ -6,7 +6,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
-from taskstore.types.clients import Heard
 from taskstore.types.groups import GroupPause
 from taskstore.types.groups import Pause as Paused
 
@@ -28,7 +27,7 @@ class PauseOrResume(View):
 
 
 class Pause(PauseOrResume):
-    @serves(endpoints.PAUSE, GroupPause, body=ReasonRequest)
+    @serves(endpoints.PAUSE, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         reason = self.reason_in(request, name)
         paused = pauses.pause(name, by=self.by(), reason=reason)
@@ -37,7 +36,7 @@ class Pause(PauseOrResume):
 
 
 class Resume(PauseOrResume):
-    @serves(endpoints.RESUME, GroupPause, body=ReasonRequest)
+    @serves(endpoints.RESUME, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         reason = self.reason_in(request, name)
         pauses.resume(name, by=self.by(), reason=reason)
@@ -45,7 +44,7 @@ class Resume(PauseOrResume):
 
 
 class Heartbeat(View):
-    @serves(endpoints.HEARTBEAT, Heard, body=ClientRequest)
+    @serves(endpoints.HEARTBEAT, body=ClientRequest)
     def put(self, request: Request, clientid: str) -> Response:
         number, said = integer("clientid", clientid), bodies.read(request, ClientRequest)
         refuse_owner(self.scope(), number)
@@ -55,7 +54,7 @@ class Heartbeat(View):
 
 
 class Clients(View):
-    @serves(endpoints.CLIENTS, list[Heard])
+    @serves(endpoints.CLIENTS)
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.CLIENTS)
         done, found = clients.done_per_minute(), clients.seen(self.scope())

@@ -22,13 +22,13 @@ from .errors import ENCODER
 
 
 class Healthz(OpenView, LoopView):
-    @serves(endpoints.HEALTHZ, Health)
+    @serves(endpoints.HEALTHZ)
     async def get(self, request: Request) -> bytes:
         return ENCODER.encode(Health(instance=INSTANCE))
 
 
 class Readyz(OpenView):
-    @serves(endpoints.READYZ, Health)
+    @serves(endpoints.READYZ)
     def get(self, request: Request) -> Response:
         if readiness.is_withdrawn:
             raise StoreUnavailable("this server is about to end: ask another one")
@@ -40,7 +40,7 @@ class Readyz(OpenView):
 class Metrics(View):
     authentication_classes = (MachineOrToken,)
 
-    @serves(endpoints.METRICS, str)
+    @serves(endpoints.METRICS)
     def get(self, request: Request) -> HttpResponse:
         if not self.scope().is_everything:
             raise PermissionDenied("This token may not see every group.")

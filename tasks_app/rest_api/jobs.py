@@ -216,7 +216,7 @@ class JobsAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Jobs(LoopView):
-    @serves(endpoints.JOBS, JobsAnswer)
+    @serves(endpoints.JOBS, answer=JobsAnswer)
     async def get(self, request: Request) -> bytes:
         asked = query_of(request, endpoints.JOBS)
         return ENCODER.encode(JobsAnswer.of(await sync_to_async(self._page)(asked)))
@@ -226,7 +226,7 @@ class Jobs(LoopView):
         scope, limit = self.scope(), page_size_in(asked, endpoints.JOBS)
         return job_queues.list_jobs(wanted_in(asked), after=after, limit=limit, scope=scope)
 
-    @serves(endpoints.ENQUEUE, JobAnswer, body=JobRequest)
+    @serves(endpoints.ENQUEUE, answer=JobAnswer, body=JobRequest)
     async def post(self, request: Request) -> bytes:
         body = bodies.body_of(request)
         if is_light(body):
@@ -256,11 +256,11 @@ class JobView(View):
 
 
 class OneJob(JobView):
-    @serves(endpoints.JOB, JobAnswer)
+    @serves(endpoints.JOB, answer=JobAnswer)
     def get(self, request: Request, id: str) -> Response:
         return Response(JobAnswer.of(self.job(id)))
 
-    @serves(endpoints.DELETE_JOB, JobAnswer)
+    @serves(endpoints.DELETE_JOB, answer=JobAnswer)
     def delete(self, request: Request, id: str) -> Response:
         job = self.job(id)
         # What a worker does to its tasks is in the trail; the audit has what operators do.
@@ -269,7 +269,7 @@ class OneJob(JobView):
 
 
 class Requeue(JobView):
-    @serves(endpoints.REQUEUE_JOB, JobAnswer, body=RequeueRequest)
+    @serves(endpoints.REQUEUE_JOB, answer=JobAnswer, body=RequeueRequest)
     def post(self, request: Request, id: str) -> Response:
         job, asked = self.job(id), read(request, RequeueRequest)
         self.must_reach(queue_group(job.queue))

@@ -108,7 +108,7 @@ def item_answer(item: BulkItem) -> Item:
 
 
 class Preview(View):
-    @serves(endpoints.BULK_PREVIEW, PreviewAnswer, body=BulkPreviewRequest)
+    @serves(endpoints.BULK_PREVIEW, body=BulkPreviewRequest)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkPreviewRequest)
         for group in asked.groups:
@@ -119,7 +119,7 @@ class Preview(View):
 
 
 class Bulk(View):
-    @serves(endpoints.BULK, Operation, body=BulkRequest)
+    @serves(endpoints.BULK, body=BulkRequest)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkRequest)
         for group in asked.groups:
@@ -149,7 +149,7 @@ class OperationsView(View):
 
 
 class Operations(OperationsView):
-    @serves(endpoints.OPERATIONS, OperationsPage)
+    @serves(endpoints.OPERATIONS)
     def get(self, request: Request) -> Response:
         asked = query_of(request, endpoints.OPERATIONS)
         found = self.visible().order_by("-pk")
@@ -168,13 +168,13 @@ class Operations(OperationsView):
 
 
 class OneOperation(OperationsView):
-    @serves(endpoints.OPERATION, Operation)
+    @serves(endpoints.OPERATION)
     def get(self, request: Request, id: str) -> Response:
         return Response(whole_answer(self.operation(id)))
 
 
 class Items(OperationsView):
-    @serves(endpoints.OPERATION_ITEMS, ItemsPage)
+    @serves(endpoints.OPERATION_ITEMS)
     def get(self, request: Request, id: str) -> Response:
         asked = query_of(request, endpoints.OPERATION_ITEMS)
         found = BulkItem.objects.filter(operation=self.operation(id).pk).order_by("origin")
@@ -193,13 +193,13 @@ class Items(OperationsView):
 
 
 class Cancel(OperationsView):
-    @serves(endpoints.CANCEL_OPERATION, Operation)
+    @serves(endpoints.CANCEL_OPERATION)
     def post(self, request: Request, id: str) -> Response:
         return Response(whole_answer(bulk.cancel(self.operation(id), by=self.by())))
 
 
 class Undo(OperationsView):
-    @serves(endpoints.UNDO_OPERATION, Operation, body=ReasonRequest)
+    @serves(endpoints.UNDO_OPERATION, body=ReasonRequest)
     def post(self, request: Request, id: str) -> Response:
         operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
         return begun(bulk.undo(operation, by=self.by(), reason=asked.reason, scope=self.scope()))

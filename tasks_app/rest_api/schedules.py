@@ -22,7 +22,7 @@ from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
 from ..wire.scalars import Int64, Reason
 from ..wire.size import is_light
-from ..wire.tasks import TaskAnswer
+from ..wire.tasks import answer_of
 from . import bodies
 from .base import View, serves
 from .requests import ReasonRequest
@@ -115,7 +115,7 @@ Found = TypeVar("Found")
 
 
 class Schedules(View):
-    @serves(endpoints.SCHEDULES, list[ScheduleAnswer])
+    @serves(endpoints.SCHEDULES, answer=list[ScheduleAnswer])
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.SCHEDULES)
         return Response([ScheduleAnswer.of(each) for each in schedules.schedules(self.scope())])
@@ -133,12 +133,12 @@ class ScheduleView(View):
 
 
 class OneSchedule(ScheduleView):
-    @serves(endpoints.SCHEDULE, ScheduleAnswer)
+    @serves(endpoints.SCHEDULE, answer=ScheduleAnswer)
     def get(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         return answer(there(schedules.schedule(name, self.scope()), name))
 
-    @serves(endpoints.PUT_SCHEDULE, ScheduleAnswer, body=ScheduleRequest)
+    @serves(endpoints.PUT_SCHEDULE, answer=ScheduleAnswer, body=ScheduleRequest)
     def put(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         asked = ScheduleRequest.read(request)
@@ -146,28 +146,28 @@ class OneSchedule(ScheduleView):
         made, _ = schedules.put(name, asked.plan, **self.asked(reason=asked.reason))
         return answer(made)
 
-    @serves(endpoints.DELETE_SCHEDULE, ScheduleAnswer)
+    @serves(endpoints.DELETE_SCHEDULE, answer=ScheduleAnswer)
     def delete(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         return answer(there(schedules.delete(name, **self.asked()), name))
 
 
 class Pause(ScheduleView):
-    @serves(endpoints.PAUSE_SCHEDULE, ScheduleAnswer, body=ReasonRequest)
+    @serves(endpoints.PAUSE_SCHEDULE, answer=ScheduleAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         return answer(there(schedules.pause(name, **self.asked_why(request)), name))
 
 
 class Resume(ScheduleView):
-    @serves(endpoints.RESUME_SCHEDULE, ScheduleAnswer, body=ReasonRequest)
+    @serves(endpoints.RESUME_SCHEDULE, answer=ScheduleAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
         return answer(there(schedules.resume(name, **self.asked_why(request)), name))
 
 
 class RunNow(ScheduleView):
-    @serves(endpoints.RUN_SCHEDULE, TaskAnswer, body=ReasonRequest)
+    @serves(endpoints.RUN_SCHEDULE, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
-        return Response(TaskAnswer.of(there(schedules.run_now(name, **self.asked_why(request)), name)))
+        return Response(answer_of(there(schedules.run_now(name, **self.asked_why(request)), name)))
 
 
 def there(found: Found | None, name: str) -> Found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from django.core.handlers.asgi import ASGIRequest
@@ -13,6 +14,7 @@ from rest_framework.response import Response
 from taskstore import endpoints
 from taskstore.endpoints import Endpoint
 from taskstore.errors import InvalidInput
+from taskstore.types.search import SearchPage
 
 from ..core.validation import INT64_MAX, INT64_MIN
 from ..models import Task
@@ -20,9 +22,8 @@ from ..reading.listing import Cursor
 from ..reading.search import grammar
 from ..reading.search.finding import find
 from ..reading.search.grammar import Label
-from ..wire.tasks import TaskAnswer
+from ..wire.tasks import answer_of
 from .base import View, serves
-from .responses import SearchAnswer
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")
 SWITCH = {"0": False, "no": False, "false": False, "1": True, "yes": True, "true": True}
@@ -55,7 +56,7 @@ def limit_in(query: Mapping[str, str]) -> int | None:
     return limit or None
 
 
-def choice_in(query: Mapping[str, str], name: str, endpoint: Endpoint) -> str | None:
+def choice_in(query: Mapping[str, str], name: str, endpoint: Endpoint[Any]) -> str | None:
     """A parameter for which the endpoint lists the values; None when it is absent."""
     choices = endpoint.parameter(name).schema["enum"]
     if name in query and query[name] not in choices:
@@ -63,7 +64,7 @@ def choice_in(query: Mapping[str, str], name: str, endpoint: Endpoint) -> str | 
     return query.get(name)
 
 
-def page_size_in(query: Mapping[str, str], endpoint: Endpoint) -> int:
+def page_size_in(query: Mapping[str, str], endpoint: Endpoint[Any]) -> int:
     """How many a page has at most."""
     limit = endpoint.parameter("limit").schema
     most = limit["maximum"]
@@ -87,7 +88,7 @@ def labels_in(request: Request) -> list[Label]:
     return [grammar.label(text, "label") for text in request.query_params.getlist("label")]
 
 
-def query_of(request: Request, endpoint: Endpoint) -> Mapping[str, str]:
+def query_of(request: Request, endpoint: Endpoint[Any]) -> Mapping[str, str]:
     """The parameters of the query. Raises InvalidInput when one is unknown, no UTF-8, or there twice and may not be."""
     known = {each.name: each for each in endpoint.query_parameters}
     try:
@@ -106,7 +107,7 @@ def query_of(request: Request, endpoint: Endpoint) -> Mapping[str, str]:
 
 
 class Search(View):
-    @serves(endpoints.SEARCH, SearchAnswer)
+    @serves(endpoints.SEARCH)
     def get(self, request: Request) -> Response:
         asked = query_of(request, endpoints.SEARCH)
         terms, scope = grammar.parse(asked.get("q", "")), self.scope()
@@ -114,11 +115,11 @@ class Search(View):
         found = find(terms, scope=scope, after=after, limit=page_size_in(asked, endpoints.SEARCH))
         tasks = [task for task in Task.objects.find(found.ids, scope) if task is not None]
         return Response(
-            SearchAnswer(
-                tasks=tuple(map(TaskAnswer.of, tasks)),
+            SearchPage(
+                tasks=tuple(map(answer_of, tasks)),
                 after=str(found.after) if found.after else None,
                 complete=not found.is_cut_short,
                 looked_at=found.looked_at,
-                at=found.at_ms,
+                at_ms=found.at_ms,
             )
         )

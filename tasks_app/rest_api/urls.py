@@ -3,6 +3,8 @@
 Each row of `taskstore.endpoints` is served by a method of a view in these modules.
 """
 
+from typing import Any
+
 from django.urls import path, register_converter
 
 from taskstore.endpoints import Endpoint
@@ -28,7 +30,7 @@ class GroupName:
 register_converter(GroupName, "group_name")
 
 
-def route_of(endpoint: Endpoint) -> str:
+def route_of(endpoint: Endpoint[Any]) -> str:
     kinds = {each.name: "group_name" if each.has_slashes else "str" for each in endpoint.path_parameters}
     return endpoint.path.removeprefix("/").format(**{name: f"<{kind}:{name}>" for name, kind in kinds.items()})
 

@@ -17,8 +17,7 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
-from taskstore.types import groups as group_types
-from taskstore.types import history as history_types
+from taskstore.types.tasks import Outcome
 
 from ..access.tokens import waiting_tokens
 from ..core.operations import GroupScope, Operation, TaskRecord
@@ -31,7 +30,7 @@ from ..reading.files import streamed
 from ..wire import strict_json
 from ..wire.decoding import value_of
 from ..wire.size import is_light
-from ..wire.tasks import TaskAnswer
+from ..wire.tasks import answer_of
 from ..writer.totals import PAGE_GROUPS
 from . import bodies, large_bodies
 from .async_views import LoopView
@@ -41,7 +40,6 @@ from .errors import ENCODER, JSONRenderer
 from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
 from .large_bodies import BYTES_AT_ONCE, LargeUpdate
 from .requests import ClaimRequest, TasksRequest, UpdateRequest
-from .responses import Outcome
 from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
@@ -103,7 +101,7 @@ def _write(tasks: TaskQuerySet, most: int, page: IO[bytes], *, is_first: bool) -
     found, task = 0, None
     for task in tasks[:most].of_one_moment():
         page.write(separator)
-        page.write(ENCODER.encode(TaskAnswer.of(task)))
+        page.write(ENCODER.encode(answer_of(task)))
         separator = b","
         found += 1
     if is_first and not found:
@@ -134,14 +132,14 @@ def _pieces_of_stats(scope: GroupScope) -> Iterator[bytes]:
 
 
 class Groups(View):
-    @serves(endpoints.GROUPS, list[str])
+    @serves(endpoints.GROUPS)
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.GROUPS)
         return Response(Task.objects.groups(self.scope()))
 
 
 class Stats(View):
-    @serves(endpoints.STATS, group_types.Stats)
+    @serves(endpoints.STATS)
     def get(self, request: Request) -> StreamingHttpResponse:
         query_of(request, endpoints.STATS)
         return streamed(request._request, in_numbers(self.scope()), JSONRenderer.media_type)
@@ -159,14 +157,14 @@ class Listing(View):
 
 
 class Group(Listing):
-    @serves(endpoints.GROUP_TASKS, list[TaskAnswer])
+    @serves(endpoints.GROUP_TASKS)
     def get(self, request: Request, name: str) -> StreamingHttpResponse:
         refuse_broken_path(request)
         return self.tasks_of(name, query_of(request, endpoints.GROUP_TASKS))
 
 
 class GroupByQuery(Listing):
-    @serves(endpoints.GROUP_BY_QUERY, list[TaskAnswer], list[str])
+    @serves(endpoints.GROUP_BY_QUERY)
     def get(self, request: Request) -> StreamingHttpResponse | Response:
         query = query_of(request, endpoints.GROUP_BY_QUERY)
         if "name" in query:
@@ -175,30 +173,30 @@ class GroupByQuery(Listing):
 
 
 class OneTask(View):
-    @serves(endpoints.TASK, TaskAnswer)
+    @serves(endpoints.TASK)
     def get(self, request: Request, id: str) -> Response:
         task_id, scope = integer("id", id), self.scope()
         [task] = Task.objects.find([task_id], scope)
         if task is None:
             told = history.epitaph_of(task_id, scope)
             raise NotFound(told or f"There is no task {task_id}{history.doubt_about(task_id)}.")
-        return Response(TaskAnswer.of(task))
+        return Response(answer_of(task))
 
 
 class TasksByPath(View):
-    @serves(endpoints.TASKS, list[TaskAnswer | None])
+    @serves(endpoints.TASKS)
     def get(self, request: Request, ids: str) -> Response:
         return found(integers("ids", ids), self.scope())
 
 
 class TasksByBody(View):
-    @serves(endpoints.TASKS_BY_BODY, list[TaskAnswer | None], body=TasksRequest)
+    @serves(endpoints.TASKS_BY_BODY, body=TasksRequest)
     def post(self, request: Request) -> Response:
         return found(bodies.read(request, TasksRequest).ids, self.scope())
 
 
 class Update(LoopView):
-    @serves(endpoints.UPDATE, Outcome, body=UpdateRequest)
+    @serves(endpoints.UPDATE, body=UpdateRequest)
     async def post(self, request: Request) -> bytes:
         body = bodies.body_of(request)
         asked: UpdateRequest | LargeUpdate
@@ -213,7 +211,7 @@ class Update(LoopView):
 
 
 class ClaimTasks(LoopView):
-    @serves(endpoints.CLAIM, Outcome, body=ClaimRequest)
+    @serves(endpoints.CLAIM, body=ClaimRequest)
     async def post(self, request: Request) -> bytes:
         asked = await bodies.read_on_the_loop(request, ClaimRequest)
         for group in asked.wanted:
@@ -226,7 +224,7 @@ class ClaimTasks(LoopView):
 
 
 class History(View):
-    @serves(endpoints.HISTORY, history_types.History)
+    @serves(endpoints.HISTORY)
     def get(self, request: Request, id: str) -> Response:
         task_id = integer("id", id)
         found = history.history_of(task_id, self.scope())
@@ -239,7 +237,7 @@ def found(ids: Sequence[int], scope: GroupScope) -> Response:
     most = limits().changes
     if len(ids) > most:
         raise LimitExceeded({"ids": [f"at most {most} at once, not {len(ids)}"]})
-    return Response([task and TaskAnswer.of(task) for task in Task.objects.find(ids, scope)])
+    return Response([task and answer_of(task) for task in Task.objects.find(ids, scope)])
 
 
 async def outcome_of(operation: Operation, *, is_checked: bool = False) -> bytes:
@@ -247,9 +245,9 @@ async def outcome_of(operation: Operation, *, is_checked: bool = False) -> bytes
     tasks = await Task.objects.adecide(operation, is_checked=is_checked)
     if len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE:
         return await beside_the_loop(_encoded_one_by_one, tasks)
-    return ENCODER.encode(Outcome(tasks=tuple(map(TaskAnswer.of, tasks))))
+    return ENCODER.encode(Outcome(tasks=tuple(map(answer_of, tasks))))
 
 
 def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
     """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
-    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(TaskAnswer.of(task)) for task in tasks])
+    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_of(task)) for task in tasks])
