@@ -84,8 +84,10 @@ class Endpoint(Generic[T_co]):
         [found] = [each for each in self.parameters if each.name == name]
         return found
 
-    def path_with(self, **values: str | int) -> str:
+    def path_with(self, values: Mapping[str, str | int]) -> str:
         """Return the path with these values for its parameters, percent-encoded."""
+        if not values:
+            return self.path
         safe = {each.name: "/" if each.has_slashes else "" for each in self.path_parameters}
         return self.path.format(**{name: quote(str(value), safe=safe[name]) for name, value in values.items()})
 

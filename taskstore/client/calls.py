@@ -7,11 +7,16 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from msgspec.json import Decoder
 
+from ..endpoints import Endpoint
+
 T = TypeVar("T")
+U = TypeVar("U")
+
+NOTHING: Mapping[str, Any] = {}
 
 MOST_WAIT_MS = 60_000  # What the server holds a claim for at most.
 
@@ -31,6 +36,31 @@ class Call(Generic[T]):
     may_be_missing: bool = False  # 404 is an answer: None.
     renamed: Mapping[str, str] = field(default_factory=dict)  # Items of the body, by what the caller calls them.
     wait_ms: int = 0  # How long the server may hold it, or several such calls one after the other.
+
+    @overload
+    @staticmethod
+    def of(
+        endpoint: Endpoint[Any], *, read: Callable[[bytes], U], path: Mapping[str, str | int] = ..., **more: Any
+    ) -> Call[U]: ...
+
+    @overload
+    @staticmethod
+    def of(endpoint: Endpoint[U], *, path: Mapping[str, str | int] = ..., **more: Any) -> Call[U]: ...
+
+    @staticmethod
+    def of(
+        endpoint: Endpoint[Any],
+        *,
+        read: Callable[[bytes], Any] | None = None,
+        path: Mapping[str, str | int] = NOTHING,
+        **more: Any,
+    ) -> Call[Any]:
+        """Return a call of this endpoint. `path`: values for its parameters; `more`: what else a call has.
+
+        `read`: how to read the answer, if not as the type that the endpoint says.
+        """
+        read = read or (bytes if endpoint.answer is bytes else decoder(endpoint.answer))
+        return Call(method=endpoint.method, path=endpoint.path_with(path), read=read, **more)
 
     @property
     def is_at_stake(self) -> bool:

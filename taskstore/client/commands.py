@@ -9,8 +9,9 @@ from contextlib import aclosing, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import quote
 
+from .. import endpoints
+from ..endpoints import Endpoint
 from ..errors import InvalidInput
 from ..types.command_lines import Entry, Line
 from ..types.command_record import Command, CommandList, CommandStatus, LiveOutput, NotACommand, Run, why_no_project
@@ -264,15 +265,17 @@ class CommandCalls:
         """
         added = [given(**asdict(Submission(cmd=one) if isinstance(one, str) else one)) for one in commands]
         body = {"clientid": self.id, "commands": added, "stashed": stashed}
-        return Call(method="POST", path=_path(project), body=body, read=as_json(_submitted), key=new_key())
+        return Call.of(
+            endpoints.SUBMIT_COMMANDS, path=_path(project), body=body, read=as_json(_submitted), key=new_key()
+        )
 
     def projects(self) -> Call[list[ProjectCounts]]:
         """The projects with commands in groups that the token may touch, sorted by name."""
-        return Call(method="GET", path="/commands", read=as_json(_projects))
+        return Call.of(endpoints.COMMAND_PROJECTS, read=as_json(_projects))
 
     def status(self, project: str) -> Call[ProjectStatus]:
         """How far a project is: numbers, running lists, forecast, statistics. All 0 when there is nothing in it."""
-        return Call(method="GET", path=_path(project), read=as_json(ProjectStatus.of))
+        return Call.of(endpoints.COMMAND_STATUS, path=_path(project), read=as_json(ProjectStatus.of))
 
     def lists(
         self,
@@ -284,17 +287,23 @@ class CommandCalls:
     ) -> Call[ListPage]:
         """At most `limit` (200) lists: those that are running first, then the newest first."""
         query = given(status=status, after=after, limit=limit)
-        return Call(method="GET", path=_path(project, "lists"), query=query, read=as_json(ListPage.of))
+        return Call.of(endpoints.COMMAND_LISTS, path=_path(project), query=query, read=as_json(ListPage.of))
 
     def list(self, project: str, task: int) -> Call[ListWhole | None]:
         """A list by the id of its task, or the first one that it had; None when there is none, or no longer."""
-        path = _path(project, "lists", task)
-        return Call(method="GET", path=path, read=as_json(ListWhole.of), may_be_missing=True)
+        return Call.of(
+            endpoints.COMMAND_LIST, path=_path(project, task=task), read=as_json(ListWhole.of), may_be_missing=True
+        )
 
     def reopen(self, project: str, task: int, *, reason: str = "") -> Call[bool]:
         """Open a list at once whose worker is known to be dead. False: it was not running."""
-        path, body = _path(project, "lists", task, "reopen"), {"reason": reason}
-        return Call(method="POST", path=path, body=body, read=as_json(lambda tree: bool(tree["changed"])), once=True)
+        return Call.of(
+            endpoints.REOPEN_COMMAND_LIST,
+            path=_path(project, task=task),
+            body={"reason": reason},
+            read=as_json(lambda tree: bool(tree["changed"])),
+            once=True,
+        )
 
     def results(
         self,
@@ -310,12 +319,13 @@ class CommandCalls:
         `text`: what has to be in the id, the line, the worker or the outputs. Long outputs are cut: `get` has them.
         """
         query = given(status=status, text=text or None, after=after, limit=limit)
-        return Call(method="GET", path=_path(project, "results"), query=query, read=as_json(ResultPage.of))
+        return Call.of(endpoints.COMMAND_RESULTS, path=_path(project), query=query, read=as_json(ResultPage.of))
 
     def get(self, project: str, id: str) -> Call[CommandWhole | None]:
         """A command by its id, with or without its number of fails; None when there is none."""
-        path = _path(project, "command", id)
-        return Call(method="GET", path=path, read=as_json(CommandWhole.of), may_be_missing=True)
+        return Call.of(
+            endpoints.COMMAND, path=_path(project, id=id), read=as_json(CommandWhole.of), may_be_missing=True
+        )
 
     def retry(
         self,
@@ -329,41 +339,42 @@ class CommandCalls:
 
         Which: by the ids of their tasks, or all in a status; without both all that failed too often or too late.
         """
-        return _many(project, "retry", ids, reason, status=status)
+        return _many(endpoints.RETRY_COMMANDS, project, ids, reason, status=status)
 
     def stash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Park new commands and open lists, by the ids of their tasks; None: all. Returns how many."""
-        return _many(project, "stash", ids, reason)
+        return _many(endpoints.STASH_COMMANDS, project, ids, reason)
 
     def unstash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Let parked commands and lists go on. Returns how many."""
-        return _many(project, "unstash", ids, reason)
+        return _many(endpoints.UNSTASH_COMMANDS, project, ids, reason)
 
     def archive(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Put completed commands into the archive. Returns how many."""
-        return _many(project, "archive", ids, reason)
+        return _many(endpoints.ARCHIVE_COMMANDS, project, ids, reason)
 
     def export_project(self, project: str) -> Call[bytes]:
         """All of a project as lines of JSON."""
-        return Call(method="GET", path=_path(project, "export"), read=bytes)
+        return Call.of(endpoints.EXPORT_COMMANDS, path=_path(project))
 
     def import_some(self, project: str, some: Outgoing) -> Call[ImportedCommands]:
         """All of it, or none. Sent again, it adds nothing."""
-        return Call(method="POST", path=_path(project, "import"), body=some.body, read=as_json(ImportedCommands.of))
+        return Call.of(
+            endpoints.IMPORT_COMMANDS, path=_path(project), body=some.body, read=as_json(ImportedCommands.of)
+        )
 
 
-def _path(project: str, *below: str | int) -> str:
+def _path(project: str, **more: str | int) -> dict[str, str | int]:
     if why := why_no_project(project):
         raise InvalidInput({"project": [f"{why}, not {project!r}"]})
-    return "/".join(["/commands", *(quote(str(part), safe="") for part in (project, *below))])
+    return {"project": project, **more}
 
 
-def _many(project: str, verb: str, ids: Iterable[int] | None, reason: str, **more: Any) -> Call[int]:
+def _many(endpoint: Endpoint[Any], project: str, ids: Iterable[int] | None, reason: str, **more: Any) -> Call[int]:
     body = {"reason": reason, **given(ids=None if ids is None else [*ids], **more)}
     # What is done is not done again: sent twice, it changes what is left.
-    return Call(
-        method="POST", path=_path(project, verb), body=body, read=as_json(lambda tree: int(tree["changed"])), once=True
-    )
+    read = as_json(lambda tree: int(tree["changed"]))
+    return Call.of(endpoint, path=_path(project), body=body, read=read, once=True)
 
 
 def _submitted(tree: Mapping[str, Any]) -> list[CommandSeen]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from .. import endpoints
 from ..types.job_record import DEFAULT_QUEUE, FINISHED, Attempt, JobError, JobOptions, JobStatus
 from ..types.records import value_of
 from .answers import Answer, or_none, wire
@@ -90,11 +91,11 @@ class JobCalls:
             "priority": priority,
             "options": asdict(options or JobOptions()),
         }
-        return Call(method="POST", path="/jobs", body=body, read=as_json(Job.of), key=new_key())
+        return Call.of(endpoints.ENQUEUE, body=body, read=as_json(Job.of), key=new_key())
 
     def get(self, id: int) -> Call[Job | None]:
         """The job; None when there is none, or no longer."""
-        return Call(method="GET", path=f"/jobs/{id}", read=as_json(Job.of), may_be_missing=True)
+        return Call.of(endpoints.JOB, path={"id": id}, read=as_json(Job.of), may_be_missing=True)
 
     def list(
         self,
@@ -111,11 +112,11 @@ class JobCalls:
         """
         after = before.place if isinstance(before, Job) else before
         query = {"limit": limit, **given(queue=queue, status=status, function=function, after=after)}
-        return Call(method="GET", path="/jobs", query=query, read=as_json(_jobs))
+        return Call.of(endpoints.JOBS, query=query, read=as_json(_jobs))
 
     def delete(self, id: int) -> Call[Job | None]:
         """Delete a finished job. Returns what it was; None when there is none. Raises JobUnfinished."""
-        return Call(method="DELETE", path=f"/jobs/{id}", read=as_json(Job.of), may_be_missing=True)
+        return Call.of(endpoints.DELETE_JOB, path={"id": id}, read=as_json(Job.of), may_be_missing=True)
 
     def requeue(
         self, id: int, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, reason: str = ""
@@ -125,7 +126,7 @@ class JobCalls:
         Raises JobUnfinished, and NotFound when there is none.
         """
         body = {"reason": reason, **given(args=None if args is None else [*args], kwargs=kwargs)}
-        return Call(method="POST", path=f"/jobs/{id}/requeue", body=body, read=as_json(Job.of), once=True)
+        return Call.of(endpoints.REQUEUE_JOB, path={"id": id}, body=body, read=as_json(Job.of), once=True)
 
 
 def _jobs(page: Mapping[str, Any]) -> list[Job]:

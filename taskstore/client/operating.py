@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
+from .. import endpoints
 from ..types.bulk import ItemsPage, Operation, OperationsPage, Preview
 from ..types.groups import GroupPause, Pause
 from ..types.scalars import prepare
 from ..types.tasks import State
 from .calls import Call, decoder, given, new_key
-from .reading import in_path
 
 
 class AskedPreview(Preview, frozen=True, kw_only=True):
@@ -30,13 +30,11 @@ class Operating:
 
     def pause(self, group: str, reason: str = "") -> Call[Pause]:
         """Claims find nothing in the group from now on. A paused group stays paused as it is."""
-        path = f"/groups/{in_path(group)}/pause"
-        return Call(method="POST", path=path, body={"reason": reason}, read=_pause)
+        return Call.of(endpoints.PAUSE, path={"name": group}, body={"reason": reason}, read=_pause)
 
     def resume(self, group: str, reason: str = "") -> Call[None]:
         """Claims find again what is in the group."""
-        path = f"/groups/{in_path(group)}/resume"
-        return Call(method="POST", path=path, body={"reason": reason}, read=lambda content: None)
+        return Call.of(endpoints.RESUME, path={"name": group}, body={"reason": reason}, read=lambda content: None)
 
     def bulk_preview(
         self,
@@ -56,9 +54,7 @@ class Operating:
         named = None if ids is None else list(ids)
         asked = {"verb": verb, "q": q, **given(group=group, state=state, ids=named, here=here)}
         read = decoder(AskedPreview)
-        return Call(
-            method="POST", path="/bulk/preview", body=asked, read=lambda content: replace(read(content), asked=asked)
-        )
+        return Call.of(endpoints.BULK_PREVIEW, body=asked, read=lambda content: replace(read(content), asked=asked))
 
     def bulk_start(
         self,
@@ -91,37 +87,36 @@ class Operating:
             "reason": reason,
             "typed": typed,
         }
-        return Call(method="POST", path="/bulk", body=body, read=decoder(Operation), key=new_key())
+        return Call.of(endpoints.BULK, body=body, key=new_key())
 
     def operations(
         self, *, state: str | None = None, after: int | None = None, limit: int = 50
     ) -> Call[OperationsPage]:
         """A page of operations, the newest first."""
         query = given(state=state, after=after, limit=limit)
-        return Call(method="GET", path="/operations", query=query, read=decoder(OperationsPage))
+        return Call.of(endpoints.OPERATIONS, query=query)
 
     def operation(self, id: int) -> Call[Operation]:
         """How far an operation has come, and whether it can be undone. Raises NotFound."""
-        return Call(method="GET", path=f"/operations/{id}", read=decoder(Operation))
+        return Call.of(endpoints.OPERATION, path={"id": id})
 
     def operation_items(
         self, id: int, *, outcome: str | None = None, after: int | None = None, limit: int = 50
     ) -> Call[ItemsPage]:
         """A page of what became of each task, and why it was skipped or failed. Raises NotFound."""
         query = given(outcome=outcome, after=after, limit=limit)
-        return Call(method="GET", path=f"/operations/{id}/items", query=query, read=decoder(ItemsPage))
+        return Call.of(endpoints.OPERATION_ITEMS, path={"id": id}, query=query)
 
     def cancel_operation(self, id: int) -> Call[Operation]:
         """Let it end after what it is at. One that has ended stays as it is. Raises NotFound."""
-        return Call(method="POST", path=f"/operations/{id}/cancel", read=decoder(Operation))
+        return Call.of(endpoints.CANCEL_OPERATION, path={"id": id})
 
     def undo_operation(self, id: int, reason: str = "") -> Call[Operation]:
         """Take it back, but for what has changed since: an operation of its own. Raises NotFound, InvalidInput.
 
         When the connection breaks it raises CommitUnknown: `operations` shows whether it was begun.
         """
-        path = f"/operations/{id}/undo"
-        return Call(method="POST", path=path, body={"reason": reason}, read=decoder(Operation), once=True)
+        return Call.of(endpoints.UNDO_OPERATION, path={"id": id}, body={"reason": reason}, once=True)
 
 
 def _pause(content: bytes) -> Pause:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote
 
+from .. import endpoints
 from ..types.audit import AuditPage
 from ..types.clients import Heard
 from ..types.groups import Stats
@@ -12,9 +12,7 @@ from ..types.history import History
 from ..types.search import SearchPage
 from ..types.server import Health
 from ..types.tasks import Task
-from .calls import Call, decoder, given
-
-PATH_LETTERS = "/"  # What a path carries beside letters and digits.
+from .calls import Call, given
 
 
 class Looking:
@@ -22,11 +20,11 @@ class Looking:
 
     def task(self, id: int) -> Call[Task | None]:
         """The task with this id; None when there is none (`history` says what became of it)."""
-        return Call(method="GET", path=f"/task/{id}", read=decoder(Task), may_be_missing=True)
+        return Call.of(endpoints.TASK, path={"id": id}, may_be_missing=True)
 
     def tasks(self, ids: Iterable[int]) -> Call[list[Task | None]]:
         """The tasks of these ids in the order asked, None for one that does not exist."""
-        return Call(method="POST", path="/tasks", body={"ids": list(ids)}, read=decoder(list[Task | None]))
+        return Call.of(endpoints.TASKS_BY_BODY, body={"ids": list(ids)})
 
     def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
@@ -42,32 +40,32 @@ class Looking:
             "owned": "yes" if owned else "no",
             "label": [key if value is None else f"{key}:{value}" for key, value in (labels or {}).items()],
         }
-        return Call(method="GET", path="/group", query=query, read=decoder(list[Task]))
+        return Call.of(endpoints.GROUP_BY_QUERY, query=query)
 
     def groups(self) -> Call[list[str]]:
         """The names of the groups that hold a task, sorted."""
-        return Call(method="GET", path="/groups", read=decoder(list[str]))
+        return Call.of(endpoints.GROUPS)
 
     def stats(self) -> Call[Stats]:
         """Every group that holds a task in numbers."""
-        return Call(method="GET", path="/stats", read=decoder(Stats))
+        return Call.of(endpoints.STATS)
 
     def history(self, id: int) -> Call[History | None]:
         """What became of an id that was ever given out; None when nothing is known of it (any more)."""
-        return Call(method="GET", path=f"/history/{id}", read=decoder(History), may_be_missing=True)
+        return Call.of(endpoints.HISTORY, path={"id": id}, may_be_missing=True)
 
     def search(self, query: str = "", *, after: str | None = None, limit: int = 50) -> Call[SearchPage]:
         """A page of the tasks that meet every term: `group:mail state:failed error:"timed out"`."""
         asked = {"q": query, "limit": limit, **given(after=after)}
-        return Call(method="GET", path="/search", query=asked, read=decoder(SearchPage))
+        return Call.of(endpoints.SEARCH, query=asked)
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> Call[bytes]:
         """All tasks that a search finds, as a file, piece by piece: `ndjson` (see `import_tasks`) or `csv`."""
-        return Call(method="GET", path="/export", query={"q": query, "format": format}, read=bytes)
+        return Call.of(endpoints.EXPORT, query={"q": query, "format": format})
 
     def clients(self) -> Call[list[Heard]]:
         """The workers that were heard within a day, the last heard first."""
-        return Call(method="GET", path="/clients", read=decoder(list[Heard]))
+        return Call.of(endpoints.CLIENTS)
 
     def audit(
         self,
@@ -83,24 +81,20 @@ class Looking:
     ) -> Call[AuditPage]:
         """What people and operating tokens changed, the newest first. Times: `now-1h`, or 2026-01-31T12:00."""
         asked = given(by=by, action=action, group=group, since=since, until=until, reason=reason, after=after)
-        return Call(method="GET", path="/audit", query={**asked, "limit": limit}, read=decoder(AuditPage))
+        return Call.of(endpoints.AUDIT, query={**asked, "limit": limit})
 
     def health(self) -> Call[Health]:
         """The server process lives."""
-        return Call(method="GET", path="/healthz", read=decoder(Health))
+        return Call.of(endpoints.HEALTHZ)
 
     def ready(self) -> Call[Health]:
         """The server can work. Raises StoreUnavailable when it can't for as long as this client is patient."""
-        return Call(method="GET", path="/readyz", read=decoder(Health))
+        return Call.of(endpoints.READYZ)
 
     def metrics(self) -> Call[str]:
         """The numbers of the server, as Prometheus reads them."""
-        return Call(method="GET", path="/metrics", read=bytes.decode)
+        return Call.of(endpoints.METRICS, read=bytes.decode)
 
     def schema(self) -> Call[str]:
         """The description of the whole API in OpenAPI, as YAML."""
-        return Call(method="GET", path="/schema", read=bytes.decode)
-
-
-def in_path(name: str) -> str:
-    return quote(name, safe=PATH_LETTERS)
+        return Call.of(endpoints.SCHEMA, read=bytes.decode)

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import quote
 
+from .. import endpoints
 from ..errors import InvalidInput
 from ..types.job_record import DEFAULT_QUEUE, JobOptions
 from ..types.records import value_of
 from ..types.tasks import Task
 from .answers import Answer, or_none, wire
-from .calls import Call, as_json, decoder, given
+from .calls import Call, as_json, given
 from .verbs import AsyncSender, Sender
 
 P = ParamSpec("P")
@@ -86,11 +86,11 @@ class ScheduleCalls:
 
     def list(self) -> Call[list[Schedule]]:
         """The schedules that add to groups that the token may touch, sorted by name."""
-        return Call(method="GET", path="/schedules", read=as_json(_schedules))
+        return Call.of(endpoints.SCHEDULES, read=as_json(_schedules))
 
     def get(self, name: str) -> Call[Schedule | None]:
         """The schedule of this name; None when there is none."""
-        return Call(method="GET", path=_path(name), read=as_json(Schedule.of), may_be_missing=True)
+        return Call.of(endpoints.SCHEDULE, path=_path(name), read=as_json(Schedule.of), may_be_missing=True)
 
     def put(
         self,
@@ -110,33 +110,33 @@ class ScheduleCalls:
         """
         times = {"cron": cron, "zone": zone, "catch_up": catch_up, "reason": reason}
         added = given(task=task and _on_the_wire(task), job=job and _on_the_wire(job))
-        return Call(method="PUT", path=_path(name), body={**times, **added}, read=as_json(Schedule.of))
+        return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body={**times, **added}, read=as_json(Schedule.of))
 
     def delete(self, name: str) -> Call[Schedule | None]:
         """Delete it; what it has added stays. Returns what it was; None when there is none."""
-        return Call(method="DELETE", path=_path(name), read=as_json(Schedule.of), may_be_missing=True)
+        return Call.of(endpoints.DELETE_SCHEDULE, path=_path(name), read=as_json(Schedule.of), may_be_missing=True)
 
     def pause(self, name: str, reason: str = "") -> Call[Schedule]:
         """Nothing comes due until it goes on. Raises NotFound."""
-        return Call(method="POST", path=_path(name, "/pause"), body={"reason": reason}, read=as_json(Schedule.of))
+        return Call.of(endpoints.PAUSE_SCHEDULE, path=_path(name), body={"reason": reason}, read=as_json(Schedule.of))
 
     def resume(self, name: str, reason: str = "") -> Call[Schedule]:
         """It is due again from now on; what would have come due meanwhile was not missed. Raises NotFound."""
-        return Call(method="POST", path=_path(name, "/resume"), body={"reason": reason}, read=as_json(Schedule.of))
+        return Call.of(endpoints.RESUME_SCHEDULE, path=_path(name), body={"reason": reason}, read=as_json(Schedule.of))
 
     def run(self, name: str, reason: str = "") -> Call[Task]:
         """Add at once what it would add. Raises NotFound, and CommitUnknown when the connection breaks."""
         body = {"reason": reason}
-        return Call(method="POST", path=_path(name, "/run"), body=body, read=decoder(Task), once=True)
+        return Call.of(endpoints.RUN_SCHEDULE, path=_path(name), body=body, once=True)
 
 
 CALLS = ScheduleCalls()
 
 
-def _path(name: str, below: str = "") -> str:
+def _path(name: str) -> dict[str, str]:
     if not name or "/" in name:
         raise InvalidInput({"name": [f"a name without / and not empty, not {name!r}"]})
-    return f"/schedules/{quote(name, safe='')}{below}"
+    return {"name": name}
 
 
 def _on_the_wire(added: DueTask | DueJob) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from .. import endpoints
 from ..errors import CommitRefused, refuse
 from ..types.clients import Heard
 from ..types.tasks import Change, Imported, NewTask, Order, Outcome, Problem, Refusal, Task, ids_without_delete
@@ -160,14 +161,8 @@ class Working:
             "order": order,
             "depends": list(depends),
         }
-        return Call(
-            method="POST",
-            path="/claim",
-            body=body,
-            read=_claimed,
-            key=new_key(),
-            may_happen_twice=True,
-            wait_ms=max(0, wait_ms),
+        return Call.of(
+            endpoints.CLAIM, body=body, read=_claimed, key=new_key(), may_happen_twice=True, wait_ms=max(0, wait_ms)
         )
 
     def commit(
@@ -241,14 +236,7 @@ class Working:
         `group`: where all of them go, whatever the lines say.
         """
         query = {"group": group} if group else {}
-        return Call(
-            method="POST",
-            path="/import",
-            query=query,
-            body=_as_lines(lines),
-            read=decoder(Imported),
-            key=new_key(),
-        )
+        return Call.of(endpoints.IMPORT, query=query, body=_as_lines(lines), key=new_key())
 
     def heartbeat(
         self,
@@ -269,16 +257,15 @@ class Working:
             "version": version,
             "info": dict(info or {}),
         }
-        return Call(method="PUT", path=f"/clients/{self.id}", body=body, read=decoder(Heard))
+        return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
 
     def _one(self, adds: Iterable[NewTask] = (), updates: Iterable[Change] = ()) -> Call[Task]:
         return _committing(CommitOnTheWire(self.id, adds, updates), _only)
 
 
 def _committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call[T]:
-    return Call(
-        method="POST",
-        path="/update",
+    return Call.of(
+        endpoints.UPDATE,
         body=sent.body,
         read=lambda answer: shape(sent.tasks_in(answer)),
         key=new_key(),
