@@ -62,7 +62,7 @@ class OnlyJSON(BaseContentNegotiation):
 
 
 class View(APIView):
-    """A view answers with a Response of a value of `answers`; what goes wrong is raised."""
+    """A view answers with a Response of a value of the type that its endpoint says; what goes wrong is raised."""
 
     authentication_classes: Sequence[type[BaseAuthentication]] = (TokenAuthentication,)
     permission_classes: Sequence[type[BasePermission]] = (MayDo,)

@@ -1,0 +1,38 @@
+"""The table of endpoints: what its rows promise to the server and to both clients."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from taskstore import endpoints
+from taskstore.endpoints import ENDPOINTS
+
+pytestmark = pytest.mark.once
+
+
+def test_a_row_has_a_name_and_a_place_of_its_own():
+    names, places = Counter(each.name for each in ENDPOINTS), Counter((each.method, each.path) for each in ENDPOINTS)
+    assert {*names.values(), *places.values()} == {1}
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=[each.name for each in ENDPOINTS])
+def test_a_row_describes_each_parameter_of_its_path(endpoint):
+    assert [each.name for each in endpoint.path_parameters] == re.findall(r"{(\w+)}", endpoint.path)
+    assert endpoint.description.endswith((".", "`"))
+
+
+def test_values_in_a_path_are_quoted():
+    assert endpoints.PAUSE.path_with({"name": "pay/é ?#%"}) == "/groups/pay/%C3%A9%20%3F%23%25/pause"
+    path = {"project": "a/b", "id": "1_0"}
+    assert endpoints.COMMAND.path_with(path) == "/commands/a%2Fb/command/1_0"
+    assert endpoints.OPERATION.path_with({"id": -1}) == "/operations/-1"
+    with pytest.raises(KeyError):
+        endpoints.OPERATION.path_with({"name": "1"})
+
+
+def test_the_table_needs_no_django():
+    program = "import sys, taskstore.endpoints; sys.exit('django' in sys.modules or 'httpx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
