@@ -26,7 +26,7 @@ from .types.tasks import Imported, Outcome, Task
 
 T_co = TypeVar("T_co", covariant=True)
 
-Tree = dict[str, Any]  # The view says more of it.
+Tree = dict[str, Any]  # A JSON object whose type the view names.
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -49,11 +49,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint(Generic[T_co]):
-    """A method on a path. `path` names its parameters in braces; those of `parameters` that it does not name are the
-    query's.
+    """A method on a path.
 
-    `needs`: what the token must allow; None: no token is needed. `failures`: the statuses beside `status` and what
-    they mean. `media`: the types of an answer, the usual one first.
+    `path` has its parameters in braces; the others of `parameters` belong to the query. `needs`: what the token must
+    allow; None if no token is needed. `answer`: the type of the answer, `bytes` for a file; `or_answer`: another type
+    that it may have. `failures`: what each status means if the request fails. `media`: the media types of the answer,
+    the default first.
     """
 
     name: str
@@ -81,11 +82,12 @@ class Endpoint(Generic[T_co]):
         return [each for each in self.parameters if each.name not in names]
 
     def parameter(self, name: str) -> Parameter:
+        """Return the parameter of this name. Raises ValueError when there is none."""
         [found] = [each for each in self.parameters if each.name == name]
         return found
 
     def path_with(self, values: Mapping[str, str | int]) -> str:
-        """Return the path with these values for its parameters, percent-encoded."""
+        """Return the path with these values for its parameters, percent-encoded. Raises KeyError for other names."""
         if not values:
             return self.path
         safe = {each.name: "/" if each.has_slashes else "" for each in self.path_parameters}
@@ -107,6 +109,7 @@ NOT_FOUND = {404: "Not found. For an id that existed, `detail` says what became 
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
 UNFINISHED = {409: "The job has not finished. `detail` says how far it is."}
 
+# The limits of the server, which tests/rest_api/test_schema.py compares.
 GROUP_LENGTH = 255
 SEARCH_LENGTH = 1_000
 AUDIT_LENGTH = 1_000
@@ -124,7 +127,7 @@ def _one_of(*values: str) -> dict[str, Any]:
 
 
 def _limit(most: int) -> Parameter:
-    """How many entries a page has."""
+    """Return the parameter for the size of a page."""
     schema = {"type": "integer", "minimum": 1, "maximum": most, "default": 50}
     return Parameter("limit", schema, "How many entries to return at most.")
 

@@ -31,7 +31,7 @@ HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An endpoint with its types on the wire. `answer`: where the row has none; `body`: None where there is none."""
+    """An endpoint with the types of its answer and its body. `body`: None if it takes none."""
 
     endpoint: Endpoint[Any]
     answer: Any
@@ -41,7 +41,10 @@ class Served:
 def serves(
     endpoint: Endpoint[Any], *, answer: Any = None, body: type[Struct] | None = None
 ) -> Callable[[HandlerT], HandlerT]:
-    """Say which endpoint a method of a view serves. Its URL, rights and description follow from that."""
+    """Mark a method of a view as the one that serves an endpoint. Its URL, rights and description follow from that.
+
+    `answer`: the type of the answer, if it is not in `taskstore.types` and the row names none.
+    """
 
     def mark(handler: HandlerT) -> HandlerT:
         handler.served = Served(endpoint, answer or endpoint.answer, body)  # type: ignore[attr-defined]
