@@ -471,7 +471,7 @@ class AuditEntry(models.Model):
     """
 
     at = models.DateTimeField(auto_now_add=True)
-    actor = models.CharField(max_length=150)  # See audit.name_of.
+    actor = models.CharField(max_length=150)  # The name of an Actor.
     action = models.CharField(max_length=20)  # requeue, move, purge, add, edit, delete, ...
     group = NameField(max_length=255)  # Empty: several groups, or none.
     selection = models.TextField()  # In words: "3 tasks", "all failed", "task 17".

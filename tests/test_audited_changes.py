@@ -19,6 +19,7 @@ from tasks_app import schedules
 from tasks_app.access import tokens
 from tasks_app.bulk import Selection, Verb
 from tasks_app.console.urls import urlpatterns as console_urls
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.operating import pauses
 from tasks_app.schedules import DueTask, SchedulePlan
@@ -66,10 +67,10 @@ def world(settings) -> World:
     [held] = Task.objects.claim("reports", owner=ANN)
     [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", error="no such recipient")])
     Task.objects.commit(owner=ANN, adds=[NewTask(group="again", error="no such recipient")])
-    pauses.pause("paused", by="bob")
+    pauses.pause("paused", Actor("bob"))
     for name in ("digest", "paused"):
-        schedules.put(name, SchedulePlan(cron="@daily", task=DueTask(group="mail")), by="bob")
-    schedules.pause("paused", by="bob")
+        schedules.put(name, SchedulePlan(cron="@daily", task=DueTask(group="mail")), Actor("bob"))
+    schedules.pause("paused", Actor("bob"))
     token, _ = tokens.create("backup", Scope.WORK)
     return World(
         ada=signed_in(ada),

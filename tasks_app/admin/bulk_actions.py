@@ -21,9 +21,9 @@ from taskstore.errors import Forbidden, InvalidInput
 from taskstore.types.tasks import FAILED_FROM, State
 
 from .. import bulk
-from ..access.policy import scope_of
+from ..access.policy import actor_of, scope_of
 from ..bulk import Asked, Parameters, Selection, Verb
-from ..bulk.starting import REASON_LENGTH
+from ..core.actors import REASON_LENGTH, Actor
 from ..core.validation import GROUP_LENGTH
 from ..models import BulkOperation, Task
 from .keyset import KeyedAdmin
@@ -129,7 +129,7 @@ class ActsOnSelected(KeyedAdmin):
     def _change(self, request: HttpRequest, verb: Verb, parameters: Parameters, *, reason: str) -> None:
         """Do it, and say what came of it. Raises InvalidInput about the parameters."""
         ids = ids_in(request)
-        operation = begin(verb, ids, by=user_of(request), parameters=parameters, reason=reason)
+        operation = begin(verb, ids, actor_of(user_of(request), reason), parameters)
         level = messages.SUCCESS if operation.done else messages.WARNING
         self.message_user(request, told(operation, len(ids)), level)
 
@@ -149,21 +149,17 @@ def user_of(request: HttpRequest) -> User:
     return request.user
 
 
-def begin(
-    verb: Verb, ids: Sequence[int], *, by: User, parameters: Parameters | None = None, reason: str = ""
-) -> BulkOperation:
+def begin(verb: Verb, ids: Sequence[int], actor: Actor, parameters: Parameters) -> BulkOperation:
     """Do it to those of the tasks that are still there. Raises PermissionDenied when their group may not be changed."""
-    seen = bulk.preview(Selection(ids=tuple(ids), scope=scope_of(by)))
+    seen = bulk.preview(Selection(ids=tuple(ids), scope=actor.scope))
     asked = Asked(
         verb=verb,
         selection=seen.selection,
         expected=seen.count,
-        by=by.get_username(),
-        parameters=parameters or Parameters(),
-        reason=reason,
+        parameters=parameters,
     )
     with forbidden_as_django():
-        return bulk.start(asked)
+        return bulk.start(asked, actor)
 
 
 def told(operation: BulkOperation, meant: int) -> str:

@@ -18,14 +18,14 @@ from taskstore.errors import CommitRefused
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..core.operations import Commit, Operator
+from ..core.operations import Commit
 from ..database.outage import translated
 from ..models import BulkItem, BulkOperation, Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
 from . import chunks, undoing
 from .chunks import Chunk, Planned
-from .selection import scope_in
+from .selection import actor_of
 from .verbs import CHANGED_MEANWHILE, ENDINGS, Verb
 
 FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
@@ -248,19 +248,14 @@ def _halves(portion: list[Planned], operation: BulkOperation, error: Exception) 
 
 
 def _commit_of(portion: Sequence[Planned], operation: BulkOperation) -> Commit:
-    steps = [planned.step for planned in portion]
+    actor, steps = actor_of(operation), [planned.step for planned in portion]
     return Commit(
         owner=0,
         adds=tuple(step for step in steps if isinstance(step, NewTask)),
         updates=tuple(step for step in steps if isinstance(step, Change)),
         deletes=tuple(step for step in steps if isinstance(step, int)),
-        scope=scope_in(operation.selection),
-        operator=Operator(
-            name=operation.by,
-            ending=ENDINGS.get(Verb(operation.verb), Ending.CHANGED),
-            reason=operation.reason,
-            bulk=operation.pk,
-        ),
+        scope=actor.scope,
+        operator=actor.operator(ENDINGS.get(Verb(operation.verb), Ending.CHANGED), bulk=operation.pk),
     )
 
 
@@ -274,11 +269,10 @@ def _end(operation: BulkOperation, state: str) -> None:
         if not unended.update(state=state, gone=gone, ended_at_ms=now_ms, held_by="", held_until_ms=0):
             return
         audit.record(
-            actor=operation.by,
-            action=operation.verb,
+            actor_of(operation),
+            operation.verb,
             group=operation.group,
             selection=operation.in_words,
-            reason=operation.reason,
             done=operation.done,
             skipped=operation.skipped + gone,
             details=_details(operation, state, gone),

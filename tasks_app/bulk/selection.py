@@ -12,10 +12,11 @@ from django.db import connections
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import FAILED_FROM, State
 
+from ..core.actors import Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import Dialect, dialect_of
 from ..database.time_limits import TookTooLong, at_most
-from ..models import Task
+from ..models import BulkOperation, Task
 from ..reading.listing import Cursor
 from ..reading.search.conditions import (
     EVERYTHING,
@@ -121,8 +122,13 @@ class Selection:
         return any(term.key is Key.DATA and term.name for term in self.terms)
 
 
+def actor_of(operation: BulkOperation) -> Actor:
+    """Return who began the operation, with the groups that they might touch then."""
+    return Actor(operation.by, scope_in(operation.selection), reason=operation.reason)
+
+
 def scope_in(kept: Mapping[str, Any]) -> GroupScope:
-    """Of what `Selection.as_json` gave: whose right the operation has."""
+    """Return the scope in what `Selection.as_json` gave."""
     patterns = kept.get("scope")
     return GroupScope(None if patterns is None else tuple(patterns), kept.get("no_commands_because", ""))
 

@@ -12,8 +12,8 @@ from taskstore.types.tasks import Problem
 
 from ..access import audit
 from ..conf.retention import UNDO_DAYS
-from ..core.operations import EVERY_GROUP, GroupScope, ResendKey
-from ..core.validation import refuse_forbidden_group, text
+from ..core.actors import PROGRAM, Actor
+from ..core.operations import ResendKey
 from ..models import BulkOperation, KeptAnswer, Task
 from . import verbs
 from .chunks import why_not, why_not_into
@@ -23,7 +23,6 @@ from .verbs import Parameters, Verb
 
 NEEDS_TYPED_NAME_ABOVE = 1_000
 SOME_DRIFT = 10  # Tasks that may have come or gone since the preview, whatever the number.
-REASON_LENGTH = 1_000
 DAY_MS = 24 * 60 * 60_000
 AT_ONCE_S = 0.3  # Small ones are done before whoever asks has an answer.
 
@@ -35,14 +34,12 @@ class Asked:
     verb: Verb
     selection: Selection  # As the preview bound it.
     expected: int  # The number of tasks that the preview showed.
-    by: str
     parameters: Parameters = field(default_factory=Parameters)
-    reason: str = ""
     typed: str = ""  # See `to_type`.
     key: ResendKey | None = None  # Asked again with the same key, it is not begun again.
 
 
-def start(asked: Asked) -> BulkOperation:
+def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
     """Begin, and do as much as goes at once. Look at its `state` for whether that was all.
 
     Raises InvalidInput when what is asked makes no sense, or when the number is not that of the preview any more,
@@ -51,10 +48,10 @@ def start(asked: Asked) -> BulkOperation:
     """
     if asked.key and (begun := _begun_with(asked.key)):
         return begun
-    refuse([*text("reason", asked.reason, REASON_LENGTH), *_wrong_binding(asked.selection)])
-    seen = preview(asked.selection, asked.verb, here=asked.parameters.here)
-    scope = asked.selection.scope
-    refuse_forbidden_group(scope, seen.group)
+    refuse([*actor.problems(), *_wrong_binding(asked.selection)])
+    selection, scope = replace(asked.selection, scope=actor.scope), actor.scope
+    seen = preview(selection, asked.verb, here=asked.parameters.here)
+    actor.must_change(seen.group)
     if seen.count == 1 and (why := why_not(Task.objects.get(id=seen.samples[0]), scope)):
         raise Forbidden(why)
     # Of several targets it leaves alone what goes to those that may not be changed.
@@ -69,11 +66,11 @@ def start(asked: Asked) -> BulkOperation:
             verb=asked.verb,
             parameters=asked.parameters.as_json,
             selection=seen.selection.as_json,
-            in_words=asked.selection.in_words,
+            in_words=selection.in_words,
             group=seen.group,
             expected=asked.expected,
-            by=asked.by,
-            reason=asked.reason,
+            by=actor.name,
+            reason=actor.reason,
         ),
         asked.key,
     )
@@ -86,38 +83,38 @@ def to_type(verb: Verb, seen: Preview) -> str:
     return seen.group or str(seen.count)
 
 
-def cancel(operation: BulkOperation, *, by: str) -> BulkOperation:
+def cancel(operation: BulkOperation, actor: Actor) -> BulkOperation:
     """Let it end before its next chunk. Nothing happens to one that has ended."""
     waiting = BulkOperation.objects.filter(pk=operation.pk, state=BulkOperation.State.RUNNING, cancelled_by="")
-    if waiting.update(cancelled_by=by):
-        audit.record(actor=by, action="cancel", selection=f"operation {operation.pk}", group=operation.group, done=1)
+    if waiting.update(cancelled_by=actor.name):
+        audit.record(actor, "cancel", selection=f"operation {operation.pk}", group=operation.group, done=1)
         run(operation.pk, seconds=0)
     return BulkOperation.objects.get(pk=operation.pk)
 
 
-def undo(operation: BulkOperation, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> BulkOperation:
-    """Begin to take back what it did, but for what has changed since. `scope`: of who takes it back.
+def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
+    """Begin to take back what it did, but for what has changed since.
 
     Raises InvalidInput about `operation` when it can't be undone, which says why, and Forbidden when the group that all
     were in, or went to, may not be changed.
     """
     for group in (operation.group, operation.parameters.get("to", "")):
-        refuse_forbidden_group(scope, group)
+        actor.must_change(group)
     with transaction.atomic():
         # Two undos at the same moment would bring each task back twice.
         BulkOperation.objects.select_for_update().get(pk=operation.pk)
-        refuse([*text("reason", reason, REASON_LENGTH), *_not_undoable(operation)])
+        refuse([*actor.problems(), *_not_undoable(operation)])
         undo = _kept(
             BulkOperation(
                 verb=Verb.UNDO,
                 # With the groups that it is for.
-                selection={**operation.selection, "no_commands_because": scope.no_commands_because},
+                selection={**operation.selection, "no_commands_because": actor.scope.no_commands_because},
                 in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
                 group=operation.group,
                 expected=operation.done,
                 undoes=operation.pk,
-                by=by,
-                reason=reason,
+                by=actor.name,
+                reason=actor.reason,
             )
         )
     return _at_once(undo)

@@ -12,7 +12,7 @@ from taskstore.types.tasks import FAILED_FROM, Change, NewTask, Origin
 
 from ..models import BulkItem, BulkOperation, Task
 from .chunks import MOST_BYTES, Chunk, Planned, skip, why_not
-from .selection import scope_in
+from .selection import actor_of
 from .verbs import Skip, Verb
 
 THERE_ALREADY = "there already"
@@ -31,7 +31,7 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     if undone.verb == Verb.PURGE:
         _read_data(items)
     living = _living([item.origin for item in items])
-    scope = scope_in(operation.selection)
+    scope = actor_of(operation).scope
     planned: list[Planned] = []
     skipped: list[BulkItem] = []
     for item in items:

@@ -19,7 +19,7 @@ from ..models import Task
 from ..reading.listing import Row, rows_of
 from . import links, words
 from . import parameters as reading
-from .pages import go_to, is_partial, page, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 
 MOST_TARGETS = 10  # Groups that a question names.
 
@@ -129,21 +129,19 @@ def purge(request: HttpRequest) -> HttpResponse:
 
 def _do(request: HttpRequest, verb: Verb) -> HttpResponse:
     """Begin what was agreed to, or show the confirmation again, with what is wrong and the numbers as they are now."""
-    user = user_of(request)
+    actor = actor_for(request)
     reading.whole_number("bound", request.POST.get("bound", ""), least=1)
-    selection = reading.selection_of(request.POST, user)
+    selection = reading.selection_of(request.POST, user_of(request))
     asked = Asked(
         verb=verb,
         selection=selection,
         expected=reading.whole_number("expected", request.POST.get("expected", "")),
         parameters=reading.parameters_of(request.POST, verb),
-        by=user.username,
-        reason=reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip(),
         typed=request.POST.get("typed", ""),
     )
     back = _page_before(request.POST, selection)  # Read first: nothing may be refused after the deed.
     try:
-        bulk.start(asked)
+        bulk.start(asked, actor)
     except InvalidInput as refused:
         return _confirmation(request, verb, selection, refused)
     return go_to(request, back)

@@ -13,7 +13,7 @@ from ..access.policy import Action
 from ..models import BulkItem, BulkOperation, Task
 from . import parameters as reading
 from . import words
-from .pages import go_to, is_partial, page, scope_for, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 
 PAGE = 50
 TOLD_MS = 30_000  # How long every page tells somebody of what they did, with its undo.
@@ -139,7 +139,7 @@ def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
 @require_POST
 @page(Action.OPERATE)
 def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
-    bulk.cancel(_named(operation_id), by=user_of(request).username)
+    bulk.cancel(_named(operation_id), actor_for(request))
     return go_to(request, resolve_url("console:operation", operation_id))
 
 
@@ -147,8 +147,7 @@ def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
 @page(Action.OPERATE)
 def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
     """Begin to take it back; what has changed since stays."""
-    reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-    begun = bulk.undo(_named(operation_id), by=user_of(request).username, reason=reason, scope=scope_for(request))
+    begun = bulk.undo(_named(operation_id), actor_for(request))
     return go_to(request, resolve_url("console:operation", begun.pk))
 
 

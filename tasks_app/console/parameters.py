@@ -27,7 +27,6 @@ from .payload import Form
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-LONGEST_REASON = 1_000
 LONGEST_FILTER = 255
 MOST_SELECTED = 500  # One by one: their ids have to fit an address.
 

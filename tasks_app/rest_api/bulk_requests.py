@@ -116,15 +116,13 @@ class BulkRequest(BulkPreviewRequest, frozen=True, kw_only=True):
         if self.to:
             yield self.to
 
-    def asked(self, scope: GroupScope, by: str, key: ResendKey | None) -> bulk.Asked:
+    def asked(self, scope: GroupScope, key: ResendKey | None) -> bulk.Asked:
         selection = self.selection(scope)
         return bulk.Asked(
             verb=bulk.Verb(self.verb),
             selection=replace(selection, bound=self.bound, as_of_ms=self.as_of),
             expected=self.expected,
-            by=by,
             parameters=self.parameters,
-            reason=self.reason,
             typed=self.typed,
             key=key,
         )

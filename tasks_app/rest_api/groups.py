@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ..access.policy import Action
+from ..core.actors import Actor
 from ..core.validation import refuse_owner
 from ..operating import pauses
 from ..reading import clients
@@ -22,11 +23,11 @@ IN_PATH = path("name", NAME, "With any character in it; `/` as it is or as %2F."
 class PauseOrResume(View):
     needs = Action.OPERATE
 
-    def reason_in(self, request: Request, name: str) -> str:
-        """The reason that the body gives, once it is clear that the token may change the group."""
+    def who_asks(self, request: Request, name: str) -> Actor:
+        """Return who asks, with the reason that the body gives."""
         refuse_broken_path(request)
-        self.must_change(name)
-        return bodies.read(request, ReasonRequest).reason
+        self.must_reach(name)
+        return self.actor.because(bodies.read(request, ReasonRequest).reason)
 
 
 class Pause(PauseOrResume):
@@ -34,8 +35,7 @@ class Pause(PauseOrResume):
 
     @endpoint("pause", answer=PauseAnswer, body=ReasonRequest, parameters=[IN_PATH])
     def post(self, request: Request, name: str) -> Response:
-        reason = self.reason_in(request, name)
-        return Response(PauseAnswer.of(pauses.pause(name, by=self.by(), reason=reason)))
+        return Response(PauseAnswer.of(pauses.pause(name, self.who_asks(request, name))))
 
 
 class Resume(PauseOrResume):
@@ -43,8 +43,7 @@ class Resume(PauseOrResume):
 
     @endpoint("resume", answer=PauseAnswer, body=ReasonRequest, parameters=[IN_PATH])
     def post(self, request: Request, name: str) -> Response:
-        reason = self.reason_in(request, name)
-        pauses.resume(name, by=self.by(), reason=reason)
+        pauses.resume(name, self.who_asks(request, name))
         return Response(PauseAnswer(group=name))
 
 

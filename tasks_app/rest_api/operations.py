@@ -57,7 +57,7 @@ class Bulk(View):
         for group in asked.groups:
             self.must_reach(group)
         key = key_in(request, asked, f"bulk of token {self.token().pk}")
-        return begun(bulk.start(asked.asked(self.scope(), self.by(), key)))
+        return begun(bulk.start(asked.asked(self.actor.scope, key), self.actor.because(asked.reason)))
 
 
 def begun(operation: BulkOperation) -> Response:
@@ -80,10 +80,10 @@ class OperationsView(View):
 
     def visible(self) -> QuerySet[BulkOperation]:
         """All of them; to a token for some groups only what was begun with a token of its name, for these groups."""
-        patterns = self.scope().patterns
+        patterns = self.actor.scope.patterns
         if patterns is None:
             return BulkOperation.objects.all()
-        return BulkOperation.objects.filter(by=self.by(), selection__scope=list(patterns))
+        return BulkOperation.objects.filter(by=self.actor.name, selection__scope=list(patterns))
 
     def operation(self, id: str) -> BulkOperation:
         found = self.visible().filter(pk=integer("id", id)).first()
@@ -152,7 +152,7 @@ class Cancel(OperationsView):
 
     @endpoint("cancel_operation", answer=OperationAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
     def post(self, request: Request, id: str) -> Response:
-        return Response(OperationAnswer.of(bulk.cancel(self.operation(id), by=self.by())))
+        return Response(OperationAnswer.of(bulk.cancel(self.operation(id), self.actor)))
 
 
 class Undo(OperationsView):
@@ -168,7 +168,7 @@ class Undo(OperationsView):
     )
     def post(self, request: Request, id: str) -> Response:
         operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
-        return begun(bulk.undo(operation, by=self.by(), reason=asked.reason, scope=self.scope()))
+        return begun(bulk.undo(operation, self.actor.because(asked.reason)))
 
 
 def choice(name: str, asked: Mapping[str, str], choices: list[str]) -> str:

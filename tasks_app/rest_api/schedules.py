@@ -15,6 +15,7 @@ from rest_framework.response import Response
 
 from .. import schedules
 from ..access.policy import Action
+from ..core.actors import Actor
 from ..offload.helper_process import helper
 from ..schedules import DueJob, DueTask, LastRun, Schedule, SchedulePause, SchedulePlan, ScheduleState
 from ..wire import strict_json
@@ -131,14 +132,10 @@ class Schedules(View):
 
 
 class ScheduleView(View):
-    def asked(self, **more: Any) -> dict[str, Any]:
-        """In whose name a verb is done, and within which groups."""
-        return {"by": self.by(), "scope": self.scope(), **more}
-
-    def asked_why(self, request: Request) -> dict[str, Any]:
-        """The same, with the reason that the body gives."""
+    def who_asks(self, request: Request) -> Actor:
+        """Return who asks, with the reason that the body gives."""
         refuse_broken_path(request)
-        return self.asked(reason=bodies.read(request, ReasonRequest).reason)
+        return self.actor.because(bodies.read(request, ReasonRequest).reason)
 
 
 class OneSchedule(ScheduleView):
@@ -161,13 +158,13 @@ class OneSchedule(ScheduleView):
         refuse_broken_path(request)
         asked = ScheduleRequest.read(request)
         self.must_reach(asked.group)
-        made, _ = schedules.put(name, asked.plan, **self.asked(reason=asked.reason))
+        made, _ = schedules.put(name, asked.plan, self.actor.because(asked.reason))
         return answer(made)
 
     @endpoint("delete_schedule", answer=ScheduleAnswer, parameters=[NAME], failures=ALSO_NOT_THERE)
     def delete(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        return answer(there(schedules.delete(name, **self.asked()), name))
+        return answer(there(schedules.delete(name, self.actor), name))
 
 
 class Pause(ScheduleView):
@@ -177,7 +174,7 @@ class Pause(ScheduleView):
 
     @endpoint("pause_schedule", answer=ScheduleAnswer, body=ReasonRequest, parameters=[NAME], failures=ALSO_NOT_THERE)
     def post(self, request: Request, name: str) -> Response:
-        return answer(there(schedules.pause(name, **self.asked_why(request)), name))
+        return answer(there(schedules.pause(name, self.who_asks(request)), name))
 
 
 class Resume(ScheduleView):
@@ -187,7 +184,7 @@ class Resume(ScheduleView):
 
     @endpoint("resume_schedule", answer=ScheduleAnswer, body=ReasonRequest, parameters=[NAME], failures=ALSO_NOT_THERE)
     def post(self, request: Request, name: str) -> Response:
-        return answer(there(schedules.resume(name, **self.asked_why(request)), name))
+        return answer(there(schedules.resume(name, self.who_asks(request)), name))
 
 
 class RunNow(ScheduleView):
@@ -197,7 +194,7 @@ class RunNow(ScheduleView):
 
     @endpoint("run_schedule", answer=TaskAnswer, body=ReasonRequest, parameters=[NAME], failures=ALSO_NOT_THERE)
     def post(self, request: Request, name: str) -> Response:
-        return Response(TaskAnswer.of(there(schedules.run_now(name, **self.asked_why(request)), name)))
+        return Response(TaskAnswer.of(there(schedules.run_now(name, self.who_asks(request)), name)))
 
 
 def there(found: Found | None, name: str) -> Found:

@@ -5,6 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, BulkOperation, Task
 from taskstore.errors import StoreBusy
 
@@ -148,7 +149,7 @@ def test_it_purges_the_selected_tasks_and_they_come_back(operator):
     assert {(ended.ending, ended.operator, ended.reason) for ended in endings} == {("purged", "olaf", "a test")}
     [entry] = AuditEntry.objects.all()
     assert (entry.action, entry.group, entry.selection, entry.done) == ("purge", "", "2 selected tasks", 2)
-    assert bulk.undo(BulkOperation.objects.get(), by="olaf").done == 2
+    assert bulk.undo(BulkOperation.objects.get(), Actor("olaf")).done == 2
     assert set(Task.objects.get_queryset().values_list("origin", flat=True)) == {first.id, other.id, last.id}
 
 

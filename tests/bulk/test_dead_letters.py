@@ -6,6 +6,7 @@ import pytest
 
 from tasks_app import bulk
 from tasks_app.bulk import Selection, Target, Verb
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope, Operator
 from tasks_app.models import Task
 from tasks_app.reading import history
@@ -97,7 +98,7 @@ def test_an_undo_makes_them_dead_letters_again():
     there = letter(labels={"tier": "gold", "attempts": "3"})
     before = (there.group, there.error, there.labels)
     operation = requeue()
-    bulk.undo(operation, by="olaf")
+    bulk.undo(operation, Actor("olaf"))
     assert (now(there).group, now(there).error, now(there).labels) == before
     assert now(there).failed_from == "mail"
     requeue()
@@ -111,7 +112,7 @@ def test_so_does_an_undo_of_anything_else(verb):
         Verb.PURGE: {"typed": "mail/failed"}, Verb.MOVE: {"to": "mail", "create": True}, Verb.EDIT: {"error": "other"}
     }  # fmt: skip
     operation = change_all(verb, FAILED, **more[verb])
-    bulk.undo(operation, by="olaf")
+    bulk.undo(operation, Actor("olaf"))
     assert (now(there).group, now(there).error, now(there).failed_from) == ("mail/failed", "boom", "mail")
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from tasks_app import bulk
 from tasks_app.bulk import Verb
+from tasks_app.core.actors import Actor
 from tasks_app.models import Task
 from tasks_app.reading import history
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.django_db
 def returned():
     """A task that was added, purged and brought back, and claimed since: its ids."""
     [added] = add()
-    bulk.undo(begin(Verb.PURGE, typed="mail"), by="olaf")
+    bulk.undo(begin(Verb.PURGE, typed="mail"), Actor("olaf"))
     back = Task.objects.get_queryset().get()
     [now] = claim()
     return added.id, back.id, now.id

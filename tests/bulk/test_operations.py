@@ -6,6 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
 from tasks_app.bulk import Asked, Selection, Verb, running
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
 from taskstore.errors import InvalidInput
@@ -59,7 +60,7 @@ def test_what_arrives_after_the_preview_is_not_touched():
     add(count=3)
     seen = bulk.preview(MAIL)
     later = add(count=50)
-    bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=3, by="olaf", typed="mail"))
+    bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=3, typed="mail"), Actor("olaf"))
     assert [task.id for task in tasks_of()] == [task.id for task in later]
 
 
@@ -75,7 +76,7 @@ def test_a_number_that_has_drifted_is_refused_and_told(changed):
         Task.objects.commit(owner=0, deletes=[task.id for task in failed[:-changed]])
     before = {task.id for task in tasks_of()}
     with pytest.raises(InvalidInput) as refused:
-        bulk.start(Asked(verb=Verb.REQUEUE, selection=seen.selection, expected=30, by="olaf"))
+        bulk.start(Asked(verb=Verb.REQUEUE, selection=seen.selection, expected=30), Actor("olaf"))
     assert refused.value.fields["expected"] == [f"there are {30 + changed} tasks now, not 30: look again"]
     assert {task.id for task in tasks_of()} == before
     assert not BulkOperation.objects.exists()
@@ -144,7 +145,7 @@ def test_it_does_to_those_that_bear_a_label_what_an_undo_takes_back_with_their_l
     operation = begin(Verb.MOVE, Selection(q="label.tier:gold label:region"), to="new", create=True)
     assert operation.done == 3
     assert [task.labels for task in tasks_of("new")] == [{"tier": "gold", "region": "eu"}] * 3
-    assert bulk.undo(operation, by="olaf").done == 3
+    assert bulk.undo(operation, Actor("olaf")).done == 3
     back = [task for task in tasks_of() if "region" in task.labels]
     assert [content(task) for task in back] == [content(task) for task in tasks[:3]]
 
@@ -179,12 +180,12 @@ def test_an_undo_brings_back_what_there_was(verb, parameters):
     before = [content(task) | {"at": task.available_at_ms} for task in added]
     operation = begin(verb, typed="mail", **parameters)
     assert operation.done + operation.skipped == 3
-    undone = bulk.undo(operation, by="olaf", reason="a mistake")
+    undone = bulk.undo(operation, Actor("olaf", reason="a mistake"))
     assert (undone.state, undone.done, undone.skipped) == ("done", operation.done, 0)
     assert [content(task) | {"at": task.available_at_ms} for task in tasks_of()] == before
     assert list(AuditEntry.objects.order_by("pk").values_list("action", flat=True)) == [verb.value, "undo"]
     with pytest.raises(InvalidInput, match="undone before"):
-        bulk.undo(operation, by="olaf")
+        bulk.undo(operation, Actor("olaf"))
 
 
 def test_an_undo_leaves_alone_what_has_changed_since():
@@ -193,7 +194,7 @@ def test_an_undo_leaves_alone_what_has_changed_since():
     first, second, *_ = tasks_of()
     fail(first, "since")
     Task.objects.commit(owner=0, deletes=[second.id])
-    undone = bulk.undo(operation, by="olaf")
+    undone = bulk.undo(operation, Actor("olaf"))
     assert (undone.done, undone.skipped) == (2, 2)
     assert bulk.reasons(undone.pk) == {"changed since": 1, "ended since": 1}
     assert sorted(task.error for task in tasks_of()) == ["", "", "since"]
@@ -207,7 +208,7 @@ def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
     operation = begin(Verb.PURGE, typed="mail")
     bulk.run(operation.pk)
-    undone = bulk.undo(BulkOperation.objects.get(), by="olaf")
+    undone = bulk.undo(BulkOperation.objects.get(), Actor("olaf"))
     assert undone.done == 10
     with CaptureQueriesContext(connection) as captured:
         bulk.run(undone.pk)
@@ -232,7 +233,7 @@ def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monk
     with monkeypatch.context() as dying:
         dying.setattr(running, "_note", _die)
         with pytest.raises(ZeroDivisionError):
-            bulk.undo(operation, by="olaf")
+            bulk.undo(operation, Actor("olaf"))
     undo = BulkOperation.objects.get(verb=Verb.UNDO)
     bulk.run(undo.pk)
     undo.refresh_from_db()
@@ -265,11 +266,11 @@ def test_it_is_cancelled_between_chunks_and_can_be_undone(monkeypatch):
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
     operation = begin(Verb.PURGE, typed="mail")
     assert (operation.state, operation.done) == ("running", 2)
-    cancelled = bulk.cancel(operation, by="ada")
+    cancelled = bulk.cancel(operation, Actor("ada"))
     assert (cancelled.state, cancelled.done, cancelled.cancelled_by) == ("cancelled", 2, "ada")
     assert len(tasks_of()) == 8
     monkeypatch.undo()
-    assert bulk.undo(cancelled, by="olaf").done == 2
+    assert bulk.undo(cancelled, Actor("olaf")).done == 2
     assert len(tasks_of()) == 10
 
 

@@ -9,6 +9,7 @@ from django.db import connections
 
 from tasks_app import bulk
 from tasks_app.bulk import Verb, starting
+from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation
 from taskstore.errors import InvalidInput
 
@@ -31,7 +32,7 @@ def test_of_two_undos_at_the_same_moment_one_is_refused(monkeypatch):
 
     def undo(by):
         try:
-            return bulk.undo(operation, by=by).state
+            return bulk.undo(operation, Actor(by)).state
         except InvalidInput as refused:
             return str(refused)
         finally:

@@ -2,6 +2,7 @@
 
 from tasks_app import bulk
 from tasks_app.bulk import Asked, Parameters, Selection, Verb
+from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Level, Task
 from tasks_app.reading.rates import LEVELS
 from taskstore.types.tasks import Change, NewTask, Order
@@ -54,9 +55,7 @@ def change_all(
         verb=verb,
         selection=seen.selection,
         expected=seen.count,
-        by=by,
-        reason=reason,
         typed=typed,
         parameters=Parameters(**parameters),
     )
-    return bulk.start(asked)
+    return bulk.start(asked, Actor(by, selection.scope, reason=reason))

@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tasks_app.bulk import Selection, Verb
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, PausedGroup, Task
 from tasks_app.models import Client as Worker
 from tasks_app.operating import pauses
@@ -57,7 +58,7 @@ def task(hostile) -> Task:
     [task] = Task.objects.commit(owner=ANN, updates=[change])
     said = {field: hostile(field) for field in ("name", "host", "version")}
     clients.hear(Worker(id=ANN, groups=[task.group], info="{}", **said))
-    pauses.pause(task.group, by=hostile("operator"), reason=hostile("reason"))
+    pauses.pause(task.group, Actor(hostile("operator"), reason=hostile("reason")))
     PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
     return task
 
