@@ -20,6 +20,7 @@ from django.db import Error, close_old_connections
 
 from taskstore.client.answers import Task
 from taskstore.client.transport import of_this_process
+from taskstore.types.clients import Heard
 from taskstore.types.tasks import Change, NewTask, Order
 
 from .core.operations import Claim, Commit
@@ -130,7 +131,7 @@ class LocalStore:
 
     def clients(self) -> list[Heard]:
         with _fresh_connections():
-            return list(map(_heard, clients.seen()))
+            return [seen.as_answer() for seen in clients.seen()]
 
     def search(self, query: str = "", *, limit: int = 50) -> Found:
         """The tasks that meet every term of the query, as `GET /search` finds them."""
@@ -176,32 +177,8 @@ class LocalStore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """A client as it was last heard."""
-
-    client_id: int
-    name: str
-    host: str
-    pid: int | None
-    info: Mapping[str, Any]
-    age_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     tasks: Sequence[Task]
-
-
-def _heard(seen: clients.Seen) -> Heard:
-    said = seen.client
-    return Heard(
-        client_id=said.id,
-        name=said.name,
-        host=said.host,
-        pid=said.pid,
-        info=json.loads(said.info),
-        age_ms=seen.age_ms,
-    )
 
 
 def _seen(task: StoredTask) -> Task:

@@ -5,12 +5,14 @@ A task is changed through the verbs of `Task.objects` only (managers.py).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from enum import StrEnum
+from typing import Any, ClassVar, Self, TypeAlias
 
 from django.conf import settings
 from django.db import models
 
 from taskstore.errors import Immutable
+from taskstore.types.bulk import ItemOutcome, OperationState, OperationVerb
 from taskstore.types.tasks import FAILED_FROM, Ending, State
 
 from .core.operations import GroupScope, TaskRecord
@@ -366,22 +368,18 @@ class EndedSession(models.Model):
         return self.id
 
 
+def choices(words: type[StrEnum]) -> list[tuple[str, str]]:
+    """Return the words of a field, each with what a form says for it."""
+    return [(word.value, word.value.capitalize()) for word in words]
+
+
 class BulkOperation(models.Model):
     """What a person or a program does to many tasks: what was asked for, and how far it has come."""
 
-    class Verb(models.TextChoices):
-        REQUEUE = "requeue"
-        MOVE = "move"
-        EDIT = "edit"
-        PURGE = "purge"
-        UNDO = "undo"
+    Verb: TypeAlias = OperationVerb
+    State: TypeAlias = OperationState
 
-    class State(models.TextChoices):
-        RUNNING = "running"
-        DONE = "done"
-        CANCELLED = "cancelled"
-
-    verb = models.CharField(max_length=10, choices=Verb.choices)
+    verb = models.CharField(max_length=10, choices=choices(Verb))
     parameters = models.JSONField(default=dict)  # See bulk.verbs.Parameters.
     selection = models.JSONField(default=dict)  # See bulk.selection.Selection.
     in_words = models.TextField()  # The selection.
@@ -391,7 +389,7 @@ class BulkOperation(models.Model):
     by = models.CharField(max_length=150)
     reason = models.TextField()
     began_at_ms = models.BigIntegerField()
-    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    state = models.CharField(max_length=10, choices=choices(State), default=State.RUNNING)
     place = models.TextField()  # Up to where tasks were looked at; empty: not begun.
     done = models.BigIntegerField(default=0)
     skipped = models.BigIntegerField(default=0)
@@ -415,15 +413,12 @@ class BulkOperation(models.Model):
 class BulkItem(models.Model):
     """What a bulk operation did to a task, and the task as it was. Kept for as long as that can be undone."""
 
-    class Outcome(models.TextChoices):
-        DONE = "done"
-        SKIPPED = "skipped"
-        FAILED = "failed"
+    Outcome: TypeAlias = ItemOutcome
 
     operation = models.BigIntegerField()
     origin = models.BigIntegerField()
     task = models.BigIntegerField()  # The id that it had; 0: it came back.
-    outcome = models.CharField(max_length=10, choices=Outcome.choices)
+    outcome = models.CharField(max_length=10, choices=choices(Outcome))
     why = models.TextField()  # It was skipped, or failed.
     commit = models.BigIntegerField(default=0)  # The number of the one that did it.
     group = NameField(max_length=255)

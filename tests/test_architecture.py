@@ -73,14 +73,14 @@ PACKAGES = ("taskstore", "tasks_app", "taskstore_project", "lab")
 # The packages from elsewhere. A row that is not here may use any that the server has.
 USES = {
     "taskstore": set(),
-    "taskstore.types": set(),
+    "taskstore.types": {"msgspec"},
     "taskstore.errors": set(),
     "taskstore.units": set(),
-    "taskstore.client": {"httpx"},
+    "taskstore.client": {"httpx", "msgspec"},
     "taskstore.worker": set(),
     "taskstore.jobs": set(),
     "taskstore.commands": set(),
-    "taskstore.cli": {"click", "httpx", "rich"},
+    "taskstore.cli": {"click", "httpx", "msgspec", "rich"},
     "taskstore.masstasker": {"google", "grpc", "grpc_status"},
     "tasks_app.core": set(),
 }

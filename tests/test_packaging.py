@@ -195,7 +195,12 @@ def test_pip_makes_the_same_wheel_of_a_checkout(clean, contents, tmp_path):
 def test_a_worker_needs_little(contents):
     [metadata] = [data for name, data in contents.items() if name.endswith(".dist-info/METADATA")]
     required = message_from_bytes(metadata).get_all("Requires-Dist", [])
-    assert [line.partition("<")[0] for line in required if "extra ==" not in line] == ["click", "httpx", "rich"]
+    assert [line.partition("<")[0] for line in required if "extra ==" not in line] == [
+        "click",
+        "httpx",
+        "msgspec",
+        "rich",
+    ]
     assert any(line.lower().startswith("django<") for line in required)
 
 
@@ -229,7 +234,7 @@ def test_programs_see_the_types_of_the_client(environment, tmp_path):
 def workers_packages(tmp_path_factory):
     """A folder with what the wheel requires without an extra."""
     folder = tmp_path_factory.mktemp("packages")
-    for place in places_of({"click", "httpx", "rich"}):
+    for place in places_of({"click", "httpx", "msgspec", "rich"}):
         (folder / place).symlink_to(PACKAGES / place)
     return folder
 

@@ -105,7 +105,7 @@ class ActsOnSelected(KeyedAdmin):
         return True
 
     def _question(self, request: HttpRequest, tasks: Sequence[Task], verb: Verb, form: Agreement) -> HttpResponse:
-        title = f"{verb.label} {tasks_in_words(len(tasks))}"
+        title = f"{verb.capitalize()} {tasks_in_words(len(tasks))}"
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
@@ -166,7 +166,7 @@ def told(operation: BulkOperation, meant: int) -> str:
     """What came of an operation on so many tasks, with the way to its undo."""
     address = f"{resolve_url('console:overview')}operations/{operation.pk}"
     if operation.state == BulkOperation.State.RUNNING:
-        what = f"{Verb(operation.verb).label} {tasks_in_words(meant)} is under way."
+        what = f"{operation.verb.capitalize()} {tasks_in_words(meant)} is under way."
         return format_html('{} <a href="{}">Look at it</a>.', what, address)
     what = " ".join(sentences(operation, meant))
     return format_html('{} <a href="{}">Undo it</a>.', what, address) if operation.done else what

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
 from taskstore.errors import refuse
+from taskstore.types.bulk import OperationVerb
 from taskstore.types.job_record import group_to_wait_in
 from taskstore.types.tasks import ATTEMPTS, Change, Ending, Problem, State, holds_results
 
 from ..core.validation import LATEST_MS, MOST_PRIORITY, Limits, group_name, text
-from ..models import BulkOperation, Task
+from ..models import Task
 
-Verb = BulkOperation.Verb
+Verb = OperationVerb
 
 MOST_SPREAD_MINUTES = 30 * 24 * 60
 MINUTE_MS = 60_000

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any, Self
+from typing import Self
 
+import msgspec
 from django.db.models import Q, QuerySet
 
 from taskstore.errors import InvalidInput, refuse
+from taskstore.types import audit as types
 from taskstore.types.tasks import Problem
 
 from ..core.operations import EVERY_GROUP, GroupScope
@@ -149,7 +151,7 @@ def _wrong_texts(given: Mapping[str, str]) -> Iterator[Problem]:
 
 
 READ_AT_ONCE = 1_000  # Entries that are read at once: no old snapshot is held for a slow reader.
-COLUMNS = ("id", "at", "by", "action", "group", "selection", "reason", "done", "skipped", "duration", "details")
+COLUMNS = types.AuditEntry.__struct_encode_fields__
 
 
 def file_of(wanted: Wanted, form: Format, scope: GroupScope = EVERY_GROUP) -> Iterator[bytes]:
@@ -176,30 +178,31 @@ def _as_csv(entries: Sequence[AuditEntry]) -> str:
     written = io.StringIO()
     rows = csv.writer(written)
     for entry in entries:
-        told = words_of(entry) | {"at": entry.at.isoformat(), "details": json.dumps(entry.details, ensure_ascii=False)}
-        rows.writerow([guarded(value) if isinstance(value, str) else value for value in told.values()])
+        row = msgspec.to_builtins(as_answer(entry))
+        row |= {"at": entry.at.isoformat(), "details": json.dumps(entry.details, ensure_ascii=False)}
+        rows.writerow([guarded(value) if isinstance(value, str) else value for value in row.values()])
     return written.getvalue()
 
 
 def _as_ndjson(entries: Sequence[AuditEntry]) -> str:
-    return "".join(json.dumps(words_of(entry), ensure_ascii=False) + "\n" for entry in entries)
+    return "".join(json.dumps(msgspec.to_builtins(as_answer(entry)), ensure_ascii=False) + "\n" for entry in entries)
 
 
 WRITERS = {Format.CSV: _as_csv, Format.NDJSON: _as_ndjson}
 
 
-def words_of(entry: AuditEntry) -> dict[str, Any]:
-    """An entry as the API and files tell it; times in milliseconds, `at` since the Epoch."""
-    return {
-        "id": entry.id,
-        "at": entry.at_ms,
-        "by": entry.actor,
-        "action": entry.action,
-        "group": entry.group,
-        "selection": entry.selection,
-        "reason": entry.reason,
-        "done": entry.done,
-        "skipped": entry.skipped,
-        "duration": entry.duration_ms,
-        "details": entry.details,
-    }
+def as_answer(entry: AuditEntry) -> types.AuditEntry:
+    """Return an entry as the API and files tell it."""
+    return types.AuditEntry(
+        id=entry.id,
+        at_ms=entry.at_ms,
+        by=entry.actor,
+        action=entry.action,
+        group=entry.group,
+        selection=entry.selection,
+        reason=entry.reason,
+        done=entry.done,
+        skipped=entry.skipped,
+        duration_ms=entry.duration_ms,
+        details=entry.details,
+    )

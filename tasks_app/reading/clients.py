@@ -9,6 +9,8 @@ from datetime import timedelta
 
 from django.db.models import Count, Min, Sum
 
+from taskstore.types.clients import Heard
+
 from ..core.heartbeats import LOST_MS
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Client, Task, WorkDone
@@ -30,6 +32,22 @@ class Seen:
     client: Client
     groups: list[str]
     age_ms: int
+
+    def as_answer(self, done_per_minute: float | None = None) -> Heard:
+        """Return what the client said of itself, as the API tells it."""
+        client = self.client
+        return Heard(
+            client_id=client.id,
+            name=client.name,
+            host=client.host,
+            pid=client.pid,
+            groups=tuple(self.groups),
+            version=client.version,
+            info=json.loads(client.info),
+            seen_at_ms=client.seen_at_ms,
+            age_ms=self.age_ms,
+            done_per_minute=done_per_minute,
+        )
 
 
 def hear(client: Client) -> Seen:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from taskstore.types.groups import GroupStats
 from taskstore.types.tasks import holds_results
 
 from ..core.operations import EVERY_GROUP, GroupScope
@@ -45,6 +46,22 @@ class Stats:
     in_per_minute: float  # Tasks that entered and left the group: claims, renewals and edits count as neither.
     out_per_minute: float
     is_paused: bool
+
+    def as_answer(self, group: str) -> GroupStats:
+        """Return the numbers under the group's name, as the API tells them."""
+        return GroupStats(
+            group=group,
+            ready=self.counts.ready,
+            claimed=self.counts.claimed,
+            expired=self.counts.expired,
+            scheduled=self.counts.scheduled,
+            failed=self.counts.failed,
+            oldest_ready_ms=self.oldest_ready_ms,
+            in_per_minute=round(self.in_per_minute, 1),
+            out_per_minute=round(self.out_per_minute, 1),
+            paused=self.is_paused,
+            finished=self.counts.finished,
+        )
 
 
 def group_counts(scope: GroupScope = EVERY_GROUP) -> dict[str, Counts]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from taskstore.types.history import End, History, Step
+from taskstore.types.tasks import Ending
+
 from ..conf import retention
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import EndedTask, Task
@@ -67,6 +70,46 @@ def _entry(task_id: int) -> Task | EndedTask | None:
         or EndedTask.objects.filter(id=task_id).first()
         or tasks.of_chain(task_id).first()
         or EndedTask.objects.filter(origin=task_id).order_by("id").first()
+    )
+
+
+def history_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> History | None:
+    """Return the chain of an id step by step, as the API tells it; None as for `chain_of`."""
+    chain = chain_of(task_id, scope)
+    if chain is None:
+        return None
+    steps: list[Task | EndedTask] = [*chain.ended, *([chain.living] if chain.living else [])]
+    return History(
+        id=task_id,
+        origin=chain.origin,
+        created_at_ms=steps[0].created_at_ms,
+        steps=tuple(
+            Step(
+                id=step.id,
+                group=step.group,
+                available_at_ms=step.available_at_ms,
+                owner=step.owner,
+                error=step.error,
+                priority=step.priority,
+                claims=step.claims,
+                made_at_ms=step.made_at_ms,
+                made_by_commit=step.made_by_commit,
+                ended=_end(step) if isinstance(step, EndedTask) else None,
+            )
+            for step in steps
+        ),
+    )
+
+
+def _end(ended: EndedTask) -> End:
+    return End(
+        at_ms=ended.ended_at_ms,
+        commit=ended.ended_by_commit,
+        client_id=ended.ended_by,
+        how=Ending(ended.ending),
+        successor=ended.successor,
+        operator=ended.operator,
+        reason=ended.reason,
     )
 
 

@@ -9,13 +9,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore.errors import InvalidInput
+from taskstore.types.audit import AuditPage
 
 from ..access.policy import Action
 from ..core.validation import GROUP_LENGTH
-from ..reading.audit import FIELDS, LONGEST, PAGE, AuditCursor, Wanted, file_of, page_of
+from ..reading.audit import FIELDS, LONGEST, PAGE, AuditCursor, Wanted, as_answer, file_of, page_of
 from ..reading.files import MEDIA_TYPES, Format, streamed
 from .base import View
-from .responses import AuditAnswer, AuditEntryAnswer
 from .schema import endpoint, query
 from .search import integer, query_of
 
@@ -45,7 +45,7 @@ class Audit(View):
 
     needs = Action.OPERATE
 
-    @endpoint("audit", answer=AuditAnswer, parameters=ASKED, files=MEDIA_TYPES.values())
+    @endpoint("audit", answer=AuditPage, parameters=ASKED, files=MEDIA_TYPES.values())
     def get(self, request: Request) -> Response | StreamingHttpResponse:
         asked = query_of(request, *FIELDS, "after", "limit", "format")
         wanted = Wanted.read(asked)
@@ -57,8 +57,8 @@ class Audit(View):
         after = AuditCursor.read(asked["after"]) if "after" in asked else None
         limit = _limit_in(asked.get("limit", str(PAGE)))
         page = page_of(wanted, after=after, scope=self.scope(), limit=limit)
-        entries = tuple(map(AuditEntryAnswer.of, page.entries))
-        return Response(AuditAnswer(entries=entries, after=str(page.after) if page.after else None))
+        entries = tuple(map(as_answer, page.entries))
+        return Response(AuditPage(entries=entries, after=str(page.after) if page.after else None))
 
     def file(self, wanted: Wanted, form: str) -> StreamingHttpResponse:
         if form not in {*Format}:

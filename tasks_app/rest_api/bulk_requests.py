@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.json import Decoder
 
+from taskstore.types.bulk import WithClaimed
 from taskstore.types.tasks import Problem, State
 
 from .. import bulk
@@ -32,13 +33,6 @@ class BulkVerb(StrEnum):
     MOVE = "move"
     EDIT = "edit"
     PURGE = "purge"
-
-
-class WithClaimed(StrEnum):
-    """What to do with tasks whose lease runs."""
-
-    SKIP = "skip"
-    TAKE = "take"
 
 
 # What only one verb has a use for.

@@ -11,10 +11,11 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from taskstore.errors import CommitRefused, Forbidden, InvalidInput, JobUnfinished, KeyReused, LimitExceeded
+from taskstore.types.server import Failure, Problems
 
 from ..core.meters import meters
 from ..database.outage import RETRY_AFTER_S, translated
-from .responses import Failure, Outcome, Problems, Refused
+from .responses import Outcome, Refused
 
 ENCODER = msgspec.json.Encoder()
 

@@ -6,7 +6,7 @@ from django.http import StreamingHttpResponse
 from rest_framework.request import Request
 
 from taskstore.errors import InvalidInput
-from taskstore.types.tasks import NOBODY
+from taskstore.types.tasks import NOBODY, Imported
 
 from ..access.policy import Action
 from ..models import Task
@@ -23,7 +23,6 @@ from .base import View
 from .errors import ENCODER
 from .large_bodies import LargeUpdate
 from .requests import ImportRequest
-from .responses import ImportAnswer
 from .schema import NAME, endpoint, query
 from .search import query_of
 
@@ -76,7 +75,7 @@ class ImportTasks(LoopView):
 
     needs = Action.WORK
 
-    @endpoint("import", answer=ImportAnswer, body=Add, body_kind=MEDIA_TYPES[Format.NDJSON], parameters=IMPORT_QUERY)
+    @endpoint("import", answer=Imported, body=Add, body_kind=MEDIA_TYPES[Format.NDJSON], parameters=IMPORT_QUERY)
     async def post(self, request: Request) -> bytes:
         group = query_of(request, "group").get("group", "")
         body = bodies.body_of(request)
@@ -90,4 +89,4 @@ class ImportTasks(LoopView):
             self.must_reach(name)
         operation = importing.within_scope(asked.operation(self.scope(), self.key_of(asked)))
         tasks = await Task.objects.adecide(operation, is_checked=is_large)
-        return ENCODER.encode(ImportAnswer(imported=len(tasks), ids=tuple(task.id for task in tasks)))
+        return ENCODER.encode(Imported(imported=len(tasks), ids=tuple(task.id for task in tasks)))

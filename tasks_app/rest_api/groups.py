@@ -5,6 +5,10 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore.types.clients import Heard
+from taskstore.types.groups import GroupPause
+from taskstore.types.groups import Pause as Paused
+
 from ..access.policy import Action
 from ..core.actors import Actor
 from ..core.validation import refuse_owner
@@ -13,7 +17,6 @@ from ..reading import clients
 from . import bodies
 from .base import View
 from .requests import ClientRequest, ReasonRequest
-from .responses import ClientAnswer, PauseAnswer
 from .schema import ID, NAME, REFERENCE, endpoint, path
 from .search import integer, query_of, refuse_broken_path
 
@@ -33,21 +36,23 @@ class PauseOrResume(View):
 class Pause(PauseOrResume):
     """Claims find nothing in the group from now on; commits go on. A paused group stays paused as it is."""
 
-    @endpoint("pause", answer=PauseAnswer, body=ReasonRequest, parameters=[IN_PATH])
+    @endpoint("pause", answer=GroupPause, body=ReasonRequest, parameters=[IN_PATH])
     def post(self, request: Request, name: str) -> Response:
-        return Response(PauseAnswer.of(pauses.pause(name, self.who_asks(request, name))))
+        paused = pauses.pause(name, self.who_asks(request, name))
+        told = Paused(by=paused.by, at_ms=paused.at_ms, reason=paused.reason)
+        return Response(GroupPause(group=name, paused=told))
 
 
 class Resume(PauseOrResume):
     """Claims find again what is in the group, those that wait at once."""
 
-    @endpoint("resume", answer=PauseAnswer, body=ReasonRequest, parameters=[IN_PATH])
+    @endpoint("resume", answer=GroupPause, body=ReasonRequest, parameters=[IN_PATH])
     def post(self, request: Request, name: str) -> Response:
         pauses.resume(name, self.who_asks(request, name))
-        return Response(PauseAnswer(group=name))
+        return Response(GroupPause(group=name))
 
 
-CLIENTS = {"type": "array", "items": {"$ref": REFERENCE.format(name=ClientAnswer.__name__)}}
+CLIENTS = {"type": "array", "items": {"$ref": REFERENCE.format(name=Heard.__name__)}}
 
 
 class Heartbeat(View):
@@ -55,13 +60,13 @@ class Heartbeat(View):
 
     needs = Action.WORK
 
-    @endpoint("heartbeat", answer=ClientAnswer, body=ClientRequest, parameters=[path("clientid", ID)])
+    @endpoint("heartbeat", answer=Heard, body=ClientRequest, parameters=[path("clientid", ID)])
     def put(self, request: Request, clientid: str) -> Response:
         number, said = integer("clientid", clientid), bodies.read(request, ClientRequest)
         refuse_owner(self.scope(), number)
         for group in said.groups:
             self.must_reach(group)
-        return Response(ClientAnswer.of(clients.hear(said.client(number))))
+        return Response(clients.hear(said.client(number)).as_answer())
 
 
 class Clients(View):
@@ -73,4 +78,4 @@ class Clients(View):
     def get(self, request: Request) -> Response:
         query_of(request)
         done, found = clients.done_per_minute(), clients.seen(self.scope())
-        return Response([ClientAnswer.of(seen, done.get(seen.client.id, 0.0)) for seen in found])
+        return Response([seen.as_answer(done.get(seen.client.id, 0.0)) for seen in found])

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore.errors import StoreUnavailable
+from taskstore.types.server import Health
 
 from ..access.policy import Action
 from ..models import Task
@@ -19,7 +20,6 @@ from .async_views import LoopView
 from .authentication import MachineOrToken
 from .base import OpenView, View
 from .errors import ENCODER
-from .responses import Health
 from .schema import FAILURES, endpoint
 
 

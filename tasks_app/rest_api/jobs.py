@@ -30,6 +30,7 @@ from taskstore.types.job_record import (
     why_no_queue,
 )
 from taskstore.types.records import MOST
+from taskstore.types.server import Failure
 from taskstore.types.tasks import Problem
 
 from ..access.policy import Action
@@ -53,7 +54,6 @@ from .base import View
 from .errors import ENCODER
 from .operations import choice
 from .requests import AskedOperation
-from .responses import Failure
 from .schema import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
 from .search import integer, page_size_in, query_of
 

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.db.models import QuerySet
+from django.urls import reverse
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore.errors import InvalidInput
+from taskstore.types.bulk import (
+    BulkParameters,
+    ByState,
+    Item,
+    ItemOutcome,
+    ItemsPage,
+    Links,
+    Operation,
+    OperationsPage,
+    OperationState,
+    OperationVerb,
+    Target,
+    WithClaimed,
+)
+from taskstore.types.bulk import Preview as PreviewAnswer
+from taskstore.types.tasks import State
 
 from .. import bulk
 from ..access.policy import Action
@@ -19,12 +37,80 @@ from . import bodies
 from .async_views import key_in
 from .base import View
 from .bulk_requests import BulkPreviewRequest, BulkRequest
-from .bulk_responses import ItemAnswer, ItemsAnswer, Links, OperationAnswer, OperationsAnswer, PreviewAnswer
 from .requests import ReasonRequest
 from .schema import FAILURES, ID, KEY_REUSED, NOT_THERE, endpoint, path, query
 from .search import integer, page_size_in, query_of
 
 BEGUN = 202
+
+
+def preview_answer(verb: OperationVerb, seen: bulk.Preview) -> PreviewAnswer:
+    targets = tuple(Target(group=each.group, count=each.count, claimed=each.claimed) for each in seen.targets)
+    return PreviewAnswer(
+        count=seen.count,
+        by_state=ByState(**{state.value: number for state, number in seen.by_state.items()}),
+        claimed=seen.by_state[State.CLAIMED],
+        ready_already=seen.ready_already,
+        group=seen.group,
+        samples=tuple(seen.samples),
+        bound=seen.selection.bound,
+        as_of=seen.selection.as_of_ms,
+        to_type=bulk.to_type(verb, seen),
+        targets=targets if verb is OperationVerb.REQUEUE else None,
+        ended=seen.ended if verb is OperationVerb.REQUEUE else None,
+    )
+
+
+def answer_of(operation: BulkOperation, **more: Any) -> Operation:
+    """Return an operation as a list has it."""
+    parameters = bulk.Parameters.read(operation.parameters)
+    names = {
+        "operation": "operation",
+        "items": "operation_items",
+        "cancel": "cancel_operation",
+        "undo": "undo_operation",
+    }
+    return Operation(
+        id=operation.pk,
+        verb=OperationVerb(operation.verb),
+        selection=operation.in_words,
+        group=operation.group,
+        parameters=BulkParameters(
+            to=parameters.to,
+            create=parameters.create,
+            error=parameters.error,
+            priority=parameters.priority,
+            at_ms=parameters.at_ms,
+            spread_minutes=parameters.spread_minutes,
+            here=parameters.here,
+            claimed=WithClaimed.TAKE if parameters.takes_claimed else WithClaimed.SKIP,
+        ),
+        state=OperationState(operation.state),
+        expected=operation.expected,
+        done=operation.done,
+        skipped=operation.skipped,
+        failed=operation.failed,
+        gone=operation.gone,
+        by=operation.by,
+        reason=operation.reason,
+        began_at_ms=operation.began_at_ms,
+        ended_at_ms=operation.ended_at_ms,
+        cancelled_by=operation.cancelled_by,
+        undoes=operation.undoes,
+        links=Links(**{link: reverse(f"rest_api:{name}", args=[operation.pk]) for link, name in names.items()}),
+        **more,
+    )
+
+
+def whole_answer(operation: BulkOperation) -> Operation:
+    """Return an operation with what takes a look of its own into the database."""
+    why_not = bulk.why_not_undoable(operation)
+    reasons = bulk.reasons(operation.pk, operation.gone)
+    return answer_of(operation, reasons=reasons, undoable=not why_not, not_undoable=why_not)
+
+
+def item_answer(item: BulkItem) -> Item:
+    return Item(origin=item.origin, task=item.task, outcome=ItemOutcome(item.outcome), why=item.why)
 
 
 class Preview(View):
@@ -39,7 +125,7 @@ class Preview(View):
             self.must_reach(group)
         verb = bulk.Verb(asked.verb)
         seen = bulk.preview(asked.selection(self.scope()), verb, here=asked.here or False)
-        return Response(PreviewAnswer.of(verb, seen))
+        return Response(preview_answer(verb, seen))
 
 
 class Bulk(View):
@@ -51,7 +137,7 @@ class Bulk(View):
 
     needs = Action.OPERATE
 
-    @endpoint("bulk", answer=OperationAnswer, body=BulkRequest, failures=FAILURES | KEY_REUSED, status=BEGUN)
+    @endpoint("bulk", answer=Operation, body=BulkRequest, failures=FAILURES | KEY_REUSED, status=BEGUN)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkRequest)
         for group in asked.groups:
@@ -61,7 +147,8 @@ class Bulk(View):
 
 
 def begun(operation: BulkOperation) -> Response:
-    return Response(OperationAnswer.of(operation), status=BEGUN, headers={"Location": Links.of(operation).operation})
+    answer = whole_answer(operation)
+    return Response(answer, status=BEGUN, headers={"Location": answer.links.operation})
 
 
 MOST = 200
@@ -71,8 +158,8 @@ PAGED = [
     query("after", ID, "Where the page before ended."),
     query("limit", {"type": "integer", "minimum": 1, "maximum": MOST, "default": PAGE}, "How many at most."),
 ]
-STATE = query("state", {"type": "string", "enum": BulkOperation.State.values})
-OUTCOME = query("outcome", {"type": "string", "enum": BulkItem.Outcome.values})
+STATE = query("state", {"type": "string", "enum": [*OperationState]})
+OUTCOME = query("outcome", {"type": "string", "enum": [*ItemOutcome]})
 
 
 class OperationsView(View):
@@ -95,19 +182,19 @@ class OperationsView(View):
 class Operations(OperationsView):
     """Operations, the newest first. A token for some groups sees its own only."""
 
-    @endpoint("operations", answer=OperationsAnswer, parameters=[STATE, *PAGED])
+    @endpoint("operations", answer=OperationsPage, parameters=[STATE, *PAGED])
     def get(self, request: Request) -> Response:
         asked = query_of(request, "state", "after", "limit")
         found = self.visible().order_by("-pk")
         if "state" in asked:
-            found = found.filter(state=choice("state", asked, BulkOperation.State.values))
+            found = found.filter(state=choice("state", asked, [*OperationState]))
         if "after" in asked:
             found = found.filter(pk__lt=integer("after", asked["after"]))
         size = page_size_in(asked, MOST)
         operations = list(found[: size + 1])
         return Response(
-            OperationsAnswer(
-                operations=tuple(map(OperationAnswer.in_list, operations[:size])),
+            OperationsPage(
+                operations=tuple(map(answer_of, operations[:size])),
                 after=operations[size - 1].pk if len(operations) > size else None,
             )
         )
@@ -116,9 +203,9 @@ class Operations(OperationsView):
 class OneOperation(OperationsView):
     """What was asked for, how far it has come, and whether it can be undone."""
 
-    @endpoint("operation", answer=OperationAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
+    @endpoint("operation", answer=Operation, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
     def get(self, request: Request, id: str) -> Response:
-        return Response(OperationAnswer.of(self.operation(id)))
+        return Response(whole_answer(self.operation(id)))
 
 
 class Items(OperationsView):
@@ -126,7 +213,7 @@ class Items(OperationsView):
 
     @endpoint(
         "operation_items",
-        answer=ItemsAnswer,
+        answer=ItemsPage,
         parameters=[*IN_PATH, OUTCOME, *PAGED],
         failures=FAILURES | NOT_THERE,
     )
@@ -134,14 +221,14 @@ class Items(OperationsView):
         asked = query_of(request, "outcome", "after", "limit")
         found = BulkItem.objects.filter(operation=self.operation(id).pk).order_by("origin")
         if "outcome" in asked:
-            found = found.filter(outcome=choice("outcome", asked, BulkItem.Outcome.values))
+            found = found.filter(outcome=choice("outcome", asked, [*ItemOutcome]))
         if "after" in asked:
             found = found.filter(origin__gt=integer("after", asked["after"]))
         size = page_size_in(asked, MOST)
         items = list(found.only("origin", "task", "outcome", "why")[: size + 1])
         return Response(
-            ItemsAnswer(
-                items=tuple(map(ItemAnswer.of, items[:size])),
+            ItemsPage(
+                items=tuple(map(item_answer, items[:size])),
                 after=items[size - 1].origin if len(items) > size else None,
             )
         )
@@ -150,9 +237,9 @@ class Items(OperationsView):
 class Cancel(OperationsView):
     """Let it end after what it is at. One that has ended stays as it is."""
 
-    @endpoint("cancel_operation", answer=OperationAnswer, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
+    @endpoint("cancel_operation", answer=Operation, parameters=IN_PATH, failures=FAILURES | NOT_THERE)
     def post(self, request: Request, id: str) -> Response:
-        return Response(OperationAnswer.of(bulk.cancel(self.operation(id), self.actor)))
+        return Response(whole_answer(bulk.cancel(self.operation(id), self.actor)))
 
 
 class Undo(OperationsView):
@@ -160,7 +247,7 @@ class Undo(OperationsView):
 
     @endpoint(
         "undo_operation",
-        answer=OperationAnswer,
+        answer=Operation,
         body=ReasonRequest,
         parameters=IN_PATH,
         failures=FAILURES | NOT_THERE,
@@ -171,7 +258,7 @@ class Undo(OperationsView):
         return begun(bulk.undo(operation, self.actor.because(asked.reason)))
 
 
-def choice(name: str, asked: Mapping[str, str], choices: list[str]) -> str:
+def choice(name: str, asked: Mapping[str, str], choices: Sequence[str]) -> str:
     if asked[name] not in choices:
         raise InvalidInput({name: [f"one of {', '.join(choices)}"]})
     return asked[name]

@@ -18,10 +18,11 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore.types.server import Failure, Problems
+
 from ..core.validation import GROUP_LENGTH
 from ..wire.tasks import Asked, TaskAnswer
 from .base import OpenView
-from .responses import Failure, Problems
 
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 

@@ -16,6 +16,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore.errors import LimitExceeded
+from taskstore.types import groups as group_types
+from taskstore.types import history as history_types
 
 from ..access.policy import Action
 from ..access.tokens import waiting_tokens
@@ -39,7 +41,7 @@ from .errors import ENCODER, JSONRenderer
 from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
 from .large_bodies import BYTES_AT_ONCE, LargeUpdate
 from .requests import ClaimRequest, TasksRequest, UpdateRequest
-from .responses import GroupStats, HistoryAnswer, Outcome, StatsAnswer
+from .responses import Outcome
 from .schema import (
     FAILURES,
     FLAG,
@@ -126,7 +128,7 @@ def _write(tasks: TaskQuerySet, most: int, page: IO[bytes], *, is_first: bool) -
 
 
 def in_numbers(scope: GroupScope) -> Iterator[bytes]:
-    """A StatsAnswer in pieces, each of some thousand groups. The first is made before this returns, as of `listing`."""
+    """The stats in pieces, each of some thousand groups. The first is made before this returns, as of `listing`."""
     pieces = _pieces_of_stats(scope)
     return chain([next(pieces)], pieces)
 
@@ -142,7 +144,7 @@ def _pieces_of_stats(scope: GroupScope) -> Iterator[bytes]:
             yield b"]}" if before == b"," else before + b"]}"
             return
         if page:
-            groups = [GroupStats.of(group, numbers) for group, numbers in page.items()]
+            groups = [numbers.as_answer(group) for group, numbers in page.items()]
             yield before + ENCODER.encode(groups)[1:-1]
             before = b","
 
@@ -172,7 +174,7 @@ class Stats(View):
 
     needs = Action.SEE
 
-    @endpoint("stats", answer=StatsAnswer)
+    @endpoint("stats", answer=group_types.Stats)
     def get(self, request: Request) -> StreamingHttpResponse:
         query_of(request)
         return streamed(request._request, in_numbers(self.scope()), JSONRenderer.media_type)
@@ -287,13 +289,13 @@ class History(View):
 
     needs = Action.SEE
 
-    @endpoint("history", answer=HistoryAnswer, parameters=[path("id", ID)], failures=FAILURES | NOT_THERE)
+    @endpoint("history", answer=history_types.History, parameters=[path("id", ID)], failures=FAILURES | NOT_THERE)
     def get(self, request: Request, id: str) -> Response:
         task_id = integer("id", id)
-        chain = history.chain_of(task_id, self.scope())
-        if chain is None:
+        found = history.history_of(task_id, self.scope())
+        if found is None:
             raise NotFound(f"No id {task_id} is known{history.doubt_about(task_id)}.")
-        return Response(HistoryAnswer.of(task_id, chain))
+        return Response(found)
 
 
 def found(ids: Sequence[int], scope: GroupScope) -> Response:

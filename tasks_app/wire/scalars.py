@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from taskstore.types.scalars import Ids as Ids
+from taskstore.types.scalars import Int64 as Int64
+
 from ..core.validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY, MOST_WAIT_MS
 
-Int64 = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
-Ids = tuple[Int64, ...]
 Timespec = Annotated[
     int,
     Meta(

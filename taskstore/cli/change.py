@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 import click
+from msgspec.structs import asdict
 
-from ..client.answers import Operation, Preview
 from ..client.errors import NotFound
 from ..errors import InvalidInput
+from ..types.bulk import Operation, Preview
 from . import parameter_types
 from .base import Scope, command
 from .context import Session, now_ms
@@ -155,14 +156,15 @@ def question(
     notes = {"claimed": "their leases end" if takes_claimed else "by workers: they are skipped"}
     if verb == "requeue" and seen.ready_already:
         notes["ready"] = f"of which {number(seen.ready_already)} are skipped, as nothing failed"
-    for state, count in seen.by_state.items():
+    for state, count in asdict(seen.by_state).items():
         if count:
             yield f"  {state}", " ".join([number(count), notes.get(state, "")])
-    for target in seen.targets[:MOST_TARGETS]:
+    targets = seen.targets or ()
+    for target in targets[:MOST_TARGETS]:
         count = target.count + (target.claimed if takes_claimed else 0)
         if count:
             yield "available in", f"{target.group} ({number(count)})"
-    if others := seen.targets[MOST_TARGETS:]:
+    if others := targets[MOST_TARGETS:]:
         yield "available in", f"{number(len(others))} more groups ({number(sum(target.count for target in others))})"
     if seen.ended:
         yield "  ended", f"{number(seen.ended)} commands: they are skipped, retry them in their project"

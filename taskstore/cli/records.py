@@ -7,11 +7,16 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import msgspec
+
 from ..client.answers import Task
 
 
 def as_json(answer: Any) -> dict[str, Any]:
     """The members of an answer. A task is a line that `import` takes."""
+    if isinstance(answer, msgspec.Struct):
+        members: dict[str, Any] = msgspec.to_builtins(answer)
+        return members
     return _task(answer) if isinstance(answer, Task) else _members(answer)
 
 

@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ..client.answers import Stats
 from ..errors import StoreUnavailable
+from ..types.groups import Stats
 from . import parameter_types
 from .base import Scope, command
 from .context import Session

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from msgspec.json import Decoder
+
 T = TypeVar("T")
 
 MOST_WAIT_MS = 60_000  # What the server holds a claim for at most.
@@ -64,6 +66,11 @@ def encoded(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # Lone surrogates: the server names the field that they are in.
         return json.dumps(body).encode()
+
+
+def decoder(kind: type[T]) -> Callable[[bytes], T]:
+    """Return what reads a JSON answer as this type. Members that the type does not know are left out."""
+    return Decoder(kind).decode
 
 
 def as_json(read: Callable[[Any], T]) -> Callable[[bytes], T]:

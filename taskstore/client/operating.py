@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from msgspec import field
+from msgspec.structs import replace
+
+from ..types.bulk import ItemsPage, Operation, OperationsPage, Preview
+from ..types.groups import GroupPause, Pause
+from ..types.scalars import prepare
 from ..types.tasks import State
-from .answers import ItemsPage, Operation, OperationsPage, Pause, Preview, or_none
-from .calls import Call, as_json, given, new_key
+from .calls import Call, decoder, given, new_key
 from .reading import in_path
+
+
+class AskedPreview(Preview, frozen=True, kw_only=True):
+    """A preview, and what was asked for: `bulk_start` takes both."""
+
+    asked: dict[str, Any] = field(default_factory=dict)  # The verb and which tasks, as they were sent.
+
+
+prepare(AskedPreview)
 
 
 class Operating:
@@ -17,7 +31,7 @@ class Operating:
     def pause(self, group: str, reason: str = "") -> Call[Pause]:
         """Claims find nothing in the group from now on. A paused group stays paused as it is."""
         path = f"/groups/{in_path(group)}/pause"
-        return Call(method="POST", path=path, body={"reason": reason}, read=as_json(_pause))
+        return Call(method="POST", path=path, body={"reason": reason}, read=_pause)
 
     def resume(self, group: str, reason: str = "") -> Call[None]:
         """Claims find again what is in the group."""
@@ -33,7 +47,7 @@ class Operating:
         q: str = "",
         ids: Iterable[int] | None = None,
         here: bool | None = None,
-    ) -> Call[Preview]:
+    ) -> Call[AskedPreview]:
         """How many tasks would be meant, and which. `verb`: requeue, move, edit or purge.
 
         Which: those with the ids, or all that are in the group and the state and meet the search. A requeue sends
@@ -41,16 +55,14 @@ class Operating:
         """
         named = None if ids is None else list(ids)
         asked = {"verb": verb, "q": q, **given(group=group, state=state, ids=named, here=here)}
+        read = decoder(AskedPreview)
         return Call(
-            method="POST",
-            path="/bulk/preview",
-            body=asked,
-            read=as_json(lambda tree: Preview.of({**tree, "asked": asked})),
+            method="POST", path="/bulk/preview", body=asked, read=lambda content: replace(read(content), asked=asked)
         )
 
     def bulk_start(
         self,
-        preview: Preview,
+        preview: AskedPreview,
         *,
         to: str | None = None,
         create: bool | None = None,
@@ -79,29 +91,29 @@ class Operating:
             "reason": reason,
             "typed": typed,
         }
-        return Call(method="POST", path="/bulk", body=body, read=as_json(Operation.of), key=new_key())
+        return Call(method="POST", path="/bulk", body=body, read=decoder(Operation), key=new_key())
 
     def operations(
         self, *, state: str | None = None, after: int | None = None, limit: int = 50
     ) -> Call[OperationsPage]:
         """A page of operations, the newest first."""
         query = given(state=state, after=after, limit=limit)
-        return Call(method="GET", path="/operations", query=query, read=as_json(OperationsPage.of))
+        return Call(method="GET", path="/operations", query=query, read=decoder(OperationsPage))
 
     def operation(self, id: int) -> Call[Operation]:
         """How far an operation has come, and whether it can be undone. Raises NotFound."""
-        return Call(method="GET", path=f"/operations/{id}", read=as_json(Operation.of))
+        return Call(method="GET", path=f"/operations/{id}", read=decoder(Operation))
 
     def operation_items(
         self, id: int, *, outcome: str | None = None, after: int | None = None, limit: int = 50
     ) -> Call[ItemsPage]:
         """A page of what became of each task, and why it was skipped or failed. Raises NotFound."""
         query = given(outcome=outcome, after=after, limit=limit)
-        return Call(method="GET", path=f"/operations/{id}/items", query=query, read=as_json(ItemsPage.of))
+        return Call(method="GET", path=f"/operations/{id}/items", query=query, read=decoder(ItemsPage))
 
     def cancel_operation(self, id: int) -> Call[Operation]:
         """Let it end after what it is at. One that has ended stays as it is. Raises NotFound."""
-        return Call(method="POST", path=f"/operations/{id}/cancel", read=as_json(Operation.of))
+        return Call(method="POST", path=f"/operations/{id}/cancel", read=decoder(Operation))
 
     def undo_operation(self, id: int, reason: str = "") -> Call[Operation]:
         """Take it back, but for what has changed since: an operation of its own. Raises NotFound, InvalidInput.
@@ -109,9 +121,11 @@ class Operating:
         When the connection breaks it raises CommitUnknown: `operations` shows whether it was begun.
         """
         path = f"/operations/{id}/undo"
-        return Call(method="POST", path=path, body={"reason": reason}, read=as_json(Operation.of), once=True)
+        return Call(method="POST", path=path, body={"reason": reason}, read=decoder(Operation), once=True)
 
 
-def _pause(answer: Mapping[str, Any]) -> Pause:
-    pause: Pause = or_none(Pause.of)(answer["paused"])
-    return pause
+def _pause(content: bytes) -> Pause:
+    paused = decoder(GroupPause)(content).paused
+    if paused is None:
+        raise ValueError("it is not paused")
+    return paused

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from .answers import AuditPage, Health, Heard, History, SearchPage, Stats, Task, each, or_none
-from .calls import Call, as_json, given
+from ..types.audit import AuditPage
+from ..types.clients import Heard
+from ..types.groups import Stats
+from ..types.history import History
+from ..types.server import Health
+from .answers import SearchPage, Task, or_none
+from .calls import Call, as_json, decoder, given
 
 PATH_LETTERS = "/"  # What a path carries beside letters and digits.
 
@@ -42,15 +46,15 @@ class Looking:
 
     def groups(self) -> Call[list[str]]:
         """The names of the groups that hold a task, sorted."""
-        return Call(method="GET", path="/groups", read=json.loads)
+        return Call(method="GET", path="/groups", read=decoder(list[str]))
 
     def stats(self) -> Call[Stats]:
         """Every group that holds a task in numbers."""
-        return Call(method="GET", path="/stats", read=as_json(Stats.of))
+        return Call(method="GET", path="/stats", read=decoder(Stats))
 
     def history(self, id: int) -> Call[History | None]:
         """What became of an id that was ever given out; None when nothing is known of it (any more)."""
-        return Call(method="GET", path=f"/history/{id}", read=as_json(History.of), may_be_missing=True)
+        return Call(method="GET", path=f"/history/{id}", read=decoder(History), may_be_missing=True)
 
     def search(self, query: str = "", *, after: str | None = None, limit: int = 50) -> Call[SearchPage]:
         """A page of the tasks that meet every term: `group:mail state:failed error:"timed out"`."""
@@ -63,7 +67,7 @@ class Looking:
 
     def clients(self) -> Call[list[Heard]]:
         """The workers that were heard within a day, the last heard first."""
-        return Call(method="GET", path="/clients", read=as_json(_heard))
+        return Call(method="GET", path="/clients", read=decoder(list[Heard]))
 
     def audit(
         self,
@@ -79,15 +83,15 @@ class Looking:
     ) -> Call[AuditPage]:
         """What people and operating tokens changed, the newest first. Times: `now-1h`, or 2026-01-31T12:00."""
         asked = given(by=by, action=action, group=group, since=since, until=until, reason=reason, after=after)
-        return Call(method="GET", path="/audit", query={**asked, "limit": limit}, read=as_json(AuditPage.of))
+        return Call(method="GET", path="/audit", query={**asked, "limit": limit}, read=decoder(AuditPage))
 
     def health(self) -> Call[Health]:
         """The server process lives."""
-        return Call(method="GET", path="/healthz", read=as_json(Health.of))
+        return Call(method="GET", path="/healthz", read=decoder(Health))
 
     def ready(self) -> Call[Health]:
         """The server can work. Raises StoreUnavailable when it can't for as long as this client is patient."""
-        return Call(method="GET", path="/readyz", read=as_json(Health.of))
+        return Call(method="GET", path="/readyz", read=decoder(Health))
 
     def metrics(self) -> Call[str]:
         """The numbers of the server, as Prometheus reads them."""
@@ -108,7 +112,3 @@ def _tasks(trees: Iterable[Mapping[str, Any]]) -> list[Task]:
 
 def _tasks_or_none(trees: Iterable[Any]) -> list[Task | None]:
     return list(map(or_none(Task.of), trees))
-
-
-def _heard(trees: Iterable[Any]) -> list[Heard]:
-    return list(each(Heard)(trees))

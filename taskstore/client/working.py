@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..errors import CommitRefused, refuse
-from ..types.tasks import Change, NewTask, Order, Problem, Refusal, ids_without_delete
-from .answers import Heard, Imported, Task
-from .calls import Call, as_json, encoded, new_key
+from ..types.clients import Heard
+from ..types.tasks import Change, Imported, NewTask, Order, Problem, Refusal, ids_without_delete
+from .answers import Task
+from .calls import Call, as_json, decoder, encoded, new_key
 
 
 class CommitOnTheWire:
@@ -244,7 +245,7 @@ class Working:
             path="/import",
             query=query,
             body=_as_lines(lines),
-            read=as_json(Imported.of),
+            read=decoder(Imported),
             key=new_key(),
         )
 
@@ -267,7 +268,7 @@ class Working:
             "version": version,
             "info": dict(info or {}),
         }
-        return Call(method="PUT", path=f"/clients/{self.id}", body=body, read=as_json(Heard.of))
+        return Call(method="PUT", path=f"/clients/{self.id}", body=body, read=decoder(Heard))
 
     def _one(self, adds: Iterable[NewTask] = (), updates: Iterable[Change] = ()) -> Call[Task]:
         return _committing(CommitOnTheWire(self.id, adds, updates), _only)

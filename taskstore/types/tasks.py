@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+from .scalars import Ids, prepare
 
 
 class Ending(StrEnum):
@@ -125,6 +129,15 @@ class Refusal:
     def __bool__(self) -> bool:
         return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs or self.forbidden)
 
+
+class Imported(Struct, frozen=True, kw_only=True):
+    """What an import has added."""
+
+    imported: Annotated[int, Meta(description="How many tasks.")]
+    ids: Annotated[Ids, Meta(description="Of the new tasks, in the order of the lines.")]
+
+
+prepare(Imported)
 
 Problem = tuple[str, str]  # The path of the field, and what would be right.
 

@@ -14,13 +14,14 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection
 
+import taskstore
 from tasks_app.access import tokens
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import EndedTask, Scope, Task
 from tasks_app.reading import history
 from taskstore import Client
-from taskstore.client import answers
 from taskstore.errors import CommitRefused, InvalidInput, LimitExceeded
+from taskstore.types import history as wire_history
 from taskstore.types.tasks import Change, Ending, NewTask, Order, Refusal
 from tests.served import Served
 
@@ -347,12 +348,12 @@ def step_on_the_wire(step: dict[str, Any]) -> Step:
     )
 
 
-def seen_by_client(task: answers.Task) -> Seen:
+def seen_by_client(task: taskstore.Task) -> Seen:
     values = {name: getattr(task, name) for name in Seen.__dataclass_fields__}
     return Seen(**values)
 
 
-def step_by_client(step: answers.Step) -> Step:
+def step_by_client(step: wire_history.Step) -> Step:
     living = Step(id=step.id, group=step.group, owner=step.owner, made_by_commit=step.made_by_commit)
     end = step.ended
     if end is None:

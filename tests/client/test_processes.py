@@ -38,7 +38,7 @@ def test_it_needs_no_django():
     code = f"import sys; from taskstore import Client, Worker; print(sorted({names}))"
     loaded = run(code)
     assert "httpx" in loaded
-    for package in ("django", "rest_framework", "msgspec", "psycopg", "taskstore_project"):
+    for package in ("django", "rest_framework", "psycopg", "taskstore_project"):
         assert f"'{package}'" not in loaded
 
 

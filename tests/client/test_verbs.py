@@ -3,10 +3,10 @@
 import asyncio
 import inspect
 import time
-from dataclasses import replace
 
 import pytest
 from django.urls import resolve
+from msgspec.structs import replace
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
@@ -22,14 +22,16 @@ from taskstore import (
     NotFound,
     UnexpectedAnswer,
 )
-from taskstore.client.answers import Preview
 from taskstore.client.calls import Call
+from taskstore.client.operating import AskedPreview
 from taskstore.client.verbs import Calls
+from taskstore.types.bulk import ByState
 from taskstore.types.tasks import Ending
 
 CALLS = {name: call for name, call in inspect.getmembers(Calls, inspect.isfunction) if not name.startswith("_")}
-PREVIEW = Preview(
-    asked={}, count=0, by_state={}, claimed=0, ready_already=0, group="", samples=(), bound=1, as_of=1, to_type=""
+NONE = ByState(ready=0, claimed=0, expired=0, scheduled=0)
+PREVIEW = AskedPreview(
+    count=0, by_state=NONE, claimed=0, ready_already=0, group="", samples=(), bound=1, as_of=1, to_type=""
 )
 # What the calls that need more than nothing are made with.
 ASKED = {
@@ -227,7 +229,7 @@ def test_a_group_is_paused_and_goes_on(store):
 def test_many_tasks_are_changed_and_changed_back(store):
     store.commit(adds=[NewTask(group="mail", error="failed") for _ in range(3)])
     preview = store.bulk_preview("purge", group="mail", state="failed")
-    assert (preview.count, preview.by_state["ready"], len(preview.samples)) == (3, 3, 3)
+    assert (preview.count, preview.by_state.ready, len(preview.samples)) == (3, 3, 3)
     with pytest.raises(InvalidInput):
         store.bulk_start(replace(preview, count=100))
     begun = store.bulk_start(preview, typed=preview.to_type, reason="a try")

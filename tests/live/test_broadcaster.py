@@ -153,6 +153,7 @@ async def test_it_works_only_while_there_are_viewers():
         readings_with_bob = store.readings
         await asyncio.sleep(3 * module.TICK_S)
         assert store.readings > readings_with_bob
+    await asyncio.sleep(3 * module.TICK_S)  # A reading that had begun ends in its thread.
     readings_at_the_end = store.readings
     await asyncio.sleep(3 * module.TICK_S)
     assert store.readings == readings_at_the_end

@@ -1,0 +1,37 @@
+"""The audit: who changed what."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from .scalars import After, At, Int64, prepare
+
+
+class AuditEntry(Struct, frozen=True, kw_only=True):
+    """A change that a person or an operating token made."""
+
+    id: Int64
+    at_ms: At = field(name="at")
+    by: Annotated[
+        str, Meta(description="A user's name, or `token:` or `node:` and that of one; `unknown:` and what was typed.")
+    ]
+    action: str
+    group: Annotated[str, Meta(description="Empty: several groups, or none.")]
+    selection: Annotated[str, Meta(description="What was meant, in words.")]
+    reason: str
+    done: Annotated[int, Meta(description="How many were changed.")]
+    skipped: Annotated[int, Meta(description="How many were left alone; `details` says why.")]
+    duration_ms: Annotated[int, Meta(description="In milliseconds.")] = field(name="duration")
+    details: dict[str, Any]
+
+
+class AuditPage(Struct, frozen=True, kw_only=True):
+    """Entries of the audit, the newest first."""
+
+    entries: tuple[AuditEntry, ...]
+    after: After
+
+
+prepare(AuditPage)

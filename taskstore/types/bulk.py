@@ -1,0 +1,158 @@
+"""Operations on many tasks: their preview, how far they have come, and what became of each task."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from .scalars import At, Ids, Int64, prepare
+
+
+class OperationVerb(StrEnum):
+    """What is done to many tasks."""
+
+    REQUEUE = "requeue"
+    MOVE = "move"
+    EDIT = "edit"
+    PURGE = "purge"
+    UNDO = "undo"
+
+
+class OperationState(StrEnum):
+    """How far an operation has come."""
+
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class ItemOutcome(StrEnum):
+    """What became of a task of an operation."""
+
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class WithClaimed(StrEnum):
+    """What to do with tasks whose lease runs."""
+
+    SKIP = "skip"
+    TAKE = "take"
+
+
+class ByState(Struct, frozen=True, kw_only=True):
+    """They add up to the count."""
+
+    ready: int
+    claimed: int
+    expired: int
+    scheduled: int
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """A group that a requeue puts tasks into."""
+
+    group: str
+    count: Annotated[int, Meta(description="Tasks, without those that are claimed.")]
+    claimed: Annotated[int, Meta(description="So many more when `claimed` is take.")]
+
+
+class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What would be meant, at this moment."""
+
+    count: Annotated[int, Meta(description="Send it as `expected`.")]
+    by_state: ByState
+    claimed: Annotated[int, Meta(description="Under a lease that runs: they are skipped unless `claimed` is take.")]
+    ready_already: Annotated[int, Meta(description="Ready, not failed and no dead letters: a requeue skips them.")]
+    group: Annotated[str, Meta(description="The one that all are in; empty: several, or there is no task.")]
+    samples: Annotated[Ids, Meta(description="A few of the ids.")]
+    bound: Annotated[Int64, Meta(description="Send it as it is: tasks that were added later are not touched.")]
+    as_of: Annotated[int, Meta(description="Send it as it is: the time of the preview, in ms.")]
+    to_type: Annotated[str, Meta(description="What has to be sent as `typed`; empty: nothing.")]
+    targets: Annotated[
+        tuple[Target, ...] | None, Meta(description="Only of a requeue: where the tasks go, the most first.")
+    ] = None
+    ended: Annotated[int | None, Meta(description="Only of a requeue: commands that have ended, which it skips.")] = (
+        None
+    )
+
+
+class BulkParameters(Struct, frozen=True, kw_only=True):
+    """How it is done, in the words of the request."""
+
+    to: str
+    create: bool
+    error: str | None
+    priority: int | None
+    at_ms: int = field(name="at")
+    spread_minutes: int
+    here: bool
+    claimed: WithClaimed
+
+
+class Links(Struct, frozen=True, kw_only=True):
+    """Where the operation is, and what can be done with it."""
+
+    operation: str
+    items: str
+    cancel: str
+    undo: str
+
+
+class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is done to many tasks, and how far it has come."""
+
+    id: Int64
+    verb: OperationVerb
+    selection: Annotated[str, Meta(description="In words.")]
+    group: Annotated[str, Meta(description="The one that all tasks are in; empty: several, or none.")]
+    parameters: BulkParameters
+    state: OperationState
+    expected: int
+    done: int
+    skipped: int
+    failed: int
+    gone: Annotated[int, Meta(description="Expected, but changed or ended by others before their turn came.")]
+    by: Annotated[str, Meta(description="A user's name, or `token:` and the name of a token.")]
+    reason: str
+    began_at_ms: At = field(name="began")
+    ended_at_ms: Annotated[int | None, Meta(description="null: it has not.")] = field(name="ended")
+    cancelled_by: Annotated[str, Meta(description="Empty: nobody.")]
+    undoes: Annotated[Int64 | None, Meta(description="The operation that this one takes back; null: it is no undo.")]
+    links: Links
+    reasons: Annotated[
+        dict[str, int] | None, Meta(description="Why tasks were skipped, and how many. Not in the list.")
+    ] = None
+    undoable: Annotated[bool | None, Meta(description="Not in the list.")] = None
+    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; empty: it can. Not in the list.")] = (
+        None
+    )
+
+
+class OperationsPage(Struct, frozen=True, kw_only=True):
+    """Operations, the newest first."""
+
+    operations: tuple[Operation, ...]
+    after: Annotated[Int64 | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """What became of a task."""
+
+    origin: Int64
+    task: Annotated[Int64, Meta(description="The id that it had; 0: it came back.")]
+    outcome: ItemOutcome
+    why: Annotated[str, Meta(description="It was skipped, or failed.")]
+
+
+class ItemsPage(Struct, frozen=True, kw_only=True):
+    """Tasks of an operation, by their origins. They are kept for as long as it can be undone."""
+
+    items: tuple[Item, ...]
+    after: Annotated[Int64 | None, Meta(description="Send it as `after` to go on; null: there are no more for now.")]
+
+
+prepare(Preview, OperationsPage, ItemsPage)

@@ -1,0 +1,53 @@
+"""What became of a task, id by id."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from .scalars import Int64, prepare
+from .tasks import Ending
+
+
+class End(Struct, frozen=True, kw_only=True):
+    """What became of an id that is no longer there."""
+
+    at_ms: int = field(name="at")
+    commit: Annotated[Int64, Meta(description="The commit that ended it.")]
+    client_id: Annotated[Int64, Meta(description="Whose commit or claim it was.")] = field(name="clientid")
+    how: Ending
+    successor: Annotated[
+        Int64 | None, Meta(description="null: it ended without one. A step that follows was brought back by an undo.")
+    ]
+    operator: Annotated[str, Meta(description="Empty: a worker did it.")]
+    reason: str
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """A task under one of its ids, and what became of that."""
+
+    id: Int64
+    group: str
+    available_at_ms: int = field(name="timespec")
+    owner: Int64 = field(name="ownerid")
+    error: str
+    priority: int
+    claims: int
+    made_at_ms: Annotated[int, Meta(description="When this id was made.")] = field(name="made")
+    made_by_commit: Int64
+    ended: Annotated[End | None, Meta(description="null: it is still there.")]
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """A task under the ids that it had, the oldest first; those whose history was reduced or pruned are left out."""
+
+    id: Annotated[Int64, Meta(description="The id that was asked for.")]
+    origin: Int64
+    created_at_ms: Annotated[int, Meta(description="When the first task of the chain was added.")] = field(
+        name="created"
+    )
+    steps: tuple[Step, ...]
+
+
+prepare(History)
