@@ -17,7 +17,7 @@ from django.test import Client
 
 from tasks_app import schedules
 from tasks_app.access import tokens
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Requeue, Selection
 from tasks_app.console.urls import urlpatterns as console_urls
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
@@ -80,7 +80,7 @@ def world(settings) -> World:
         token=token,
         operator=Api(Scope.OPERATE),
         commander=Api(Scope.COMMANDS),
-        operation=change_all(Verb.REQUEUE, Selection(group="again")),
+        operation=change_all(Requeue, Selection(group="again")),
     )
 
 
@@ -179,10 +179,10 @@ CONSOLE = {
     "resume": ("resume", console("resume", name="paused")),
     "edit": ("edit", edit),
     "give_back": ("give back", lambda world: world.ada.post(f"/console/task/{world.held.id}/give-back")),
-    "requeue": ("requeue", console("requeue", **ALL)),
-    "move": ("move", console("move", **ALL, to="reports")),
+    "requeue_many": ("requeue", console("requeue_many", **ALL)),
+    "move_many": ("move", console("move_many", **ALL, to="reports")),
     "edit_many": ("edit", console("edit_many", **ALL, set_error="1", error="known")),
-    "purge": ("purge", console("purge", **ALL, typed="mail")),
+    "purge_many": ("purge", console("purge_many", **ALL, typed="mail")),
     "cancel": ("cancel", lambda world: world.ada.post(f"/console/operations/{unfinished().pk}/cancel")),
     "undo": ("undo", undo),
     "import": ("import", imported),
@@ -283,7 +283,7 @@ ADMIN = {
     ),
     "tasks_app_task_changelist": (
         "purge",
-        on_list("task", "delete_selected", lambda world: world.task.id, post="yes"),
+        on_list("task", "purge", lambda world: world.task.id, post="yes"),
     ),
     "tasks_app_token_add": ("create token", on_form("tasks_app/token/add/", name="cron", scope="work")),
     "tasks_app_token_changelist": ("revoke token", on_list("token", "revoke", lambda world: world.token.id)),
@@ -360,5 +360,5 @@ def test_what_only_reads_changes_nothing(world, kind):
     row = rows[kind].order_by("pk")[0].pk
     for page in (f"{row}/change/", f"{row}/delete/", *(["add/"] if kind != "token" else [])):
         assert root.post(place + page, {"post": "yes", "name": "forged"}).status_code == 403
-    root.post(place, {"action": "delete_selected", "_selected_action": [row], "post": "yes"})
+    root.post(place, {"action": "purge", "_selected_action": [row], "post": "yes"})
     assert (list(AuditEntry.objects.values()), list(Group.objects.values()), list(Token.objects.values())) == before

@@ -14,7 +14,7 @@ from tasks_app import bulk, schedules
 from tasks_app.access import accounts, sessions, tokens
 from tasks_app.access.accounts import Rights
 from tasks_app.access.policy import actor_of
-from tasks_app.bulk import Asked, Selection, Verb
+from tasks_app.bulk import Asked, Purge, Selection
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Commit, ResendKey
 from tasks_app.database.rows import PAYLOAD_BYTES
@@ -80,7 +80,7 @@ def fill() -> None:
     # A bulk operation.
     Task.objects.commit(owner=ANN, adds=[NewTask(group="spam", data=b"spam")] * 2)
     seen = bulk.preview(Selection(group="spam"))
-    bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=2, typed="spam"), Actor(PERSON, reason="spam"))
+    bulk.start(Asked(action=Purge(), selection=seen.selection, expected=2, typed="spam"), Actor(PERSON, reason="spam"))
 
     # Jobs and schedules.
     record = JobRecord(function="shop.mail.send", args=["bob@example.org"], kwargs={"copies": 2})

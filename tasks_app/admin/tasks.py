@@ -23,7 +23,7 @@ from taskstore.types.tasks import NewTask, Refusal, State
 
 from ..access import audit
 from ..access.policy import Action, actor_of, may
-from ..bulk import Parameters, Verb
+from ..bulk import Purge
 from ..core.actors import Actor
 from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
@@ -261,8 +261,7 @@ class TaskAdmin(ActsOnSelected):
 
     def delete_model(self, request: HttpRequest, obj: Task) -> None:
         """Purge it, also when a worker holds it: the page has said so."""
-        parameters = Parameters(takes_claimed=True)
-        operation = begin(Verb.PURGE, [obj.id], actor_of(user_of(request)), parameters)
+        operation = begin(Purge(takes_claimed=True), [obj.id], actor_of(user_of(request)))
         if operation.ended_at_ms and not operation.done:
             raise CommitRefused(Refusal(deletes=(obj.id,)))
         self.message_user(request, told(operation, 1), messages.SUCCESS)

@@ -24,9 +24,9 @@ from ..models import BulkItem, BulkOperation, Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
 from . import chunks, undoing
+from .actions import action_of
 from .chunks import Chunk, Planned
 from .selection import actor_of
-from .verbs import CHANGED_MEANWHILE, ENDINGS, Verb
 
 FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
 BESIDE_WORKERS_S, ALONE_S = 0.008, 0.1  # How long a chunk's commit should keep the writer.
@@ -80,6 +80,7 @@ log = logging.getLogger(__name__)
 HOLD_MS = 10_000  # A process that has not been heard of for so long has died.
 LOOK_EVERY_S = 0.5  # For operations that no other process is at.
 IDS_IN_AUDIT = 500
+CHANGED_MEANWHILE = "changed meanwhile"
 
 OUTCOMES = tuple(BulkItem.Outcome)
 
@@ -186,7 +187,7 @@ def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
     if operation.cancelled_by:
         _end(operation, BulkOperation.State.CANCELLED)
         return True
-    next_chunk = undoing.next_chunk if operation.verb == Verb.UNDO else chunks.next_chunk
+    next_chunk = undoing.next_chunk if operation.undoes else chunks.next_chunk
     chunk = next_chunk(operation, pace.size)
     numbers = Counter[str]()
     for portion in chunk.portions():
@@ -249,13 +250,14 @@ def _halves(portion: list[Planned], operation: BulkOperation, error: Exception) 
 
 def _commit_of(portion: Sequence[Planned], operation: BulkOperation) -> Commit:
     actor, steps = actor_of(operation), [planned.step for planned in portion]
+    ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
     return Commit(
         owner=0,
         adds=tuple(step for step in steps if isinstance(step, NewTask)),
         updates=tuple(step for step in steps if isinstance(step, Change)),
         deletes=tuple(step for step in steps if isinstance(step, int)),
         scope=actor.scope,
-        operator=actor.operator(ENDINGS.get(Verb(operation.verb), Ending.CHANGED), bulk=operation.pk),
+        operator=actor.operator(ending, bulk=operation.pk),
     )
 
 

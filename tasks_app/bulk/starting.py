@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from django.db import IntegrityError, transaction
 
 from taskstore.errors import Forbidden, KeyReused, refuse
+from taskstore.types.bulk_actions import UNDO, BulkAction
 from taskstore.types.tasks import Problem
 
 from ..access import audit
@@ -15,11 +16,10 @@ from ..conf.retention import UNDO_DAYS
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import ResendKey
 from ..models import BulkOperation, KeptAnswer, Task
-from . import verbs
+from .actions import Action
 from .chunks import why_not, why_not_into
 from .running import run
 from .selection import Preview, Selection, preview
-from .verbs import Parameters, Verb
 
 NEEDS_TYPED_NAME_ABOVE = 1_000
 SOME_DRIFT = 10  # Tasks that may have come or gone since the preview, whatever the number.
@@ -31,10 +31,9 @@ AT_ONCE_S = 0.3  # Small ones are done before whoever asks has an answer.
 class Asked:
     """What somebody has seen in a preview and agreed to."""
 
-    verb: Verb
+    action: Action
     selection: Selection  # As the preview bound it.
     expected: int  # The number of tasks that the preview showed.
-    parameters: Parameters = field(default_factory=Parameters)
     typed: str = ""  # See `to_type`.
     key: ResendKey | None = None  # Asked again with the same key, it is not begun again.
 
@@ -50,21 +49,21 @@ def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
         return begun
     refuse([*actor.problems(), *_wrong_binding(asked.selection)])
     selection, scope = replace(asked.selection, scope=actor.scope), actor.scope
-    seen = preview(selection, asked.verb, here=asked.parameters.here)
+    seen = preview(selection, asked.action)
     actor.must_change(seen.group)
     if seen.count == 1 and (why := why_not(Task.objects.get(id=seen.samples[0]), scope)):
         raise Forbidden(why)
     # Of several targets it leaves alone what goes to those that may not be changed.
-    targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [asked.parameters.to]
+    targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [asked.action.to_group]
     for group in filter(None, targets):
         if why := why_not_into(group, scope):
             raise Forbidden(why)
-    verbs.check(asked.verb, asked.parameters, seen.group)
+    refuse(list(asked.action.problems(seen.group)))
     refuse([*_drift(asked, seen), *_not_typed(asked, seen)])
     return _begin(
         BulkOperation(
-            verb=asked.verb,
-            parameters=asked.parameters.as_json,
+            verb=asked.action.words.name,
+            parameters=asked.action.as_json,
             selection=seen.selection.as_json,
             in_words=selection.in_words,
             group=seen.group,
@@ -76,9 +75,9 @@ def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
     )
 
 
-def to_type(verb: Verb, seen: Preview) -> str:
+def to_type(words: BulkAction, seen: Preview) -> str:
     """What has to be typed before it is done: the group, or the number where several are meant; empty: nothing."""
-    if verb is not Verb.PURGE or not (seen.selection.is_whole_group or seen.count > NEEDS_TYPED_NAME_ABOVE):
+    if not words.is_destructive or not (seen.selection.is_whole_group or seen.count > NEEDS_TYPED_NAME_ABOVE):
         return ""
     return seen.group or str(seen.count)
 
@@ -106,7 +105,7 @@ def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
         refuse([*actor.problems(), *_not_undoable(operation)])
         undo = _kept(
             BulkOperation(
-                verb=Verb.UNDO,
+                verb=UNDO.name,
                 # With the groups that it is for.
                 selection={**operation.selection, "no_commands_because": actor.scope.no_commands_because},
                 in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
@@ -122,7 +121,7 @@ def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
 
 def why_not_undoable(operation: BulkOperation) -> str:
     """Why an operation can't be undone, as a sentence goes on; empty when it can."""
-    if operation.verb == Verb.UNDO:
+    if operation.undoes:
         return "it is an undo itself"
     if operation.ended_at_ms is None:
         return "it has not ended: cancel it first"
@@ -193,7 +192,7 @@ def _drift(asked: Asked, seen: Preview) -> list[Problem]:
 
 def _not_typed(asked: Asked, seen: Preview) -> list[Problem]:
     # The number that was shown, should it have drifted a little.
-    typed = to_type(asked.verb, replace(seen, count=asked.expected))
+    typed = to_type(asked.action.words, replace(seen, count=asked.expected))
     if not typed or asked.typed == typed:
         return []
     what = "the group's name" if seen.group else "the number"

@@ -27,6 +27,7 @@ from taskstore.types.bulk import (
     WithClaimed,
 )
 from taskstore.types.bulk import Preview as PreviewAnswer
+from taskstore.types.bulk_actions import OPTIONS
 from taskstore.types.tasks import State
 
 from .. import bulk
@@ -44,7 +45,7 @@ from .search import integer, page_size_in, query_of
 BEGUN = 202
 
 
-def preview_answer(verb: OperationVerb, seen: bulk.Preview) -> PreviewAnswer:
+def preview_answer(action: bulk.Action, seen: bulk.Preview) -> PreviewAnswer:
     targets = tuple(Target(group=each.group, count=each.count, claimed=each.claimed) for each in seen.targets)
     return PreviewAnswer(
         count=seen.count,
@@ -55,15 +56,17 @@ def preview_answer(verb: OperationVerb, seen: bulk.Preview) -> PreviewAnswer:
         samples=tuple(seen.samples),
         bound=seen.selection.bound,
         as_of=seen.selection.as_of_ms,
-        to_type=bulk.to_type(verb, seen),
-        targets=targets if verb is OperationVerb.REQUEUE else None,
-        ended=seen.ended if verb is OperationVerb.REQUEUE else None,
+        to_type=bulk.to_type(action.words, seen),
+        targets=targets if action.makes_available else None,
+        ended=seen.ended if action.makes_available else None,
     )
 
 
 def answer_of(operation: BulkOperation, **more: Any) -> Operation:
     """Return an operation as a list has it."""
-    parameters = bulk.Parameters.read(operation.parameters)
+    kept = operation.parameters
+    options = {name: kept.get(name, option.default) for name, option in OPTIONS.items()}
+    claimed = WithClaimed.TAKE if kept.get("takes_claimed") else WithClaimed.SKIP
     names = {
         "operation": "operation",
         "items": "operation_items",
@@ -75,16 +78,7 @@ def answer_of(operation: BulkOperation, **more: Any) -> Operation:
         verb=OperationVerb(operation.verb),
         selection=operation.in_words,
         group=operation.group,
-        parameters=BulkParameters(
-            to=parameters.to,
-            create=parameters.create,
-            error=parameters.error,
-            priority=parameters.priority,
-            at_ms=parameters.at_ms,
-            spread_minutes=parameters.spread_minutes,
-            here=parameters.here,
-            claimed=WithClaimed.TAKE if parameters.takes_claimed else WithClaimed.SKIP,
-        ),
+        parameters=BulkParameters(**options, claimed=claimed),
         state=OperationState(operation.state),
         expected=operation.expected,
         done=operation.done,
@@ -123,9 +117,8 @@ class Preview(View):
         asked = bodies.read(request, BulkPreviewRequest)
         for group in asked.groups:
             self.must_reach(group)
-        verb = bulk.Verb(asked.verb)
-        seen = bulk.preview(asked.selection(self.scope()), verb, here=asked.here or False)
-        return Response(preview_answer(verb, seen))
+        action = asked.action
+        return Response(preview_answer(action, bulk.preview(asked.selection(self.actor.scope), action)))
 
 
 class Bulk(View):

@@ -97,5 +97,5 @@ def test_no_action_changes_the_trail(administrator, url):
     task = add()
     Task.objects.commit(owner=ANN, deletes=[task.id])
     entry = record("olaf")
-    administrator.post(url, {"action": "delete_selected", "_selected_action": [task.id, entry.id], "post": "yes"})
+    administrator.post(url, {"action": "purge", "_selected_action": [task.id, entry.id], "post": "yes"})
     assert (EndedTask.objects.count(), AuditEntry.objects.count()) == (1, 1)

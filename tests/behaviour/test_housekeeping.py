@@ -245,7 +245,7 @@ def purge_all(count: int) -> BulkOperation:
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * count)
     seen = bulk.preview(bulk.Selection(group="mail"))
     return bulk.start(
-        bulk.Asked(verb=bulk.Verb.PURGE, selection=seen.selection, expected=count, typed="mail"), Actor("olaf")
+        bulk.Asked(action=bulk.Purge(), selection=seen.selection, expected=count, typed="mail"), Actor("olaf")
     )
 
 

@@ -26,7 +26,7 @@ def only_the_runner_works(monkeypatch):
 def purge(group: str, count: int = 10) -> BulkOperation:
     Task.objects.commit(owner=1, adds=[NewTask(group=group)] * count)
     seen = bulk.preview(bulk.Selection(group=group))
-    asked = bulk.Asked(verb=bulk.Verb.PURGE, selection=seen.selection, expected=count, typed=group)
+    asked = bulk.Asked(action=bulk.Purge(), selection=seen.selection, expected=count, typed=group)
     return bulk.start(asked, Actor("olaf"))
 
 

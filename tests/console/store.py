@@ -1,7 +1,7 @@
 """What the tests of the console put into the store. Ann and Bob are the owners, `mail` and `reports` the groups."""
 
 from tasks_app import bulk
-from tasks_app.bulk import Asked, Parameters, Selection, Verb
+from tasks_app.bulk import Action, Asked, Selection
 from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Level, Task
 from tasks_app.reading.rates import LEVELS
@@ -47,15 +47,14 @@ def claimed_task(group: str, duration_ms: int = 60_000) -> Task:
 
 
 def change_all(
-    verb: Verb, selection: Selection, *, by: str = "olaf", reason: str = "", typed: str = "", **parameters
+    action: type[Action], selection: Selection, *, by: str = "olaf", reason: str = "", typed: str = "", **parameters
 ) -> BulkOperation:
     """Begin a bulk operation as somebody does who agrees to its preview."""
     seen = bulk.preview(selection)
     asked = Asked(
-        verb=verb,
+        action=action(**parameters),
         selection=seen.selection,
         expected=seen.count,
         typed=typed,
-        parameters=Parameters(**parameters),
     )
     return bulk.start(asked, Actor(by, selection.scope, reason=reason))

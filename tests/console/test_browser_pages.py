@@ -7,7 +7,7 @@ from playwright.sync_api import Dialog, expect
 
 from tasks_app import schedules
 from tasks_app.access import audit, tokens
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Edit, Selection
 from tasks_app.core.actors import Actor
 from tasks_app.models import Scope, Task
 from tasks_app.reading import saved_searches
@@ -77,7 +77,7 @@ def pages(person, settings) -> dict[str, str]:
         duration_ms=3_100,
     )
     operation = change_all(
-        Verb.EDIT, Selection(q="-group:nothing"), by="olaf", reason="x" * 300, error="x" * 200, priority=-100
+        Edit, Selection(q="-group:nothing"), by="olaf", reason="x" * 300, error="x" * 200, priority=-100
     )
     enqueued(at_ms=-60_000)
     failed("shop." + "x" * 200, queue="y" * 200, args=["x" * 200], error=TROUBLE)

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Requeue, Selection
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, PausedGroup, Task
 from tasks_app.models import Client as Worker
@@ -52,7 +52,7 @@ def task(hostile) -> Task:
         id=task.id, data=hostile("data").encode(), error=hostile("error"), data_type=hostile("type"), release=True
     )
     Task.objects.commit(owner=ANN, updates=[change])
-    change_all(Verb.REQUEUE, Selection(group=task.group), by=hostile("operator"), reason=hostile("reason"))
+    change_all(Requeue, Selection(group=task.group), by=hostile("operator"), reason=hostile("reason"))
     [task] = claim(hostile("group"), owner=ANN)
     change = Change(id=task.id, error=hostile("error"), release=True)
     [task] = Task.objects.commit(owner=ANN, updates=[change])
