@@ -29,7 +29,7 @@ from taskstore.types.tasks import NewTask
 from .admin.pages import fields_of
 from .command_lists.commands import submitted
 from .command_lists.stages import completed, is_in, running_list
-from .console.store import change_all
+from .console.store import AGREED, change_all
 from .console.test_editing import form_of
 from .console.test_rights import CALLS, SCHEDULE
 from .jobs_store.jobs import failed
@@ -179,10 +179,7 @@ CONSOLE = {
     "resume": ("resume", console("resume", name="paused")),
     "edit": ("edit", edit),
     "give_back": ("give back", lambda world: world.ada.post(f"/console/task/{world.held.id}/give-back")),
-    "requeue_many": ("requeue", console("requeue_many", **ALL)),
-    "move_many": ("move", console("move_many", **ALL, to="reports")),
-    "edit_many": ("edit", console("edit_many", **ALL, set_error="1", error="known")),
-    "purge_many": ("purge", console("purge_many", **ALL, typed="mail")),
+    **{f"{verb}_many": (verb, console(f"{verb}_many", **ALL, **fields)) for verb, fields in AGREED.items()},
     "cancel": ("cancel", lambda world: world.ada.post(f"/console/operations/{unfinished().pk}/cancel")),
     "undo": ("undo", undo),
     "import": ("import", imported),

@@ -8,6 +8,13 @@ from tasks_app.reading.rates import LEVELS
 from taskstore.types.tasks import Change, NewTask, Order
 
 ANN = 1643
+# What the console's form of each bulk action holds when somebody agrees to it for the group mail.
+AGREED = {
+    "requeue": {},
+    "move": {"to": "reports"},
+    "edit": {"set_error": "1", "error": "known"},
+    "purge": {"typed": "mail"},
+}
 BOB = 2624
 
 
