@@ -26,7 +26,7 @@ from ..writer.writer import running
 from . import chunks, undoing
 from .actions import action_of
 from .chunks import Chunk, Planned
-from .selection import actor_of
+from .selection import began_by
 
 FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
 BESIDE_WORKERS_S, ALONE_S = 0.008, 0.1  # How long a chunk's commit should keep the writer.
@@ -249,7 +249,7 @@ def _halves(portion: list[Planned], operation: BulkOperation, error: Exception) 
 
 
 def _commit_of(portion: Sequence[Planned], operation: BulkOperation) -> Commit:
-    actor, steps = actor_of(operation), [planned.step for planned in portion]
+    actor, steps = began_by(operation), [planned.step for planned in portion]
     ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
     return Commit(
         owner=0,
@@ -271,7 +271,7 @@ def _end(operation: BulkOperation, state: str) -> None:
         if not unended.update(state=state, gone=gone, ended_at_ms=now_ms, held_by="", held_until_ms=0):
             return
         audit.record(
-            actor_of(operation),
+            began_by(operation),
             operation.verb,
             group=operation.group,
             selection=operation.in_words,

@@ -122,7 +122,7 @@ class Selection:
         return any(term.key is Key.DATA and term.name for term in self.terms)
 
 
-def actor_of(operation: BulkOperation) -> Actor:
+def began_by(operation: BulkOperation) -> Actor:
     """Return who began the operation, with the groups that they might touch then."""
     return Actor(operation.by, scope_in(operation.selection), reason=operation.reason)
 

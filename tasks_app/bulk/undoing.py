@@ -11,7 +11,7 @@ from django.db.models.functions import Length
 from ..models import BulkItem, BulkOperation, Task
 from .actions import Skip, action_of
 from .chunks import MOST_BYTES, Chunk, Planned, skip, why_not
-from .selection import actor_of
+from .selection import began_by
 
 
 def next_chunk(operation: BulkOperation, size: int) -> Chunk:
@@ -25,7 +25,7 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     if action.ends_tasks:
         _read_data(items)
     living = _living([item.origin for item in items])
-    scope = actor_of(operation).scope
+    scope = began_by(operation).scope
     planned: list[Planned] = []
     skipped: list[BulkItem] = []
     for item in items:
