@@ -25,7 +25,7 @@ from . import parameters as reading
 from .pages import actor_for, go_to, is_partial, page, user_of
 
 MOST_TARGETS = 10  # Groups that a question names.
-INPUT_TYPES = {Kind.TIME: "datetime-local", Kind.MINUTES: "number", Kind.PRIORITY: "number", Kind.FLAG: "checkbox"}
+INPUT_TYPES = {Kind.TIME: "datetime-local", Kind.MINUTES: "number", Kind.PRIORITY: "number"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
