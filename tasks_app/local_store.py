@@ -18,10 +18,9 @@ from typing import Any, Self
 
 from django.db import Error, close_old_connections
 
-from taskstore.client.answers import Task
 from taskstore.client.transport import of_this_process
 from taskstore.types.clients import Heard
-from taskstore.types.tasks import Change, NewTask, Order
+from taskstore.types.tasks import Change, NewTask, Order, Task
 
 from .core.operations import Claim, Commit
 from .database import dialect_of
@@ -32,6 +31,7 @@ from .reading import clients
 from .reading.search import grammar
 from .reading.search.finding import find
 from .schedules import Scheduler
+from .wire.tasks import answer_of
 from .writer.cancelling import ended
 from .writer.writer import Writer
 
@@ -83,7 +83,7 @@ class LocalStore:
             order=order,
             depends=tuple(depends),
         )
-        return list(map(_seen, StoredTask.objects.perform(claim)))
+        return list(map(answer_of, StoredTask.objects.perform(claim)))
 
     def commit(
         self,
@@ -101,11 +101,11 @@ class LocalStore:
             deletes=tuple(deletes),
             depends=tuple(depends),
         )
-        return list(map(_seen, StoredTask.objects.perform(commit)))
+        return list(map(answer_of, StoredTask.objects.perform(commit)))
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         with _fresh_connections():
-            return [_seen(task) if task else None for task in StoredTask.objects.find(ids)]
+            return [answer_of(task) if task else None for task in StoredTask.objects.find(ids)]
 
     def heartbeat(
         self,
@@ -137,7 +137,7 @@ class LocalStore:
         """The tasks that meet every term of the query, as `GET /search` finds them."""
         with _fresh_connections():
             found = find(grammar.parse(query), limit=limit)
-            return Found(tasks=[_seen(task) for task in StoredTask.objects.find(found.ids) if task])
+            return Found(tasks=[answer_of(task) for task in StoredTask.objects.find(found.ids) if task])
 
     def _serve(self) -> None:
         try:
@@ -179,23 +179,6 @@ class LocalStore:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     tasks: Sequence[Task]
-
-
-def _seen(task: StoredTask) -> Task:
-    return Task(
-        id=task.id,
-        group=task.group,
-        data=bytes(task.data),
-        data_type=task.data_type,
-        error=task.error,
-        labels=task.labels,
-        priority=task.priority,
-        origin=task.origin,
-        claims=task.claims,
-        owner=task.owner,
-        available_at_ms=task.available_at_ms,
-        created_at_ms=task.created_at_ms,
-    )
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client.answers import Task as Task
     from .client.async_client import AsyncClient as AsyncClient
     from .client.client import Client as Client
     from .client.commands import Submission as Submission
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from .types.tasks import Order as Order
     from .types.tasks import Refusal as Refusal
     from .types.tasks import State as State
+    from .types.tasks import Task as Task
     from .worker.handlers import Context as Context
     from .worker.handlers import Discard as Discard
     from .worker.handlers import LeaseLost as LeaseLost
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from .worker.worker import Worker as Worker
 
 _NAMES_OF = {
-    ".client.answers": ("Task",),
     ".client.async_client": ("AsyncClient",),
     ".client.client": ("Client",),
     ".client.commands": ("Submission",),
@@ -102,6 +101,7 @@ _NAMES_OF = {
         "Order",
         "Refusal",
         "State",
+        "Task",
     ),
     ".worker.handlers": (
         "Context",

@@ -82,7 +82,7 @@ USES = {
     "taskstore.commands": set(),
     "taskstore.cli": {"click", "httpx", "msgspec", "rich"},
     "taskstore.masstasker": {"google", "grpc", "grpc_status"},
-    "tasks_app.core": set(),
+    "tasks_app.core": {"msgspec"},
 }
 
 MODULES = sorted(module for package in PACKAGES for module in (PROJECT / package).rglob("*.py"))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+
+import msgspec
 
 from taskstore.types.tasks import Refusal
 
-from .operations import TaskRecord
+from .operations import Prohibited, TaskRecord
 
 DATA = TaskRecord._fields.index("data")
 
@@ -21,7 +22,7 @@ DATA = TaskRecord._fields.index("data")
 def text_of(answer: Sequence[TaskRecord] | Refusal) -> str:
     """The answer as text; the tasks are drafts."""
     if isinstance(answer, Refusal):
-        return json.dumps({"refusal": asdict(answer)})
+        return json.dumps({"refusal": msgspec.structs.asdict(answer)})
     return json.dumps({"drafts": [_in_text(draft) for draft in answer]})
 
 
@@ -29,7 +30,8 @@ def answer_in(text: str, ids: Sequence[int]) -> list[TaskRecord] | Refusal:
     """The answer that the text holds, with the ids that the drafts were given."""
     kept = json.loads(text)
     if "refusal" in kept:
-        return Refusal(**{name: tuple(values) for name, values in kept["refusal"].items()})
+        kind = Prohibited if kept["refusal"].get("forbidden") else Refusal
+        return msgspec.convert(kept["refusal"], kind)
     return [_task(values, task_id) for values, task_id in zip(kept["drafts"], ids, strict=True)]
 
 

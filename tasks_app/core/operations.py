@@ -18,6 +18,7 @@ from taskstore.types.tasks import (
     Ending,
     NewTask,
     Order,
+    Refusal,
 )
 
 
@@ -160,6 +161,15 @@ class Query(Claim):
 
 
 Operation = Commit | Claim
+
+
+class Prohibited(Refusal, frozen=True, kw_only=True):
+    """A refusal because of who asks. Other reasons are not told."""
+
+    forbidden: tuple[str, ...]  # Why groups with shell commands may not be changed by this client.
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class TaskRecord(NamedTuple):

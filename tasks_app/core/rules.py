@@ -13,7 +13,7 @@ from typing import Any
 
 from taskstore.types.tasks import COMMAND_GROUPS, FAILED_FROM, NOBODY, Change, Ending, NewTask, Refusal, holds_results
 
-from .operations import Claim, Commit, Effect, GroupScope, Operation, Query, Removal, TaskRecord, Update
+from .operations import Claim, Commit, Effect, GroupScope, Operation, Prohibited, Query, Removal, TaskRecord, Update
 
 Answer = Effect | Refusal
 
@@ -101,9 +101,11 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     owned = _owned_by_others(operation, world)
     bugs = tuple(_bugs(operation))
     forbidden = _forbidden(operation, world) if operation.scope.no_commands_because else ()
-    if not (changes or deletes or depends or owned or bugs or forbidden):
+    if forbidden:
+        return Prohibited(forbidden=forbidden)
+    if not (changes or deletes or depends or owned or bugs):
         return None  # Nearly always: no refusal is made only to be asked whether it is one.
-    return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs, forbidden=forbidden)
+    return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs)
 
 
 def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from taskstore.errors import CommitRefused, Forbidden, KeyReused, TooManyGroups
 from taskstore.types.tasks import Refusal
 
 from ..core.meters import meters
-from ..core.operations import Claim, Effect, Operation, Query, TaskRecord
+from ..core.operations import Claim, Effect, Operation, Prohibited, Query, TaskRecord
 from ..core.rules import World, decide, is_held
 from .batch import Decided, Decision, Plan, Seen, Undecided, written_by
 from .demand import changed_ids
@@ -134,7 +134,7 @@ def _earliest_by_group(tasks: Iterable[TaskRecord]) -> dict[str, int]:
 
 def granted(answer: Decided) -> list[TaskRecord]:
     """The new tasks. Raises Forbidden, CommitRefused, KeyReused or TooManyGroups when that is the answer."""
-    if isinstance(answer, Refusal) and answer.forbidden:
+    if isinstance(answer, Prohibited):
         raise Forbidden(" ".join(answer.forbidden))
     if isinstance(answer, Refusal):
         raise CommitRefused(answer)

@@ -19,10 +19,12 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from msgspec.json import Encoder
 
+from taskstore.types.tasks import as_text
+
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..managers import READ_AT_ONCE
 from ..models import Task
-from ..wire.tasks import TaskAnswer, shown
+from ..wire.tasks import answer_of
 from .files import MEDIA_TYPES, Format, guarded, streamed
 from .search.finding import find_all
 from .search.grammar import Key, Term
@@ -70,7 +72,7 @@ def pieces_of(export: Export, at_ms: int) -> Iterator[bytes]:
 
 def as_ndjson(tasks: Sequence[Task], at_ms: int, *, with_data: bool) -> bytes:
     """A line for each task, as the API has them."""
-    return ENCODER.encode_lines([TaskAnswer.of(task, with_data=with_data) for task in tasks])
+    return ENCODER.encode_lines([answer_of(task, with_data=with_data) for task in tasks])
 
 
 def as_csv(tasks: Sequence[Task], at_ms: int, *, with_data: bool) -> bytes:
@@ -122,7 +124,7 @@ def _facts(task: Task, at_ms: int) -> list[object]:
 
 
 def _data(task: Task) -> list[str]:
-    text, in_base64 = shown(bytes(task.data))
+    text, in_base64 = as_text(bytes(task.data))
     return [guarded(text or ""), guarded(in_base64 or ""), guarded(task.data_type)]
 
 

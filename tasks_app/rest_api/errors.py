@@ -12,10 +12,10 @@ from rest_framework.views import exception_handler
 
 from taskstore.errors import CommitRefused, Forbidden, InvalidInput, JobUnfinished, KeyReused, LimitExceeded
 from taskstore.types.server import Failure, Problems
+from taskstore.types.tasks import Outcome
 
 from ..core.meters import meters
 from ..database.outage import RETRY_AFTER_S, translated
-from .responses import Outcome, Refused
 
 ENCODER = msgspec.json.Encoder()
 
@@ -53,7 +53,7 @@ def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
     match error:
         case CommitRefused():
             # Not 409: clients of the original take every other status for a broken server.
-            return Response(Outcome(error=Refused.of(error.refusal)))
+            return Response(Outcome(error=error.refusal))
         case Forbidden():
             return Response(Failure(detail=printable(str(error)), code=error.code), status=403)
         case KeyReused() | JobUnfinished():

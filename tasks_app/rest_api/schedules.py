@@ -13,6 +13,8 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from taskstore.types.tasks import Task
+
 from .. import schedules
 from ..access.policy import Action
 from ..core.actors import Actor
@@ -23,7 +25,7 @@ from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
 from ..wire.scalars import Int64, Reason
 from ..wire.size import is_light
-from ..wire.tasks import TaskAnswer
+from ..wire.tasks import answer_of
 from . import bodies
 from .base import View
 from .requests import ReasonRequest
@@ -192,9 +194,9 @@ class RunNow(ScheduleView):
 
     needs = Action.OPERATE
 
-    @endpoint("run_schedule", answer=TaskAnswer, body=ReasonRequest, parameters=[NAME], failures=ALSO_NOT_THERE)
+    @endpoint("run_schedule", answer=Task, body=ReasonRequest, parameters=[NAME], failures=ALSO_NOT_THERE)
     def post(self, request: Request, name: str) -> Response:
-        return Response(TaskAnswer.of(there(schedules.run_now(name, self.who_asks(request)), name)))
+        return Response(answer_of(there(schedules.run_now(name, self.who_asks(request)), name)))
 
 
 def there(found: Found | None, name: str) -> Found:

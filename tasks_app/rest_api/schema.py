@@ -19,9 +19,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore.types.server import Failure, Problems
+from taskstore.types.tasks import Task
 
 from ..core.validation import GROUP_LENGTH
-from ..wire.tasks import Asked, TaskAnswer
+from ..wire.tasks import Asked
 from .base import OpenView
 
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
@@ -29,10 +30,10 @@ EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 REFERENCE = "#/components/schemas/{name}"
 
 NAMES = {"type": "array", "items": {"type": "string"}}
-TASKS = {"type": "array", "items": {"$ref": REFERENCE.format(name=TaskAnswer.__name__)}}
+TASKS = {"type": "array", "items": {"$ref": REFERENCE.format(name=Task.__name__)}}
 TASKS_OR_NULL = {
     "type": "array",
-    "items": {"oneOf": [{"$ref": REFERENCE.format(name=TaskAnswer.__name__)}, {"type": "null"}]},
+    "items": {"oneOf": [{"$ref": REFERENCE.format(name=Task.__name__)}, {"type": "null"}]},
 }
 
 ID = {"type": "integer", "format": "int64"}

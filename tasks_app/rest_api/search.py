@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore.errors import InvalidInput
+from taskstore.types.search import SearchPage
 
 from ..access.policy import Action
 from ..core.validation import INT64_MAX, INT64_MIN
@@ -19,9 +20,8 @@ from ..reading.listing import PAGE, Cursor
 from ..reading.search import grammar
 from ..reading.search.finding import find
 from ..reading.search.grammar import Label
-from ..wire.tasks import TaskAnswer
+from ..wire.tasks import answer_of
 from .base import View
-from .responses import SearchAnswer
 from .schema import endpoint, query
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -115,7 +115,7 @@ class Search(View):
 
     needs = Action.SEE_PAYLOADS
 
-    @endpoint("search", answer=SearchAnswer, parameters=ASKED)
+    @endpoint("search", answer=SearchPage, parameters=ASKED)
     def get(self, request: Request) -> Response:
         asked = query_of(request, "q", "after", "limit")
         terms, scope = grammar.parse(asked.get("q", "")), self.scope()
@@ -123,11 +123,11 @@ class Search(View):
         found = find(terms, scope=scope, after=after, limit=page_size_in(asked, MOST))
         tasks = [task for task in Task.objects.find(found.ids, scope) if task is not None]
         return Response(
-            SearchAnswer(
-                tasks=tuple(map(TaskAnswer.of, tasks)),
+            SearchPage(
+                tasks=tuple(map(answer_of, tasks)),
                 after=str(found.after) if found.after else None,
                 complete=not found.is_cut_short,
                 looked_at=found.looked_at,
-                at=found.at_ms,
+                at_ms=found.at_ms,
             )
         )

@@ -18,6 +18,8 @@ from rest_framework.response import Response
 from taskstore.errors import LimitExceeded
 from taskstore.types import groups as group_types
 from taskstore.types import history as history_types
+from taskstore.types.tasks import Outcome
+from taskstore.types.tasks import Task as TaskAnswer
 
 from ..access.policy import Action
 from ..access.tokens import waiting_tokens
@@ -31,7 +33,7 @@ from ..reading.files import streamed
 from ..wire import strict_json
 from ..wire.decoding import value_of
 from ..wire.size import is_light
-from ..wire.tasks import TaskAnswer
+from ..wire.tasks import answer_of
 from ..writer.totals import PAGE_GROUPS
 from . import bodies, large_bodies
 from .async_views import LoopView
@@ -41,7 +43,6 @@ from .errors import ENCODER, JSONRenderer
 from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
 from .large_bodies import BYTES_AT_ONCE, LargeUpdate
 from .requests import ClaimRequest, TasksRequest, UpdateRequest
-from .responses import Outcome
 from .schema import (
     FAILURES,
     FLAG,
@@ -119,7 +120,7 @@ def _write(tasks: TaskQuerySet, most: int, page: IO[bytes], *, is_first: bool) -
     found, task = 0, None
     for task in tasks[:most].of_one_moment():
         page.write(separator)
-        page.write(ENCODER.encode(TaskAnswer.of(task)))
+        page.write(ENCODER.encode(answer_of(task)))
         separator = b","
         found += 1
     if is_first and not found:
@@ -225,7 +226,7 @@ class OneTask(View):
         if task is None:
             told = history.epitaph_of(task_id, scope)
             raise NotFound(told or f"There is no task {task_id}{history.doubt_about(task_id)}.")
-        return Response(TaskAnswer.of(task))
+        return Response(answer_of(task))
 
 
 class TasksByPath(View):
@@ -302,7 +303,7 @@ def found(ids: Sequence[int], scope: GroupScope) -> Response:
     most = limits().changes
     if len(ids) > most:
         raise LimitExceeded({"ids": [f"at most {most} at once, not {len(ids)}"]})
-    return Response([task and TaskAnswer.of(task) for task in Task.objects.find(ids, scope)])
+    return Response([task and answer_of(task) for task in Task.objects.find(ids, scope)])
 
 
 async def outcome_of(operation: Operation, *, is_checked: bool = False) -> bytes:
@@ -310,9 +311,9 @@ async def outcome_of(operation: Operation, *, is_checked: bool = False) -> bytes
     tasks = await Task.objects.adecide(operation, is_checked=is_checked)
     if len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE:
         return await beside_the_loop(_encoded_one_by_one, tasks)
-    return ENCODER.encode(Outcome(tasks=tuple(map(TaskAnswer.of, tasks))))
+    return ENCODER.encode(Outcome(tasks=tuple(map(answer_of, tasks))))
 
 
 def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
     """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
-    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(TaskAnswer.of(task)) for task in tasks])
+    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_of(task)) for task in tasks])

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import close_old_connections
 
-from taskstore.client.answers import Task
 from taskstore.types.job_record import How, JobRecord, JobStatus, NotAJob, status_of
-from taskstore.types.tasks import State
+from taskstore.types.tasks import State, Task
 
 from ..local_store import LocalStore
 from . import results

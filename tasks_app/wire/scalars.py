@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from taskstore.types.scalars import DataType as DataType
 from taskstore.types.scalars import Ids as Ids
 from taskstore.types.scalars import Int64 as Int64
 
@@ -34,7 +35,6 @@ Wait = Annotated[
 MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="How many at most at once.")]
 Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
 Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
-DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
 Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
 CLIENT_TEXT_LENGTH = 255

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
@@ -12,6 +11,7 @@ from msgspec.json import Decoder
 
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import FAILED_FROM, NewTask, Problem
+from taskstore.types.tasks import Task as TaskAnswer
 
 from ..core.operations import Commit, Operation, TaskRecord
 from ..core.validation import group_name, is_utf8, validate
@@ -20,49 +20,22 @@ from ..models import Task
 from .scalars import DataBase64, DataType, Int64, Labels, Priority, ServerSet, Timespec, TimespecAlias
 
 
-class TaskAnswer(Struct, frozen=True, kw_only=True):
-    """A task."""
-
-    id: Int64
-    group: str
-    data: Annotated[str | UnsetType | None, Meta(description="null: it is not UTF-8; see data_base64.")]
-    timespec: Annotated[int, Meta(description="Available from then on; milliseconds since the Epoch.")]
-    ownerid: Int64
-    error: str
-    labels: dict[str, str]
-    priority: int
-    origin: Annotated[Int64, Meta(description="The id of the first task of the chain. It never changes.")]
-    claims: Annotated[int, Meta(description="How often it was claimed.")]
-    created: Annotated[int, Meta(description="When the first task of the chain was added.")]
-    data_type: DataType | UnsetType = UNSET
-    data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
-
-    @classmethod
-    def of(cls, task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
-        data, data_base64 = shown(bytes(task.data)) if with_data else (UNSET, UNSET)
-        return cls(
-            id=task.id,
-            group=task.group,
-            data=data,
-            timespec=task.available_at_ms,
-            ownerid=task.owner,
-            error=task.error,
-            labels=dict(task.labels),
-            priority=task.priority,
-            origin=task.origin,
-            claims=task.claims,
-            created=task.created_at_ms,
-            data_type=task.data_type if with_data and task.data_type else UNSET,
-            data_base64=data_base64,
-        )
-
-
-def shown(data: bytes) -> tuple[str | None, str | UnsetType]:
-    """Data as text; what is no UTF-8 in base64 instead."""
-    try:
-        return data.decode(), UNSET
-    except UnicodeDecodeError:
-        return None, base64.b64encode(data).decode()
+def answer_of(task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
+    """Return a task as it is answered with; without data where somebody may not see it."""
+    return TaskAnswer.make(
+        id=task.id,
+        group=task.group,
+        data=bytes(task.data) if with_data else None,
+        data_type=task.data_type,
+        error=task.error,
+        labels=task.labels,
+        priority=task.priority,
+        origin=task.origin,
+        claims=task.claims,
+        owner=task.owner,
+        available_at_ms=task.available_at_ms,
+        created_at_ms=task.created_at_ms,
+    )
 
 
 class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

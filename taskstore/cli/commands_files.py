@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from ..client.answers import Task
 from ..client.commands import CommandSeen
 from ..commands.files import NotFiles, read_project, write_entries, write_result
 from ..errors import TaskStoreError
 from ..types.command_record import OF_LISTS, Command, CommandList, NotACommand
+from ..types.tasks import Task
 from .base import Scope, command
 from .commands_group import commands, project
 from .context import Session

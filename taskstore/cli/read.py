@@ -10,10 +10,10 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..client.answers import Task
 from ..types.clients import Heard
 from ..types.groups import GroupStats
 from ..types.history import History, Step
+from ..types.tasks import Task
 from ..units import duration, size
 from . import parameter_types
 from .base import Scope, command

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import msgspec
-
-from ..client.answers import Task
 
 
 def as_json(answer: Any) -> dict[str, Any]:
@@ -17,7 +14,7 @@ def as_json(answer: Any) -> dict[str, Any]:
     if isinstance(answer, msgspec.Struct):
         members: dict[str, Any] = msgspec.to_builtins(answer)
         return members
-    return _task(answer) if isinstance(answer, Task) else _members(answer)
+    return _members(answer)
 
 
 def _members(answer: Any) -> dict[str, Any]:
@@ -30,27 +27,3 @@ def _value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _value(each) for name, each in value.items()}
     return [_value(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _task(task: Task) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "group": task.group,
-        **_data(task.data),
-        "timespec": task.available_at_ms,
-        "ownerid": task.owner,
-        "error": task.error,
-        "labels": dict(task.labels),
-        "priority": task.priority,
-        "origin": task.origin,
-        "claims": task.claims,
-        "created": task.created_at_ms,
-        **({"data_type": task.data_type} if task.data_type else {}),
-    }
-
-
-def _data(data: bytes) -> dict[str, Any]:
-    try:
-        return {"data": data.decode()}
-    except UnicodeDecodeError:
-        return {"data": None, "data_base64": base64.b64encode(data).decode()}

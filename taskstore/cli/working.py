@@ -10,8 +10,7 @@ from typing import IO, Any
 
 import click
 
-from ..client.answers import Task
-from ..types.tasks import Change, NewTask, Order
+from ..types.tasks import Change, NewTask, Order, Task
 from ..units import duration
 from . import parameter_types
 from .base import Scope, command

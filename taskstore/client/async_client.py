@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from ..errors import StoreUnavailable
+from ..types.tasks import Task
 from . import transport
-from .answers import Task
 from .calls import Call
 from .commands import AsyncCommands
 from .jobs import AsyncJobs

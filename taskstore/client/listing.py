@@ -6,7 +6,9 @@ import codecs
 import json
 from collections.abc import Iterator
 
-from .answers import Task
+import msgspec
+
+from ..types.tasks import Task
 from .errors import UnexpectedAnswer
 
 DECODER = json.JSONDecoder()
@@ -50,6 +52,6 @@ class Listing:
 
 def _task_of(tree: dict[str, object]) -> Task:
     try:
-        return Task.of(tree)
-    except (KeyError, TypeError) as problem:
+        return msgspec.convert(tree, Task)
+    except msgspec.ValidationError as problem:
         raise UnexpectedAnswer(f"this is no task: {problem!r}") from problem

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 from urllib.parse import quote
 
 from ..types.audit import AuditPage
 from ..types.clients import Heard
 from ..types.groups import Stats
 from ..types.history import History
+from ..types.search import SearchPage
 from ..types.server import Health
-from .answers import SearchPage, Task, or_none
-from .calls import Call, as_json, decoder, given
+from ..types.tasks import Task
+from .calls import Call, decoder, given
 
 PATH_LETTERS = "/"  # What a path carries beside letters and digits.
 
@@ -22,11 +22,11 @@ class Looking:
 
     def task(self, id: int) -> Call[Task | None]:
         """The task with this id; None when there is none (`history` says what became of it)."""
-        return Call(method="GET", path=f"/task/{id}", read=as_json(Task.of), may_be_missing=True)
+        return Call(method="GET", path=f"/task/{id}", read=decoder(Task), may_be_missing=True)
 
     def tasks(self, ids: Iterable[int]) -> Call[list[Task | None]]:
         """The tasks of these ids in the order asked, None for one that does not exist."""
-        return Call(method="POST", path="/tasks", body={"ids": list(ids)}, read=as_json(_tasks_or_none))
+        return Call(method="POST", path="/tasks", body={"ids": list(ids)}, read=decoder(list[Task | None]))
 
     def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
@@ -42,7 +42,7 @@ class Looking:
             "owned": "yes" if owned else "no",
             "label": [key if value is None else f"{key}:{value}" for key, value in (labels or {}).items()],
         }
-        return Call(method="GET", path="/group", query=query, read=as_json(_tasks))
+        return Call(method="GET", path="/group", query=query, read=decoder(list[Task]))
 
     def groups(self) -> Call[list[str]]:
         """The names of the groups that hold a task, sorted."""
@@ -59,7 +59,7 @@ class Looking:
     def search(self, query: str = "", *, after: str | None = None, limit: int = 50) -> Call[SearchPage]:
         """A page of the tasks that meet every term: `group:mail state:failed error:"timed out"`."""
         asked = {"q": query, "limit": limit, **given(after=after)}
-        return Call(method="GET", path="/search", query=asked, read=as_json(SearchPage.of))
+        return Call(method="GET", path="/search", query=asked, read=decoder(SearchPage))
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> Call[bytes]:
         """All tasks that a search finds, as a file, piece by piece: `ndjson` (see `import_tasks`) or `csv`."""
@@ -104,11 +104,3 @@ class Looking:
 
 def in_path(name: str) -> str:
     return quote(name, safe=PATH_LETTERS)
-
-
-def _tasks(trees: Iterable[Mapping[str, Any]]) -> list[Task]:
-    return [Task.of(tree) for tree in trees]
-
-
-def _tasks_or_none(trees: Iterable[Any]) -> list[Task | None]:
-    return list(map(or_none(Task.of), trees))

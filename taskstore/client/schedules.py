@@ -11,8 +11,9 @@ from urllib.parse import quote
 from ..errors import InvalidInput
 from ..types.job_record import DEFAULT_QUEUE, JobOptions
 from ..types.records import value_of
-from .answers import Answer, Task, or_none, wire
-from .calls import Call, as_json, given
+from ..types.tasks import Task
+from .answers import Answer, or_none, wire
+from .calls import Call, as_json, decoder, given
 from .verbs import AsyncSender, Sender
 
 P = ParamSpec("P")
@@ -126,7 +127,7 @@ class ScheduleCalls:
     def run(self, name: str, reason: str = "") -> Call[Task]:
         """Add at once what it would add. Raises NotFound, and CommitUnknown when the connection breaks."""
         body = {"reason": reason}
-        return Call(method="POST", path=_path(name, "/run"), body=body, read=as_json(Task.of), once=True)
+        return Call(method="POST", path=_path(name, "/run"), body=body, read=decoder(Task), once=True)
 
 
 CALLS = ScheduleCalls()

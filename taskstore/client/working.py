@@ -6,14 +6,15 @@ import base64
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ..errors import CommitRefused, refuse
 from ..types.clients import Heard
-from ..types.tasks import Change, Imported, NewTask, Order, Problem, Refusal, ids_without_delete
-from .answers import Task
-from .calls import Call, as_json, decoder, encoded, new_key
+from ..types.tasks import Change, Imported, NewTask, Order, Outcome, Problem, Refusal, Task, ids_without_delete
+from .calls import Call, decoder, encoded, new_key
 
 
 class CommitOnTheWire:
@@ -50,16 +51,16 @@ class CommitOnTheWire:
             f"updates[{sent}]": f"updates[{place}]" for sent, place in enumerate(stays)
         }
 
-    def tasks_of(self, outcome: Mapping[str, Any]) -> list[Task]:
+    def tasks_in(self, answer: bytes) -> list[Task]:
         """The new tasks: adds, then updates. Raises CommitRefused."""
-        if self._moved and outcome["error"]:
-            raise CommitRefused(self._refusal(outcome["error"]))
+        outcome = decoder(Outcome)(answer)
+        if self._moved and outcome.error:
+            raise CommitRefused(self._refusal(outcome.error))
         tasks = tasks_of(outcome)
         changed = dict(zip(self._updates, tasks[self._adds :], strict=True))
         return [*tasks[: self._adds], *(changed[place] for place in sorted(changed))]
 
-    def _refusal(self, error: Mapping[str, Any]) -> Refusal:
-        refusal = _refusal_of(error)
+    def _refusal(self, refusal: Refusal) -> Refusal:
         return replace(
             refusal,
             changes=(*refusal.changes, *(task_id for task_id in refusal.deletes if task_id in self._moved)),
@@ -115,15 +116,15 @@ def _data(data: bytes | str) -> dict[str, Any]:
         return {"data_base64": base64.b64encode(data).decode()}
 
 
-def tasks_of(outcome: Mapping[str, Any]) -> list[Task]:
+def tasks_of(outcome: Outcome) -> list[Task]:
     """The new tasks of a commit or a claim. Raises CommitRefused."""
-    if outcome["error"]:
-        raise CommitRefused(_refusal_of(outcome["error"]))
-    return [Task.of(tree) for tree in outcome["tasks"]]
+    if outcome.error:
+        raise CommitRefused(outcome.error)
+    return [*outcome.tasks]
 
 
-def _refusal_of(error: Mapping[str, Any]) -> Refusal:
-    return Refusal(**{name: tuple(which) for name, which in error.items()})
+def _claimed(content: bytes) -> list[Task]:
+    return tasks_of(decoder(Outcome)(content))
 
 
 NDJSON_LINE_END = b"\n"
@@ -163,7 +164,7 @@ class Working:
             method="POST",
             path="/claim",
             body=body,
-            read=as_json(tasks_of),
+            read=_claimed,
             key=new_key(),
             may_happen_twice=True,
             wait_ms=max(0, wait_ms),
@@ -279,7 +280,7 @@ def _committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call
         method="POST",
         path="/update",
         body=sent.body,
-        read=as_json(lambda outcome: shape(sent.tasks_of(outcome))),
+        read=lambda answer: shape(sent.tasks_in(answer)),
         key=new_key(),
         renamed=sent.renamed,
     )

@@ -21,7 +21,7 @@ from ..types.tasks import Change, NewTask
 from ..worker.handlers import Result
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 LEFT_BYTES = 4 * 2**10  # Of each output, when the store does not take all of them.
 

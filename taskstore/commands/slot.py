@@ -24,7 +24,7 @@ from .stopping import Stopping
 from .work import Times, Work
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 logger = logging.getLogger(__name__)
 

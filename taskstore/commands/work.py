@@ -15,7 +15,7 @@ from .closing import Finished
 from .messages import Ran, Wrote
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 MARGIN_S = 10.0  # That a lease is longer than any of its commands may take: to kill it, and to say so.
 MOST_DOUBLINGS = 6

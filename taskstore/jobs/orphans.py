@@ -19,7 +19,7 @@ from .results import Entry, Ledger
 from .verdicts import change_of, lost_while_held
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from ..worker.lease_keeper import Outage, named
 from ..worker.store import Store
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 AWAY = (StoreUnavailable, StoreBusy, TooOften)
 SOON_S = 1.0  # Until a store that is away is tried again.

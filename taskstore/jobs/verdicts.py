@@ -9,7 +9,7 @@ from ..types.job_record import Attempt, How, JobError, JobRecord, JobStatus, OnL
 from ..types.tasks import Change, NewTask
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
 LONGEST_BACKOFF_MS = 3_600_000

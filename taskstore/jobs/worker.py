@@ -36,7 +36,7 @@ from .verdicts import Verdict, after, change_of, lost_before, no_job
 from .work import QUICK_S, Work, WorkerIdentity
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 logger = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from msgspec.json import Decoder
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Ids = tuple[Int64, ...]
+DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
 After = Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
 

@@ -5,14 +5,17 @@ Times are milliseconds since the Epoch (UTC), durations are milliseconds, ids ar
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .scalars import Ids, prepare
+from .scalars import DataType, Ids, Int64, prepare
 
 
 class Ending(StrEnum):
@@ -115,29 +118,18 @@ class Change:
     failed_from: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why nothing was changed: every reason, not the first (contract.md section 3, `/update`)."""
+class Refusal(Struct, frozen=True, kw_only=True):
+    """Why nothing was changed: every reason, not the first."""
 
-    changes: tuple[int, ...] = ()  # Not there to be updated.
-    deletes: tuple[int, ...] = ()  # Not there to be deleted.
-    depends: tuple[int, ...] = ()  # Not there.
-    owned: tuple[int, ...] = ()  # Not yet available, and another client's.
-    bugs: tuple[str, ...] = ()  # What makes no sense.
-    forbidden: tuple[str, ...] = ()  # Why groups with shell commands may not be changed by this client.
+    changes: Annotated[Ids, Meta(description="Not there to be updated.")] = ()
+    deletes: Annotated[Ids, Meta(description="Not there to be deleted.")] = ()
+    depends: Annotated[Ids, Meta(description="Not there.")] = ()
+    owned: Annotated[Ids, Meta(description="Not yet available, and another client's.")] = ()
+    bugs: Annotated[tuple[str, ...], Meta(description="What makes no sense.")] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs or self.forbidden)
+        return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs)
 
-
-class Imported(Struct, frozen=True, kw_only=True):
-    """What an import has added."""
-
-    imported: Annotated[int, Meta(description="How many tasks.")]
-    ids: Annotated[Ids, Meta(description="Of the new tasks, in the order of the lines.")]
-
-
-prepare(Imported)
 
 Problem = tuple[str, str]  # The path of the field, and what would be right.
 
@@ -149,3 +141,101 @@ def ids_without_delete(adds: Sequence[NewTask], deletes: Iterable[int]) -> Itera
         for place, add in enumerate(adds):
             if add.id and add.id not in deleted:
                 yield f"adds[{place}].id", f"must be 0 or a task that this commit deletes: add {add.id} to the deletes"
+
+
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task."""
+
+    id: Int64
+    group: str
+    data_text: Annotated[str | UnsetType | None, Meta(description="null: it is not UTF-8; see data_base64.")] = (
+        msgspec.field(name="data")
+    )
+    available_at_ms: Annotated[int, Meta(description="Available from then on; milliseconds since the Epoch.")] = (
+        msgspec.field(name="timespec")
+    )
+    owner: Int64 = msgspec.field(name="ownerid")
+    error: str
+    labels: dict[str, str]
+    priority: int
+    origin: Annotated[Int64, Meta(description="The id of the first task of the chain. It never changes.")]
+    claims: Annotated[int, Meta(description="How often it was claimed.")]
+    created_at_ms: Annotated[int, Meta(description="When the first task of the chain was added.")] = msgspec.field(
+        name="created"
+    )
+    data_type: DataType = ""
+    data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
+
+    @classmethod
+    def make(
+        cls,
+        *,
+        id: int,
+        group: str,
+        data: bytes | None = b"",
+        data_type: str = "",
+        error: str = "",
+        labels: Mapping[str, str] | None = None,
+        priority: int = 0,
+        origin: int = 0,
+        claims: int = 0,
+        owner: int = 0,
+        available_at_ms: int = 0,
+        created_at_ms: int = 0,
+    ) -> Self:
+        """Return a task with these bytes as data. `None`: nothing is said of data and type."""
+        text, in_base64 = (UNSET, UNSET) if data is None else as_text(data)
+        return cls(
+            id=id,
+            group=group,
+            data_text=text,
+            available_at_ms=available_at_ms,
+            owner=owner,
+            error=error,
+            labels=dict(labels or {}),
+            priority=priority,
+            origin=origin,
+            claims=claims,
+            created_at_ms=created_at_ms,
+            data_type="" if data is None else data_type,
+            data_base64=in_base64,
+        )
+
+    @property
+    def data(self) -> bytes:
+        """The data; b"" when there is none."""
+        return self.data_text.encode() if isinstance(self.data_text, str) else base64.b64decode(self.data_base64 or "")
+
+    @property
+    def text(self) -> str:
+        """The data as text. Raises UnicodeDecodeError when it is no UTF-8."""
+        return self.data_text if isinstance(self.data_text, str) else self.data.decode()
+
+    def json(self) -> Any:
+        """Return the value that the data holds. Raises ValueError when it is no JSON."""
+        return json.loads(self.data)
+
+
+def as_text(data: bytes) -> tuple[str | None, str | UnsetType]:
+    """Return data as text; what is no UTF-8 in Base64 instead, as the second."""
+    try:
+        return data.decode(), UNSET
+    except UnicodeDecodeError:
+        return None, base64.b64encode(data).decode()
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What came of an update or a claim: the new tasks, or why nothing was changed."""
+
+    tasks: tuple[Task, ...] = ()
+    error: Refusal | None = None
+
+
+class Imported(Struct, frozen=True, kw_only=True):
+    """What an import has added."""
+
+    imported: Annotated[int, Meta(description="How many tasks.")]
+    ids: Annotated[Ids, Meta(description="Of the new tasks, in the order of the lines.")]
+
+
+prepare(Outcome, Imported)

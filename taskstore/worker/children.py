@@ -18,7 +18,7 @@ from .handlers import Context, Handler, How, Outcome
 from .settling import Attempt
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 # A new interpreter: a fork of a process that has threads may wait for ever for a lock that one of them held.
 SPAWN = multiprocessing.get_context("spawn")

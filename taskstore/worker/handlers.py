@@ -15,7 +15,7 @@ from ..errors import TaskStoreError
 from ..types.tasks import Change, NewTask
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 
 class LeaseLost(TaskStoreError):

@@ -12,7 +12,7 @@ from ..types.tasks import Change, Refusal
 from .store import Store
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from .lease_keeper import Held, nothing
 from .verdicts import attempt_of
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 import logging
 import time
 from collections import Counter

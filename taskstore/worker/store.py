@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..types.tasks import Change, NewTask, Order
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 
 class Heard(Protocol):

@@ -16,7 +16,7 @@ from ..types.tasks import Change, NewTask
 from .handlers import Handler, How, Outcome, Result
 
 if TYPE_CHECKING:
-    from ..client.answers import Task
+    from ..types.tasks import Task
 
 LONGEST_BACKOFF_MS = 3_600_000
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from lab.chaos.checker import CHECKS, entries_about, violations
 from lab.chaos.history import History
@@ -228,7 +229,7 @@ class IgnoresDepends(Server):
 
     def reasons_against(self, commit):
         refusal = super().reasons_against(commit)
-        return replace(refusal, depends=())
+        return structs.replace(refusal, depends=())
 
 
 class DoesItAgain(BreaksConnections):

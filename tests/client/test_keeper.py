@@ -33,7 +33,7 @@ def keeper(fake: FakeStore) -> Iterator[Keeper]:
 
 
 def mail(number: int) -> Task:
-    return Task(id=number, group="mail")
+    return Task.make(id=number, group="mail")
 
 
 def test_all_are_renewed_in_one_commit_and_keep_their_places(fake, keeper):
@@ -94,4 +94,4 @@ def test_it_lets_go_only_between_renewals(fake, keeper):
     assert not let_go
     go_on.set()
     waiting.join(30)
-    assert let_go == [Task(id=100, group="mail")]
+    assert let_go == [Task.make(id=100, group="mail")]

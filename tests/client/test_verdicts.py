@@ -11,7 +11,9 @@ from taskstore.worker.verdicts import attempt_of, backoff_ms, given_back, verdic
 pytestmark = pytest.mark.once
 
 CLAIMED_ID, ID = 7, 9  # It was renewed meanwhile.
-MAIL = Task(id=ID, group="mail", data=b"hello", data_type="a/b", priority=3, labels={"tier": "gold", "attempts": "1"})
+MAIL = Task.make(
+    id=ID, group="mail", data=b"hello", data_type="a/b", priority=3, labels={"tier": "gold", "attempts": "1"}
+)
 
 
 def handler(*, failed_group="odd", max_attempts=3):
@@ -65,7 +67,7 @@ def test_a_failed_attempt_is_counted_and_comes_again_later():
         labels={"tier": "gold", "attempts": "2"},
         release=True,
     )
-    assert attempt_of(Task(id=1, group="mail", labels=later.labels)) == 3
+    assert attempt_of(Task.make(id=1, group="mail", labels=later.labels)) == 3
 
 
 def test_the_last_attempt_moves_it_as_it_is_and_it_starts_anew_there():

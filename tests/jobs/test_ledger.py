@@ -32,7 +32,7 @@ class Store:
         if GONE in ids:
             raise CommitRefused(Refusal(changes=(GONE,)))
         assert set(deletes) == {add.id for add in adds}
-        return [Task(id=id + 100, group="mail") for id in ids]
+        return [Task.make(id=id + 100, group="mail") for id in ids]
 
 
 class Written:

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tasks_app.core import rules
 from tasks_app.core.operations import Claim, Effect, Operation, TaskRecord
