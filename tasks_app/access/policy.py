@@ -10,8 +10,9 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, U
 from django.db import connections
 from django.db.models import Q, QuerySet
 
+from taskstore.types.rights import Action as Action
+
 from ..core.actors import EVERY_ACTION, Actor
-from ..core.actors import Action as Action  # Every way in asks for a right in these words.
 from ..core.operations import GroupScope
 from ..models import Scope, Token
 from .people import must_choose_password

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
+from taskstore.types.rights import Action
 from taskstore.types.tasks import Ending, Problem
 
 from .operations import EVERY_GROUP, GroupScope, Operator
 from .validation import refuse_forbidden_group, text
 
 REASON_LENGTH = 1_000
-
-
-class Action(StrEnum):
-    SEE = "see"  # Groups, counts, tasks without their data.
-    SEE_PAYLOADS = "see payloads"  # The data of tasks.
-    WORK = "work"  # Add and claim tasks, commit results.
-    OPERATE = "operate"  # Override owners: requeue, move, edit, purge. See the audit: reasons may name people.
-    ADMINISTER = "administer"  # Users and tokens.
-    COMMANDS = "commands"  # Submit shell commands, run them, and change them in any other way.
-
-
 EVERY_ACTION = frozenset(Action)
 
 

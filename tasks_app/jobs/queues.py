@@ -28,10 +28,11 @@ from taskstore.types.job_record import (
     status_of,
     why_no_queue,
 )
+from taskstore.types.rights import Action
 from taskstore.types.tasks import NOBODY, Change, Ending, Problem
 
 from ..access import audit
-from ..core.actors import PROGRAM, Action, Actor
+from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..core.validation import text
 from ..database.time_limits import TookTooLong, at_most
