@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import models
 
 from taskstore.errors import Immutable
-from taskstore.types.bulk import ItemOutcome, OperationState, OperationVerb
+from taskstore.types.bulk import ItemOutcome, OperationState
 from taskstore.types.tasks import FAILED_FROM, Ending, State
 
 from .core.operations import GroupScope, TaskRecord
@@ -376,11 +376,10 @@ def choices(words: type[StrEnum]) -> list[tuple[str, str]]:
 class BulkOperation(models.Model):
     """What a person or a program does to many tasks: what was asked for, and how far it has come."""
 
-    Verb: TypeAlias = OperationVerb
     State: TypeAlias = OperationState
 
-    verb = models.CharField(max_length=10, choices=choices(Verb))
-    parameters = models.JSONField(default=dict)  # See bulk.verbs.Parameters.
+    verb = models.CharField(max_length=10)  # The name of an action, see taskstore.types.bulk_actions.
+    parameters = models.JSONField(default=dict)  # The options of the action.
     selection = models.JSONField(default=dict)  # See bulk.selection.Selection.
     in_words = models.TextField()  # The selection.
     group = NameField(max_length=255)  # The one that all tasks of the selection are in; empty: several, or none.
@@ -466,7 +465,7 @@ class AuditEntry(models.Model):
     """
 
     at = models.DateTimeField(auto_now_add=True)
-    actor = models.CharField(max_length=150)  # See audit.name_of.
+    actor = models.CharField(max_length=150)  # The name of an Actor.
     action = models.CharField(max_length=20)  # requeue, move, purge, add, edit, delete, ...
     group = NameField(max_length=255)  # Empty: several groups, or none.
     selection = models.TextField()  # In words: "3 tasks", "all failed", "task 17".

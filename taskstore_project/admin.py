@@ -19,7 +19,7 @@ from django.shortcuts import redirect
 from tasks_app.access import audit, sessions
 from tasks_app.access.accounts import keeps_an_administrator
 from tasks_app.access.people import password_was_given
-from tasks_app.access.policy import ROLES, Action, may
+from tasks_app.access.policy import ROLES, Action, actor_of, may
 from taskstore.errors import InvalidInput
 
 admin.site.unregister(User)
@@ -162,8 +162,8 @@ def changed_fields(message: Any) -> list[str]:
 def write_down(request: HttpRequest, action: str, user: User, **details: Any) -> None:
     """In the audit, with what the user may do from then on."""
     audit.record(
-        actor=request.user.get_username(),
-        action=action,
+        actor_of(request.user),
+        action,
         selection=f"user {user}",
         done=1,
         details={

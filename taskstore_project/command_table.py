@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from taskstore.types.bulk_actions import ACTIONS
+
 from .program import MANAGE, typed_as
 
 if TYPE_CHECKING:
@@ -33,10 +35,7 @@ COMMANDS = {
     "claim": "working:claim",
     "update": "working:update",
     "delete": "working:delete",
-    "requeue": "change:requeue",
-    "move": "change:move",
-    "edit": "change:edit",
-    "purge": "change:purge",
+    **{name: f"change:{name}" for name in ACTIONS},
     "operations": "change:operations",
     "undo": "change:undo",
     "cancel": "change:cancel",
@@ -76,7 +75,7 @@ SECTIONS = {
     "Run a server": ("up", "serve", "token", "backup", "restore", "verify"),
     "See what is there": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
     "Work with tasks": ("add", "claim", "update", "delete", "export", "import"),
-    "Change many tasks": ("requeue", "move", "edit", "purge", "operations", "undo", "cancel", "pause", "resume"),
+    "Change many tasks": (*ACTIONS, "operations", "undo", "cancel", "pause", "resume"),
     "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
     "Try it, and develop it": ("demo", "bench", "chaos", "cluster", "docs", "test"),
     "Your shell": ("completion",),

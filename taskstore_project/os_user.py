@@ -5,9 +5,16 @@ from __future__ import annotations
 import getpass
 import os
 
+from tasks_app.core.actors import Actor
+
 
 def users_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # A container's user may have a number only.
         return f"user {os.getuid()}"
+
+
+def actor() -> Actor:
+    """Return who types the command, as the audit names them."""
+    return Actor(f"{users_name()} (command line)")

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db import connections
 
 from tasks_app.access import accounts
-from tasks_app.access.policy import administrators
+from tasks_app.access.policy import actor_of, administrators
 from taskstore.errors import InvalidInput
 
 from .people import make_user
@@ -20,7 +20,7 @@ def test_two_administrators_do_not_lock_each_other_out():
 
     def close_the_account_of_ada() -> None:
         try:
-            accounts.close(ada, by=bob)
+            accounts.close(ada, actor_of(bob))
         except InvalidInput as refusal:
             refused.append(refusal)
         finally:

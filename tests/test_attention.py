@@ -4,6 +4,7 @@ import pytest
 
 from tasks_app.alerts import attention
 from tasks_app.alerts.attention import Kind, Notice
+from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Client, PausedGroup, Rate
 from tasks_app.operating import pauses
 from tasks_app.reading import clients
@@ -73,7 +74,7 @@ def test_other_groups_are_no_alarm(clock, last_claim, age, is_paused):
     if last_claim is not None:
         happen(last_claim, claimed=1)
     if is_paused:
-        pauses.pause("mail", by="Ann")
+        pauses.pause("mail", Actor("Ann"))
     assert not [notice for notice in notices() if notice.kind is Kind.STALLED]
 
 
@@ -105,7 +106,7 @@ def test_errors_pile_up_when_there_are_far_more_than_usual(clock, recent, before
 @pytest.mark.parametrize(("minutes", "is_told"), [(61, True), (59, False)])
 def test_a_long_pause_is_told(clock, minutes, is_told):
     add()
-    pauses.pause("mail", by="Ann")
+    pauses.pause("mail", Actor("Ann"))
     paused = PausedGroup.objects.get()
     clock.set(paused.at_ms + minutes * MINUTE_MS)
     found = notices()

@@ -17,8 +17,9 @@ from django.test import Client
 
 from tasks_app import schedules
 from tasks_app.access import tokens
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Requeue, Selection
 from tasks_app.console.urls import urlpatterns as console_urls
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
 from tasks_app.operating import pauses
 from tasks_app.schedules import DueTask, SchedulePlan
@@ -29,7 +30,7 @@ from taskstore.types.tasks import NewTask
 from .admin.pages import fields_of
 from .command_lists.commands import submitted
 from .command_lists.stages import completed, is_in, running_list
-from .console.store import change_all
+from .console.store import AGREED, change_all
 from .console.test_editing import form_of
 from .console.test_rights import CALLS, SCHEDULE
 from .jobs_store.jobs import failed
@@ -66,10 +67,10 @@ def world(settings) -> World:
     [held] = Task.objects.claim("reports", owner=ANN)
     [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", error="no such recipient")])
     Task.objects.commit(owner=ANN, adds=[NewTask(group="again", error="no such recipient")])
-    pauses.pause("paused", by="bob")
+    pauses.pause("paused", Actor("bob"))
     for name in ("digest", "paused"):
-        schedules.put(name, SchedulePlan(cron="@daily", task=DueTask(group="mail")), by="bob")
-    schedules.pause("paused", by="bob")
+        schedules.put(name, SchedulePlan(cron="@daily", task=DueTask(group="mail")), Actor("bob"))
+    schedules.pause("paused", Actor("bob"))
     token, _ = tokens.create("backup", Scope.WORK)
     return World(
         ada=signed_in(ada),
@@ -79,7 +80,7 @@ def world(settings) -> World:
         token=token,
         operator=Api(Scope.OPERATE),
         commander=Api(Scope.COMMANDS),
-        operation=change_all(Verb.REQUEUE, Selection(group="again")),
+        operation=change_all(Requeue, Selection(group="again")),
     )
 
 
@@ -178,10 +179,7 @@ CONSOLE = {
     "resume": ("resume", console("resume", name="paused")),
     "edit": ("edit", edit),
     "give_back": ("give back", lambda world: world.ada.post(f"/console/task/{world.held.id}/give-back")),
-    "requeue": ("requeue", console("requeue", **ALL)),
-    "move": ("move", console("move", **ALL, to="reports")),
-    "edit_many": ("edit", console("edit_many", **ALL, set_error="1", error="known")),
-    "purge": ("purge", console("purge", **ALL, typed="mail")),
+    **{f"{verb}_many": (verb, console(f"{verb}_many", **ALL, **fields)) for verb, fields in AGREED.items()},
     "cancel": ("cancel", lambda world: world.ada.post(f"/console/operations/{unfinished().pk}/cancel")),
     "undo": ("undo", undo),
     "import": ("import", imported),
@@ -282,7 +280,7 @@ ADMIN = {
     ),
     "tasks_app_task_changelist": (
         "purge",
-        on_list("task", "delete_selected", lambda world: world.task.id, post="yes"),
+        on_list("task", "purge", lambda world: world.task.id, post="yes"),
     ),
     "tasks_app_token_add": ("create token", on_form("tasks_app/token/add/", name="cron", scope="work")),
     "tasks_app_token_changelist": ("revoke token", on_list("token", "revoke", lambda world: world.token.id)),
@@ -358,5 +356,5 @@ def test_what_only_reads_changes_nothing(world, kind):
     row = rows[kind].order_by("pk")[0].pk
     for page in (f"{row}/change/", f"{row}/delete/", *(["add/"] if kind != "token" else [])):
         assert root.post(place + page, {"post": "yes", "name": "forged"}).status_code == 403
-    root.post(place, {"action": "delete_selected", "_selected_action": [row], "post": "yes"})
+    root.post(place, {"action": "purge", "_selected_action": [row], "post": "yes"})
     assert (list(AuditEntry.objects.values()), list(Group.objects.values()), list(Token.objects.values())) == before

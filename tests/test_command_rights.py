@@ -13,7 +13,8 @@ import pytest
 from lab.testing import PROJECT
 from tasks_app import bulk, schedules
 from tasks_app.access.policy import Action, may, may_command, scope_of
-from tasks_app.bulk import Asked, Parameters, Selection, Verb
+from tasks_app.bulk import Asked, Move, Purge, Selection
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import Scope, Task
 from tasks_app.schedules import running
@@ -201,10 +202,10 @@ def test_an_operation_on_several_groups_leaves_commands_alone(operator, monkeypa
 def test_nobody_takes_back_what_somebody_else_did_to_commands(operator):
     add(NEW, count=2)
     seen = bulk.preview(Selection(group=NEW))
-    purged = bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=2, by="ada", typed=NEW))
+    purged = bulk.start(Asked(action=Purge(), selection=seen.selection, expected=2, typed=NEW), Actor("ada"))
     assert is_forbidden(operator.post(f"/operations/{purged.pk}/undo", {}))
     assert ids() == set()
-    bulk.undo(purged, by="ada")
+    bulk.undo(purged, Actor("ada"))
     assert len(ids()) == 2
 
 
@@ -212,8 +213,9 @@ def test_commands_that_were_moved_are_not_moved_back_by_others(operator, monkeyp
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)
     add(NEW), add("mail")
     seen = bulk.preview(Selection(q="group:*"))
-    parameters = Parameters(to="reports", create=True)
-    moved = bulk.start(Asked(verb=Verb.MOVE, selection=seen.selection, expected=2, by="ada", parameters=parameters))
+    moved = bulk.start(
+        Asked(action=Move(to="reports", create=True), selection=seen.selection, expected=2), Actor("ada")
+    )
     undone = answered_with(operator.post(f"/operations/{moved.pk}/undo", {}))
     assert (undone["done"], undone["skipped"]) == (1, 1)
     assert sorted(Task.objects.get_queryset().values_list("group", flat=True)) == ["mail", "reports"]
@@ -312,7 +314,7 @@ def test_a_schedule_adds_commands_where_they_are_switched_on():
 
 def a_schedule():
     plan = schedules.SchedulePlan(cron="@hourly", task=schedules.DueTask(group=NEW))
-    return schedules.put("digest", plan, by="ada")[0]
+    return schedules.put("digest", plan, Actor("ada"))[0]
 
 
 # ---- The console and Django's admin
@@ -370,7 +372,7 @@ def test_on_pages_nobody_changes_schedules_of_commands_without_the_right(person,
 def test_on_pages_nobody_takes_back_what_was_done_to_commands_without_the_right(person, right_person):
     add(NEW, count=2)
     seen = bulk.preview(Selection(group=NEW))
-    purged = bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=2, by="ada", typed=NEW))
+    purged = bulk.start(Asked(action=Purge(), selection=seen.selection, expected=2, typed=NEW), Actor("ada"))
     assert person.post(f"/console/operations/{purged.pk}/undo", {}).status_code == 403
     assert ids() == set()
     assert right_person.post(f"/console/operations/{purged.pk}/undo", {}).status_code == 302
@@ -397,7 +399,7 @@ def test_in_the_admin_nobody_changes_commands_without_the_right(person, right_pe
             "delete": (f"{TASKS}{task.id}/delete/", {"post": "yes"}),
             "requeue": (TASKS, {"action": "requeue", **many}),
             "move": (TASKS, {"action": "move", "to": "mail", "create": "on", **many}),
-            "purge": (TASKS, {"action": "delete_selected", **many}),
+            "purge": (TASKS, {"action": "purge", **many}),
         }[way]
         answer = client.post(address, fields)
         assert answer.status_code == status

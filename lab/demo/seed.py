@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from django.db.models import Sum
 
 from tasks_app import schedules
+from tasks_app.core.actors import Actor
 from tasks_app.core.heartbeats import LOST_MS
 from tasks_app.core.tally import bucket_of
 from tasks_app.core.validation import MOST_CLAIMED
@@ -83,7 +84,7 @@ class Seed:
         self._register(list(sizes))
         self._remember(sizes)
         for name in list(sizes)[7:9]:
-            pauses.pause(name, by="demo", reason="maintenance of what it needs")
+            pauses.pause(name, Actor("demo", reason="maintenance of what it needs"))
         sow_jobs(self.chance, range(FIRST_OWNER, FIRST_OWNER + self.workers))
         self._schedule(list(sizes))
         totals.fold_here()
@@ -141,8 +142,8 @@ class Seed:
             "clean-up": SchedulePlan(cron="0 4 * * SUN", task=task),
         }
         for name, plan in plans.items():
-            schedules.put(name, plan, by="demo")
-        schedules.pause("clean-up", by="demo", reason="until the disks are larger")
+            schedules.put(name, plan, Actor("demo"))
+        schedules.pause("clean-up", Actor("demo", reason="until the disks are larger"))
 
     # ---- What workers do
 

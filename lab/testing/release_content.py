@@ -13,7 +13,9 @@ from django.utils import timezone
 from tasks_app import bulk, schedules
 from tasks_app.access import accounts, sessions, tokens
 from tasks_app.access.accounts import Rights
-from tasks_app.bulk import Asked, Selection, Verb
+from tasks_app.access.policy import actor_of
+from tasks_app.bulk import Asked, Purge, Selection
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Commit, ResendKey
 from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.jobs.queues import enqueue
@@ -38,7 +40,7 @@ def fill() -> None:
     """Fill the empty store of the settings."""
     # People and programs.
     ann = User.objects.create_user(PERSON, password=PASSWORD, is_superuser=True, is_staff=True)
-    accounts.add("bob", Rights(role="operator", sees_payloads=True), by=ann)
+    accounts.add("bob", Rights(role="operator", sees_payloads=True), actor_of(ann))
     SavedSearch.objects.create(user=ann, name="failed mail", q="group:mail state:failed")
     sessions.end_all_of(User.objects.get(username="bob"))
     EndedSession.objects.create(id="0" * 32, until_ms=LATER_MS)
@@ -78,7 +80,7 @@ def fill() -> None:
     # A bulk operation.
     Task.objects.commit(owner=ANN, adds=[NewTask(group="spam", data=b"spam")] * 2)
     seen = bulk.preview(Selection(group="spam"))
-    bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=2, by=PERSON, reason="spam", typed="spam"))
+    bulk.start(Asked(action=Purge(), selection=seen.selection, expected=2, typed="spam"), Actor(PERSON, reason="spam"))
 
     # Jobs and schedules.
     record = JobRecord(function="shop.mail.send", args=["bob@example.org"], kwargs={"copies": 2})
@@ -89,10 +91,10 @@ def fill() -> None:
     finished = NewTask(id=job.id, group=finished_group("default", JobStatus.SUCCEEDED), data=done.encode())
     Task.objects.commit(owner=BOB, adds=[finished], deletes=[job.id])
     report = DueJob(function="reports.build", queue="reports")
-    schedules.put("yearly", SchedulePlan(cron="0 0 1 1 *", zone="Europe/Berlin", job=report), by=PERSON)
-    schedules.put("hourly", SchedulePlan(cron="@hourly", task=DueTask(group="hourly", data="1")), by=PERSON)
-    schedules.pause("hourly", by=PERSON, reason="until the disks are larger")
+    schedules.put("yearly", SchedulePlan(cron="0 0 1 1 *", zone="Europe/Berlin", job=report), Actor(PERSON))
+    schedules.put("hourly", SchedulePlan(cron="@hourly", task=DueTask(group="hourly", data="1")), Actor(PERSON))
+    schedules.pause("hourly", Actor(PERSON, reason="until the disks are larger"))
 
-    pauses.pause("moved", by=PERSON, reason="Sunday")
+    pauses.pause("moved", Actor(PERSON, reason="Sunday"))
     totals.fold_here()
     Level.objects.create(minute=1, ready=1, claimed=1, expired=0, scheduled=1, failed=1, workers=1)

@@ -16,6 +16,7 @@ from django.db import transaction
 
 from taskstore.errors import InvalidInput
 
+from ..core.actors import PROGRAM, Actor
 from . import audit, sessions
 from .people import password_was_given, random_password
 from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, administrators
@@ -41,7 +42,7 @@ def rights_of(user: User) -> Rights:
     return Rights(role=role, sees_payloads=is_admin or SEES_PAYLOADS in names, commands=is_admin or COMMANDS in names)
 
 
-def add(name: str, rights: Rights, *, by: User) -> tuple[User, str]:
+def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[User, str]:
     """Make an account. Returns it with its one-time password, which can't be had again.
 
     Raises InvalidInput when the name is taken, or is none.
@@ -54,55 +55,55 @@ def add(name: str, rights: Rights, *, by: User) -> tuple[User, str]:
         user.save()
         password_was_given(user)
         _give(user, rights)
-        _write_down("add user", user, by, after=asdict(rights))
+        _write_down("add user", user, actor, after=asdict(rights))
     return user, password
 
 
-def change_rights(user: User, rights: Rights, *, by: User) -> None:
+def change_rights(user: User, rights: Rights, actor: Actor = PROGRAM) -> None:
     """Give the account this role and no other. Raises InvalidInput, see `_may_lose`."""
     _check_role(rights)
     before = rights_of(user)
-    with _may_lose(user, by):
+    with _may_lose(user, actor):
         _give(user, rights)
         sessions.look_again()
-        _write_down("change rights", user, by, before=asdict(before), after=asdict(rights))
+        _write_down("change rights", user, actor, before=asdict(before), after=asdict(rights))
 
 
-def close(user: User, *, by: User) -> None:
+def close(user: User, actor: Actor = PROGRAM) -> None:
     """Let the person in no more; what they did stays theirs in the audit. Raises InvalidInput, see `_may_lose`."""
-    with _may_lose(user, by):
+    with _may_lose(user, actor):
         User.objects.filter(pk=user.pk).update(is_active=False)
         sessions.end_all_of(user)  # Else they would go on when the account is opened again.
-        _write_down("close account", user, by)
+        _write_down("close account", user, actor)
 
 
-def open_again(user: User, *, by: User) -> None:
+def open_again(user: User, actor: Actor = PROGRAM) -> None:
     """Let the person in again, with the password that they had."""
     with transaction.atomic():
         User.objects.filter(pk=user.pk).update(is_active=True)
-        _write_down("open account", user, by)
+        _write_down("open account", user, actor)
 
 
-def reset_password(user: User, *, by: User) -> str:
+def reset_password(user: User, actor: Actor = PROGRAM) -> str:
     """A new one-time password, which can't be had again; the old one and all sessions end.
 
     Raises InvalidInput, see `_may_lose`: until they choose another, an administrator is none.
     """
     password = random_password()
     user.set_password(password)
-    with _may_lose(user, by):
+    with _may_lose(user, actor):
         user.save(update_fields=["password"])
         password_was_given(user)
         sessions.end_all_of(user)
-        _write_down("reset password", user, by)
+        _write_down("reset password", user, actor)
     return password
 
 
 @transaction.atomic
-def sign_out_everywhere(user: User, *, by: User) -> None:
+def sign_out_everywhere(user: User, actor: Actor = PROGRAM) -> None:
     """End all sessions of the user, on every server within five seconds. Everybody may end their own."""
     sessions.end_all_of(user)
-    _write_down("sign out everywhere", user, by)
+    _write_down("sign out everywhere", user, actor)
 
 
 @contextmanager
@@ -117,9 +118,9 @@ def keeps_an_administrator() -> Iterator[None]:
 
 
 @contextmanager
-def _may_lose(user: User, by: User) -> Iterator[None]:
+def _may_lose(user: User, actor: Actor) -> Iterator[None]:
     """Around a change that may take rights away. Raises InvalidInput when it is one's own, or that of the last."""
-    if user == by:
+    if user.username == actor.name:
         raise InvalidInput({"account": ["somebody else's: nobody changes their own rights"]})
     with keeps_an_administrator():
         yield
@@ -151,5 +152,5 @@ def _check_role(rights: Rights) -> None:
         raise InvalidInput({"role": [f"one of {', '.join(ROLE_NAMES)}, or empty for none"]})
 
 
-def _write_down(action: str, user: User, by: User, **details: Any) -> None:
-    audit.record(actor=by.username, action=action, selection=f"user {user.username}", done=1, details=details)
+def _write_down(action: str, user: User, actor: Actor, **details: Any) -> None:
+    audit.record(actor, action, selection=f"user {user.username}", done=1, details=details)

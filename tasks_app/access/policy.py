@@ -12,32 +12,34 @@ from django.db.models import Q, QuerySet
 
 from taskstore.types.rights import Action as Action
 
+from ..core.actors import EVERY_ACTION, Actor
 from ..core.operations import GroupScope
 from ..models import Scope, Token
 from .people import must_choose_password
 
-Actor = Token | AbstractBaseUser | AnonymousUser
+# Who signs in to a server, or presents a token: `actor_of` makes an Actor of it.
+Principal = Token | AbstractBaseUser | AnonymousUser
 
 ANYTHING = "anything"  # The scope of whoever asks on a server that was started without tokens.
 
-SCOPES: Mapping[str, set[Action]] = {
-    Scope.READ: {Action.SEE, Action.SEE_PAYLOADS},
-    Scope.WORK: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK},
-    Scope.OPERATE: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.OPERATE},
-    Scope.COMMANDS: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.COMMANDS},
-    ANYTHING: {Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.OPERATE, Action.COMMANDS},
+SCOPES: Mapping[str, frozenset[Action]] = {
+    Scope.READ: frozenset({Action.SEE, Action.SEE_PAYLOADS}),
+    Scope.WORK: frozenset({Action.SEE, Action.SEE_PAYLOADS, Action.WORK}),
+    Scope.OPERATE: frozenset({Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.OPERATE}),
+    Scope.COMMANDS: frozenset({Action.SEE, Action.SEE_PAYLOADS, Action.WORK, Action.COMMANDS}),
+    ANYTHING: EVERY_ACTION - {Action.ADMINISTER},
 }
 
 # Groups of Django's users. Seeing payloads is given apart from the role: they may hold what is nobody's business.
 SEES_PAYLOADS = "see payloads"
 # So is the right to decide what shells run, on the machines of the workers.
 COMMANDS = "commands"
-ROLES = {
-    "viewer": {Action.SEE},
-    "operator": {Action.SEE, Action.WORK, Action.OPERATE},
-    "admin": set(Action),
-    SEES_PAYLOADS: {Action.SEE_PAYLOADS},
-    COMMANDS: {Action.COMMANDS},
+ROLES: Mapping[str, frozenset[Action]] = {
+    "viewer": frozenset({Action.SEE}),
+    "operator": frozenset({Action.SEE, Action.WORK, Action.OPERATE}),
+    "admin": EVERY_ACTION,
+    SEES_PAYLOADS: frozenset({Action.SEE_PAYLOADS}),
+    COMMANDS: frozenset({Action.COMMANDS}),
 }
 BESIDE_A_ROLE = (SEES_PAYLOADS, COMMANDS)
 
@@ -49,26 +51,39 @@ OF_TOKENS = "it takes a token of the scope commands"
 OF_PEOPLE = "it takes the role commands, or admin"
 
 
-def may(actor: Actor, action: Action, group: str | None = None) -> bool:
-    """Whether the actor may do this, in this group if one is named."""
-    if isinstance(actor, Token):
-        return action in SCOPES[actor.scope] and (group is None or actor.group_scope.allows(group))
-    if not isinstance(actor, User) or not actor.is_active or must_choose_password(actor):
+def actor_of(principal: Principal, reason: str = "") -> Actor:
+    """Return who asks, as verbs and the audit know them."""
+    name = f"token:{principal.name}" if isinstance(principal, Token) else principal.get_username()
+    return Actor(name, scope_of(principal), actions_of(principal), reason)
+
+
+def actions_of(principal: Principal) -> frozenset[Action]:
+    """Return what the principal may do in the groups that it may touch."""
+    if isinstance(principal, Token):
+        return SCOPES[principal.scope]
+    if not isinstance(principal, User) or not principal.is_active or must_choose_password(principal):
+        return frozenset()
+    return EVERY_ACTION if principal.is_superuser else _actions_of_roles(principal)
+
+
+def may(principal: Principal, action: Action, group: str | None = None) -> bool:
+    """Return whether the principal may do this, in this group if one is named."""
+    if action not in actions_of(principal):
         return False
-    return actor.is_superuser or action in _actions_of_roles(actor)
+    return group is None or not isinstance(principal, Token) or principal.group_scope.allows(group)
 
 
-def scope_of(actor: Actor) -> GroupScope:
-    """The groups that the actor may touch, what is missing to change those with shell commands, and for whom."""
-    because = _missing_for_commands(actor)
-    if not isinstance(actor, Token):
+def scope_of(principal: Principal) -> GroupScope:
+    """Return the groups that the principal may touch, and what it lacks to change those with shell commands."""
+    because = _missing_for_commands(principal)
+    if not isinstance(principal, Token):
         return GroupScope(no_commands_because=because)
-    return GroupScope(actor.group_scope.patterns, because, owners=tuple(actor.clients) or None)
+    return GroupScope(principal.group_scope.patterns, because, owners=tuple(principal.clients) or None)
 
 
-def may_command(actor: Actor, group: str | None = None) -> bool:
-    """Whether the actor may change groups with shell commands, or this one, on this server."""
-    return commands_are_on() and may(actor, Action.COMMANDS, group)
+def may_command(principal: Principal, group: str | None = None) -> bool:
+    """Whether the principal may change groups with shell commands, or this one, on this server."""
+    return commands_are_on() and may(principal, Action.COMMANDS, group)
 
 
 def commands_are_on() -> bool:
@@ -76,20 +91,20 @@ def commands_are_on() -> bool:
     return bool(getattr(settings, "TASKSTORE_COMMANDS", False))
 
 
-def _missing_for_commands(actor: Actor) -> str:
+def _missing_for_commands(principal: Principal) -> str:
     if not commands_are_on():
         return COMMANDS_ARE_OFF
-    if may(actor, Action.COMMANDS):
+    if may(principal, Action.COMMANDS):
         return ""
-    return OF_TOKENS if isinstance(actor, Token) else OF_PEOPLE
+    return OF_TOKENS if isinstance(principal, Token) else OF_PEOPLE
 
 
-def _actions_of_roles(user: User) -> set[Action]:
+def _actions_of_roles(user: User) -> frozenset[Action]:
     # Kept on the user, who lives as long as a request: a page asks a dozen times.
     if not hasattr(user, "_task_store_actions"):
         roles = user.groups.values_list("name", flat=True)
-        user._task_store_actions = set().union(*(ROLES.get(role, set()) for role in roles))  # type: ignore[attr-defined]
-    actions: set[Action] = user._task_store_actions  # type: ignore[attr-defined]
+        user._task_store_actions = frozenset().union(*(ROLES.get(role, frozenset()) for role in roles))  # type: ignore[attr-defined]
+    actions: frozenset[Action] = user._task_store_actions  # type: ignore[attr-defined]
     return actions
 
 

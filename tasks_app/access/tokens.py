@@ -13,15 +13,17 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
 from asgiref.sync import sync_to_async
-from django.db import Error, connections
+from django.db import Error, connections, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from taskstore.errors import InvalidInput
 
 from .. import database
+from ..core.actors import PROGRAM, Actor
 from ..core.validation import INT64_MAX, INT64_MIN, group_name
 from ..models import Token
+from . import audit
 from .policy import ANYTHING
 
 NAME_LENGTH = 100
@@ -49,6 +51,7 @@ def create(
     groups: Sequence[str] = (),
     expires_at: datetime | None = None,
     clients: Sequence[int] = (),  # The owners that it may act for; empty: every one.
+    actor: Actor = PROGRAM,
 ) -> tuple[Token, str]:
     """Make a token. Returns it with its secret, which can't be had again.
 
@@ -56,14 +59,16 @@ def create(
     """
     check(name, groups, expires_at, clients)
     secret = PREFIX + secrets.token_urlsafe(32)
-    token = Token.objects.create(
-        name=name,
-        hash=_hash(secret),
-        scope=scope,
-        groups=list(groups),
-        clients=list(clients),
-        expires_at=expires_at,
-    )
+    with transaction.atomic():
+        token = Token.objects.create(
+            name=name,
+            hash=_hash(secret),
+            scope=scope,
+            groups=list(groups),
+            clients=list(clients),
+            expires_at=expires_at,
+        )
+        audit.record(actor, "create token", selection=f"token {name}", done=1)
     return token, secret
 
 
@@ -71,7 +76,9 @@ def create_for_node(node: str, scope: str) -> tuple[Token, str]:
     """Make the token of a server for programs beside it. `renew` prolongs it; those of lost nodes are deleted."""
     now = timezone.now()
     of_nodes().filter(expires_at__lt=now - NODE_TOKEN_FORGOTTEN_AFTER).delete()
-    return create(f"{THIS_MACHINE} ({node})", scope, expires_at=now + NODE_TOKEN_LIFE)
+    return create(
+        f"{THIS_MACHINE} ({node})", scope, expires_at=now + NODE_TOKEN_LIFE, actor=Actor(f"{audit.NODE}{node}")
+    )
 
 
 def renew(token: Token) -> bool:
@@ -127,9 +134,13 @@ def _has_expired(token: Token) -> bool:
     return token.expires_at is not None and token.expires_at <= timezone.now()
 
 
-def revoke(token: Token) -> bool:
-    """From now on nobody gets in with it. Says whether it was still to be revoked."""
-    return bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))
+@transaction.atomic
+def revoke(token: Token, actor: Actor = PROGRAM) -> bool:
+    """Let nobody in with it from now on. Returns whether it was still to be revoked."""
+    is_revoked = bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))
+    if is_revoked:
+        audit.record(actor, "revoke token", selection=f"token {token.name}", done=1)
+    return is_revoked
 
 
 def state_of(token: Token) -> str:

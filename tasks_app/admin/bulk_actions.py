@@ -2,136 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import resolve_url
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
 from taskstore.errors import Forbidden, InvalidInput
+from taskstore.types.bulk_actions import WORDS, Kind, Option
 from taskstore.types.tasks import FAILED_FROM, State
 
 from .. import bulk
-from ..access.policy import scope_of
-from ..bulk import Asked, Parameters, Selection, Verb
-from ..bulk.starting import REASON_LENGTH
+from ..access.policy import actor_of, scope_of
+from ..bulk import Action, Asked, Selection
+from ..core.actors import REASON_LENGTH, Actor
 from ..core.validation import GROUP_LENGTH
 from ..models import BulkOperation, Task
 from .keyset import KeyedAdmin
 
-DONE = {Verb.REQUEUE: "Requeued", Verb.MOVE: "Moved", Verb.PURGE: "Purged"}
+FIELDS: Mapping[Kind, Callable[[], forms.Field]] = {
+    Kind.GROUP: lambda: forms.CharField(max_length=GROUP_LENGTH, strip=False, widget=AdminTextInputWidget),
+    Kind.TEXT: lambda: forms.CharField(strip=False, empty_value=None, widget=AdminTextInputWidget),
+    Kind.FLAG: forms.BooleanField,
+    Kind.PRIORITY: forms.IntegerField,
+    Kind.TIME: forms.IntegerField,
+    Kind.MINUTES: forms.IntegerField,
+}
 
 
 class Agreement(forms.Form):
-    """What is asked before selected tasks are changed."""
+    """What is asked before selected tasks are changed: the options of the action, and why."""
 
     reason = forms.CharField(required=False, max_length=REASON_LENGTH, widget=AdminTextInputWidget)
+
+    def __init__(self, asked: QueryDict | None, options: Sequence[Option]) -> None:
+        super().__init__(asked)
+        self._options = options
+        for option in options:
+            field = FIELDS[option.kind]()
+            field.label, field.required = option.label, option.is_required
+            field.help_text = "Empty: it stays." if option.default is None else option.hint
+            self.fields[option.name] = field
+        self.order_fields([*(option.name for option in options), "reason"])
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return the options of a valid form that say something."""
+        given = {option.name: self.cleaned_data[option.name] for option in self._options}
+        return {name: value for name, value in given.items() if value is not None}
 
     def refuse(self, refused: InvalidInput) -> None:
         for name, texts in refused.fields.items():
             self.add_error(name if name in self.fields else None, texts)
 
 
-class MoveAgreement(Agreement):
-    field_order = ("to", "create", "reason")
-
-    to = forms.CharField(max_length=GROUP_LENGTH, strip=False, label="To the group", widget=AdminTextInputWidget)
-    create = forms.BooleanField(required=False, label="It may be a new one")
-
-
-class RequeueAgreement(Agreement):
-    field_order = ("here", "reason")
-
-    here = forms.BooleanField(required=False, label="Requeue here: leave dead letters in their group")
-
-
 class ActsOnSelected(KeyedAdmin):
     """The actions of the list of tasks."""
 
-    actions = ("requeue", "move", "delete_selected")
+    def get_actions(self, request: HttpRequest) -> dict[str, tuple[Callable[..., Any], str, str] | None]:
+        # In the place of Django's own, which knows nothing of the store. Without it: nobody here may change a task.
+        if not super().get_actions(request):
+            return {}
+        return {
+            name: (partial(_act, action), name, f"{action.words.label} selected tasks")
+            for name, action in bulk.ACTIONS.items()
+        }
 
-    @admin.action(description="Requeue selected tasks", permissions=["change"])
-    def requeue(self, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
-        """At once, unless dead letters are among them: then it says where they go, and asks."""
+    def act(self, request: HttpRequest, queryset: QuerySet[Task], action: type[Action]) -> HttpResponse | None:
+        """Do it to the selected tasks: at once when there is nothing to ask, else once it is agreed to."""
         is_agreed = "post" in request.POST
-        if not is_agreed and not any(map(failed_from_by_id(ids_in(request)).get, ids_in(request))):
-            self._change(request, Verb.REQUEUE, Parameters(), reason="")
+        dead_letters = failed_from_by_id(ids_in(request))
+        options = [option for option in action().options_for(len(dead_letters)) if not option.is_rare]
+        if not (options or is_agreed or action.words.is_destructive):
+            self._change(request, action(), reason="")
             return None
-        form = RequeueAgreement(request.POST if is_agreed else None)
-        return self._once_agreed(request, queryset, Verb.REQUEUE, form)
-
-    @admin.action(description="Move selected tasks", permissions=["change"])
-    def move(self, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
-        form = MoveAgreement(request.POST if "post" in request.POST else None)
-        return self._once_agreed(request, queryset, Verb.MOVE, form)
-
-    # In the place of Django's own, which knows nothing of the store.
-    @admin.action(description="Purge selected tasks", permissions=["delete"])
-    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
-        form = Agreement(request.POST if "post" in request.POST else None)
-        return self._once_agreed(request, queryset, Verb.PURGE, form)
-
-    def _once_agreed(
-        self, request: HttpRequest, queryset: QuerySet[Task], verb: Verb, form: Agreement
-    ) -> HttpResponse | None:
         tasks = list(self.for_list(queryset))
         if not tasks:
             self.message_user(request, "Nothing was done: the tasks are no longer there.", messages.ERROR)
             return None
-        return None if self._is_changed(request, verb, form) else self._question(request, tasks, verb, form)
+        form = Agreement(request.POST if is_agreed else None, options)
+        return None if self._is_changed(request, action, form) else self._question(request, tasks, action, form)
 
-    def _is_changed(self, request: HttpRequest, verb: Verb, form: Agreement) -> bool:
+    def _is_changed(self, request: HttpRequest, action: type[Action], form: Agreement) -> bool:
         """Whether it was agreed to and done. If not, the form says why."""
         if not form.is_valid():
             return False
-        typed = form.cleaned_data
-        parameters = Parameters(
-            to=typed.get("to", ""), create=typed.get("create", False), here=typed.get("here", False)
-        )
         try:
-            self._change(request, verb, parameters, reason=typed["reason"])
+            self._change(request, action(**form.given), reason=form.cleaned_data["reason"])
         except InvalidInput as refused:
             form.refuse(refused)
             return False
         return True
 
-    def _question(self, request: HttpRequest, tasks: Sequence[Task], verb: Verb, form: Agreement) -> HttpResponse:
-        title = f"{verb.capitalize()} {tasks_in_words(len(tasks))}"
+    def _question(
+        self, request: HttpRequest, tasks: Sequence[Task], action: type[Action], form: Agreement
+    ) -> HttpResponse:
+        title = f"{action.words.label} {tasks_in_words(len(tasks))}"
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "title": title,
-            "button": self._where_to(request, verb) or title,
-            "lines": list(lines_of(tasks, verb)),
+            "button": self._where_to(request, action) or title,
+            "lines": list(lines_of(tasks, action)),
             "ids": ids_in(request),
             "action": request.POST["action"],
+            "is_destructive": action.words.is_destructive,
             "action_checkbox_name": ACTION_CHECKBOX_NAME,
             "form": form,
         }
         return TemplateResponse(request, "admin/tasks_app/task/agree.html", context)
 
-    def _where_to(self, request: HttpRequest, verb: Verb) -> str:
+    def _where_to(self, request: HttpRequest, action: type[Action]) -> str:
         """The text of the button, where a requeue moves all tasks to one group; else empty."""
         selection = Selection(ids=tuple(ids_in(request)), scope=scope_of(user_of(request)))
-        targets = bulk.preview(selection, verb).targets
+        targets = bulk.preview(selection, action()).targets
         is_one = len(targets) == 1 and targets[0].moved >= targets[0].count
         return f"Send back to {targets[0].group}" if is_one else ""
 
-    def _change(self, request: HttpRequest, verb: Verb, parameters: Parameters, *, reason: str) -> None:
-        """Do it, and say what came of it. Raises InvalidInput about the parameters."""
+    def _change(self, request: HttpRequest, action: Action, *, reason: str) -> None:
+        """Do it, and say what came of it. Raises InvalidInput about the options."""
         ids = ids_in(request)
-        operation = begin(verb, ids, by=user_of(request), parameters=parameters, reason=reason)
+        operation = begin(action, ids, actor_of(user_of(request), reason))
         level = messages.SUCCESS if operation.done else messages.WARNING
         self.message_user(request, told(operation, len(ids)), level)
+
+
+def _act(
+    action: type[Action], admin: ActsOnSelected, request: HttpRequest, queryset: QuerySet[Task]
+) -> HttpResponse | None:
+    return admin.act(request, queryset, action)
 
 
 @contextmanager
@@ -149,35 +159,26 @@ def user_of(request: HttpRequest) -> User:
     return request.user
 
 
-def begin(
-    verb: Verb, ids: Sequence[int], *, by: User, parameters: Parameters | None = None, reason: str = ""
-) -> BulkOperation:
+def begin(action: Action, ids: Sequence[int], actor: Actor) -> BulkOperation:
     """Do it to those of the tasks that are still there. Raises PermissionDenied when their group may not be changed."""
-    seen = bulk.preview(Selection(ids=tuple(ids), scope=scope_of(by)))
-    asked = Asked(
-        verb=verb,
-        selection=seen.selection,
-        expected=seen.count,
-        by=by.get_username(),
-        parameters=parameters or Parameters(),
-        reason=reason,
-    )
+    seen = bulk.preview(Selection(ids=tuple(ids), scope=actor.scope))
+    asked = Asked(action=action, selection=seen.selection, expected=seen.count)
     with forbidden_as_django():
-        return bulk.start(asked)
+        return bulk.start(asked, actor)
 
 
 def told(operation: BulkOperation, meant: int) -> str:
     """What came of an operation on so many tasks, with the way to its undo."""
     address = f"{resolve_url('console:overview')}operations/{operation.pk}"
     if operation.state == BulkOperation.State.RUNNING:
-        what = f"{operation.verb.capitalize()} {tasks_in_words(meant)} is under way."
+        what = f"{WORDS[operation.verb].doing} {tasks_in_words(meant)} is under way."
         return format_html('{} <a href="{}">Look at it</a>.', what, address)
     what = " ".join(sentences(operation, meant))
     return format_html('{} <a href="{}">Undo it</a>.', what, address) if operation.done else what
 
 
 def sentences(operation: BulkOperation, meant: int) -> Iterator[str]:
-    yield f"{DONE[Verb(operation.verb)]} {tasks_in_words(operation.done)}."
+    yield f"{WORDS[operation.verb].done} {tasks_in_words(operation.done)}."
     for why, number in bulk.reasons(operation.pk).items():
         yield f"Skipped {number}: {why}."
     if operation.failed:
@@ -197,10 +198,10 @@ def failed_from_by_id(ids: Sequence[int]) -> dict[int, str]:
     return {task_id: borne[FAILED_FROM] for task_id, borne in labels}
 
 
-def lines_of(tasks: Sequence[Task], verb: Verb) -> Iterator[str]:
+def lines_of(tasks: Sequence[Task], action: type[Action]) -> Iterator[str]:
     """What each of them is; of a requeue also where it goes."""
     now_ms = Task.objects.now_ms()
-    failed_from = failed_from_by_id([task.id for task in tasks]) if verb is Verb.REQUEUE else {}
+    failed_from = failed_from_by_id([task.id for task in tasks]) if action.makes_available else {}
     for task in tasks:
         is_claimed = task.state(now_ms) is State.CLAIMED
         to = bulk.target_of(task.group, failed_from.get(task.id, "")) or task.group if failed_from else task.group

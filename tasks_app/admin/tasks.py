@@ -19,12 +19,12 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from taskstore.errors import CommitRefused, StoreBusy, StoreUnavailable, TaskStoreError
-from taskstore.types.tasks import Ending, NewTask, Refusal, State
+from taskstore.types.tasks import NewTask, Refusal, State
 
 from ..access import audit
-from ..access.policy import Action, may, scope_of
-from ..bulk import Parameters, Verb
-from ..core.operations import Operator
+from ..access.policy import Action, actor_of, may
+from ..bulk import Purge
+from ..core.actors import Actor
 from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
 from ..models import Task
@@ -212,27 +212,26 @@ class TaskAdmin(ActsOnSelected):
         return self.change_view(request, str(now), form_url=task_url(now))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        reason = form.cleaned_data.get("reason", "")
-        operator = Operator(name=request.user.get_username(), ending=Ending.CHANGED, reason=reason)
-        asked, scope = form.operation, scope_of(user_of(request))
+        asked, actor = form.operation, actor_of(user_of(request), form.cleaned_data.get("reason", ""))
         if isinstance(asked, NewTask):
             with forbidden_as_django():
-                [task] = Task.objects.commit(owner=NOBODY, adds=[asked], scope=scope, operator=operator)
-            self._tell(request, "add", task, f"Added task {task.id}.", reason)
+                [task] = Task.objects.commit(owner=NOBODY, adds=[asked], scope=actor.scope, operator=actor.operator())
+            self._tell(request, actor, "add", task, f"Added task {task.id}.")
         else:
             with forbidden_as_django():
-                [task] = Task.objects.commit(owner=NOBODY, updates=[asked], scope=scope, operator=operator)
-            self._tell(request, "edit", task, f"Task {asked.id} is now {task.id}.", reason, replaced=asked.id)
+                [task] = Task.objects.commit(
+                    owner=NOBODY, updates=[asked], scope=actor.scope, operator=actor.operator()
+                )
+            self._tell(request, actor, "edit", task, f"Task {asked.id} is now {task.id}.", replaced=asked.id)
         # What comes after this, the way to the next page, is about the new task.
         obj.id, obj.group = task.id, task.group
 
-    def _tell(self, request: HttpRequest, action: str, task: Task, text: str, reason: str, replaced: int = 0) -> None:
+    def _tell(self, request: HttpRequest, actor: Actor, action: str, task: Task, text: str, replaced: int = 0) -> None:
         audit.record(
-            actor=request.user.get_username(),
-            action=action,
+            actor,
+            action,
             group=task.group,
             selection=f"task {replaced or task.id}",
-            reason=reason,
             done=1,
             details={"ids": [replaced, task.id] if replaced else [task.id]},
         )
@@ -262,8 +261,7 @@ class TaskAdmin(ActsOnSelected):
 
     def delete_model(self, request: HttpRequest, obj: Task) -> None:
         """Purge it, also when a worker holds it: the page has said so."""
-        parameters = Parameters(takes_claimed=True)
-        operation = begin(Verb.PURGE, [obj.id], by=user_of(request), parameters=parameters)
+        operation = begin(Purge(takes_claimed=True), [obj.id], actor_of(user_of(request)))
         if operation.ended_at_ms and not operation.done:
             raise CommitRefused(Refusal(deletes=(obj.id,)))
         self.message_user(request, told(operation, 1), messages.SUCCESS)

@@ -15,8 +15,8 @@ from django.template.response import TemplateResponse
 
 from taskstore.errors import InvalidInput
 
-from ..access import audit, tokens
-from ..access.policy import Action, may
+from ..access import tokens
+from ..access.policy import Action, actor_of, may
 from ..models import Scope, Token
 from .keyset import KeyedAdmin
 
@@ -109,10 +109,14 @@ class TokenAdmin(KeyedAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         given = form.cleaned_data
         token, secret = tokens.create(
-            given["name"], Scope(given["scope"]), given["groups"], given["expires_at"], given["clients"]
+            given["name"],
+            Scope(given["scope"]),
+            given["groups"],
+            given["expires_at"],
+            given["clients"],
+            actor_of(request.user),
         )
         obj.id, obj.name, obj.secret = token.id, token.name, secret
-        self._write_down(request, "create token", token)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         """The secret, in this very answer: a message would travel in a cookie."""
@@ -125,10 +129,6 @@ class TokenAdmin(KeyedAdmin):
         with transaction.atomic():
             alive = list(queryset.filter(revoked_at=None))
             for token in alive:
-                tokens.revoke(token)
-                self._write_down(request, "revoke token", token)
+                tokens.revoke(token, actor_of(request.user))
         names = ", ".join(token.name for token in alive)
         self.message_user(request, f"Revoked: {names or 'none, they were revoked already'}.", messages.SUCCESS)
-
-    def _write_down(self, request: HttpRequest, action: str, token: Token) -> None:
-        audit.record(actor=request.user.get_username(), action=action, selection=f"token {token.name}", done=1)

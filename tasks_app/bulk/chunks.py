@@ -12,8 +12,8 @@ from ..core.rules import SCHEDULES, why_forbidden
 from ..models import BulkItem, BulkOperation, Task
 from ..reading.listing import Cursor
 from ..reading.search.conditions import Condition
+from .actions import Skip, Turn, action_of
 from .selection import Selection
-from .verbs import Doing, Parameters, Skip, Verb
 
 MOST_BYTES = 8 * 2**20  # Of their data: a commit reads it all.
 LOOK_S = 0.5  # For tasks that meet the terms, until it is said again that somebody is at it.
@@ -59,18 +59,14 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     """
     selection = Selection.read(operation.selection)
     ids, place, is_last = (_selected if selection.ids is not None else _found)(operation, selection, size)
-    doing = Doing(
-        verb=Verb(operation.verb),
-        parameters=Parameters.read(operation.parameters),
-        began_at_ms=operation.began_at_ms,
-        expected=operation.expected,
-    )
+    action = action_of(operation)
     now_ms = Task.objects.now_ms()
     planned: list[Planned] = []
     skipped: list[BulkItem] = []
     for task, data_size in _with_sizes(ids):
         before = operation.done + operation.skipped + operation.failed + len(planned) + len(skipped)
-        step = _allowed(task, doing.step(task, now_ms, before), selection.scope)
+        turn = Turn(before, operation.expected, operation.began_at_ms)
+        step = _allowed(task, action.to_do(task, now_ms, turn), selection.scope)
         if isinstance(step, Skip):
             skipped.append(skip(operation, task.origin, task.id, step))
         else:

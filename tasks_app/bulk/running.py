@@ -18,15 +18,15 @@ from taskstore.errors import CommitRefused
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..core.operations import Commit, Operator
+from ..core.operations import Commit
 from ..database.outage import translated
 from ..models import BulkItem, BulkOperation, Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
 from . import chunks, undoing
+from .actions import action_of
 from .chunks import Chunk, Planned
-from .selection import scope_in
-from .verbs import CHANGED_MEANWHILE, ENDINGS, Verb
+from .selection import began_by
 
 FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
 BESIDE_WORKERS_S, ALONE_S = 0.008, 0.1  # How long a chunk's commit should keep the writer.
@@ -80,6 +80,7 @@ log = logging.getLogger(__name__)
 HOLD_MS = 10_000  # A process that has not been heard of for so long has died.
 LOOK_EVERY_S = 0.5  # For operations that no other process is at.
 IDS_IN_AUDIT = 500
+CHANGED_MEANWHILE = "changed meanwhile"
 
 OUTCOMES = tuple(BulkItem.Outcome)
 
@@ -186,7 +187,7 @@ def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
     if operation.cancelled_by:
         _end(operation, BulkOperation.State.CANCELLED)
         return True
-    next_chunk = undoing.next_chunk if operation.verb == Verb.UNDO else chunks.next_chunk
+    next_chunk = undoing.next_chunk if operation.undoes else chunks.next_chunk
     chunk = next_chunk(operation, pace.size)
     numbers = Counter[str]()
     for portion in chunk.portions():
@@ -248,19 +249,15 @@ def _halves(portion: list[Planned], operation: BulkOperation, error: Exception) 
 
 
 def _commit_of(portion: Sequence[Planned], operation: BulkOperation) -> Commit:
-    steps = [planned.step for planned in portion]
+    actor, steps = began_by(operation), [planned.step for planned in portion]
+    ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
     return Commit(
         owner=0,
         adds=tuple(step for step in steps if isinstance(step, NewTask)),
         updates=tuple(step for step in steps if isinstance(step, Change)),
         deletes=tuple(step for step in steps if isinstance(step, int)),
-        scope=scope_in(operation.selection),
-        operator=Operator(
-            name=operation.by,
-            ending=ENDINGS.get(Verb(operation.verb), Ending.CHANGED),
-            reason=operation.reason,
-            bulk=operation.pk,
-        ),
+        scope=actor.scope,
+        operator=actor.operator(ending, bulk=operation.pk),
     )
 
 
@@ -274,11 +271,10 @@ def _end(operation: BulkOperation, state: str) -> None:
         if not unended.update(state=state, gone=gone, ended_at_ms=now_ms, held_by="", held_until_ms=0):
             return
         audit.record(
-            actor=operation.by,
-            action=operation.verb,
+            began_by(operation),
+            operation.verb,
             group=operation.group,
             selection=operation.in_words,
-            reason=operation.reason,
             done=operation.done,
             skipped=operation.skipped + gone,
             details=_details(operation, state, gone),

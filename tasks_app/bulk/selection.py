@@ -12,10 +12,11 @@ from django.db import connections
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import FAILED_FROM, State
 
+from ..core.actors import Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import Dialect, dialect_of
 from ..database.time_limits import TookTooLong, at_most
-from ..models import Task
+from ..models import BulkOperation, Task
 from ..reading.listing import Cursor
 from ..reading.search.conditions import (
     EVERYTHING,
@@ -29,7 +30,7 @@ from ..reading.search.conditions import (
 )
 from ..reading.search.finding import Walk
 from ..reading.search.grammar import Key, Term, parse
-from .verbs import Verb, target_of
+from .actions import Action, Requeue, target_of
 
 SAMPLES = 3
 COUNTING_S = 10.0  # Somebody waits for the number.
@@ -121,8 +122,13 @@ class Selection:
         return any(term.key is Key.DATA and term.name for term in self.terms)
 
 
+def began_by(operation: BulkOperation) -> Actor:
+    """Return who began the operation, with the groups that they might touch then."""
+    return Actor(operation.by, scope_in(operation.selection), reason=operation.reason)
+
+
 def scope_in(kept: Mapping[str, Any]) -> GroupScope:
-    """Of what `Selection.as_json` gave: whose right the operation has."""
+    """Return the scope in what `Selection.as_json` gave."""
     patterns = kept.get("scope")
     return GroupScope(None if patterns is None else tuple(patterns), kept.get("no_commands_because", ""))
 
@@ -163,10 +169,10 @@ class Preview:
         return self.groups[0] if len(self.groups) == 1 else ""
 
 
-def preview(selection: Selection, verb: Verb | None = None, *, here: bool = False) -> Preview:
+def preview(selection: Selection, action: Action | None = None) -> Preview:
     """Look at what the selection holds now, or at what is left of it when it is bound already.
 
-    With the verb requeue also where the tasks would go; `here`: dead letters are to stay where they are.
+    With an action that makes tasks available also where they would be.
     Raises InvalidInput about `q` when it makes no sense, or when it takes too long to count what meets it.
     """
     using = Task.objects.db
@@ -175,14 +181,15 @@ def preview(selection: Selection, verb: Verb | None = None, *, here: bool = Fals
     selection = replace(selection, bound=bound, as_of_ms=selection.as_of_ms or now_ms)
     try:
         with at_most(COUNTING_S, using=using):
-            return _preview(selection, now_ms, using, verb, here=here)
+            return _preview(selection, now_ms, using, action)
     except TookTooLong:
         raise InvalidInput(
             {"q": [f"counting what meets it takes longer than {COUNTING_S:.0f} s: narrow it by group: or state:"]}
         ) from None
 
 
-def _preview(selection: Selection, now_ms: int, using: str, verb: Verb | None, *, here: bool) -> Preview:
+def _preview(selection: Selection, now_ms: int, using: str, action: Action | None) -> Preview:
+    here = isinstance(action, Requeue) and action.here
     dialect = dialect_of(using)
     found = one_of(_ids_of(selection)) if selection.looks_into_data else selection.condition(now_ms, dialect)
     counted = [f"count(*) FILTER (WHERE {IN_STATE[state].format(now_ms=now_ms)})" for state in STATES]
@@ -201,7 +208,7 @@ def _preview(selection: Selection, now_ms: int, using: str, verb: Verb | None, *
         using,
     )
     found_targets = _Targets(here=here)
-    if verb is Verb.REQUEUE:
+    if action and action.makes_available:
         is_claimed = IN_STATE[State.CLAIMED].format(now_ms=now_ms)
         for row in _rows(
             f"""

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from django.db import IntegrityError, transaction
 
 from taskstore.errors import Forbidden, KeyReused, refuse
+from taskstore.types.bulk_actions import UNDO, BulkAction
 from taskstore.types.tasks import Problem
 
 from ..access import audit
 from ..conf.retention import UNDO_DAYS
-from ..core.operations import EVERY_GROUP, GroupScope, ResendKey
-from ..core.validation import refuse_forbidden_group, text
+from ..core.actors import PROGRAM, Actor
+from ..core.operations import ResendKey
 from ..models import BulkOperation, KeptAnswer, Task
-from . import verbs
+from .actions import Action
 from .chunks import why_not, why_not_into
 from .running import run
 from .selection import Preview, Selection, preview
-from .verbs import Parameters, Verb
 
 NEEDS_TYPED_NAME_ABOVE = 1_000
 SOME_DRIFT = 10  # Tasks that may have come or gone since the preview, whatever the number.
-REASON_LENGTH = 1_000
 DAY_MS = 24 * 60 * 60_000
 AT_ONCE_S = 0.3  # Small ones are done before whoever asks has an answer.
 
@@ -32,17 +31,14 @@ AT_ONCE_S = 0.3  # Small ones are done before whoever asks has an answer.
 class Asked:
     """What somebody has seen in a preview and agreed to."""
 
-    verb: Verb
+    action: Action
     selection: Selection  # As the preview bound it.
     expected: int  # The number of tasks that the preview showed.
-    by: str
-    parameters: Parameters = field(default_factory=Parameters)
-    reason: str = ""
     typed: str = ""  # See `to_type`.
     key: ResendKey | None = None  # Asked again with the same key, it is not begun again.
 
 
-def start(asked: Asked) -> BulkOperation:
+def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
     """Begin, and do as much as goes at once. Look at its `state` for whether that was all.
 
     Raises InvalidInput when what is asked makes no sense, or when the number is not that of the preview any more,
@@ -51,73 +47,73 @@ def start(asked: Asked) -> BulkOperation:
     """
     if asked.key and (begun := _begun_with(asked.key)):
         return begun
-    refuse([*text("reason", asked.reason, REASON_LENGTH), *_wrong_binding(asked.selection)])
-    seen = preview(asked.selection, asked.verb, here=asked.parameters.here)
-    scope = asked.selection.scope
-    refuse_forbidden_group(scope, seen.group)
+    refuse([*actor.problems(), *_wrong_binding(asked.selection)])
+    selection, scope = replace(asked.selection, scope=actor.scope), actor.scope
+    seen = preview(selection, asked.action)
+    actor.must_change(seen.group)
     if seen.count == 1 and (why := why_not(Task.objects.get(id=seen.samples[0]), scope)):
         raise Forbidden(why)
     # Of several targets it leaves alone what goes to those that may not be changed.
-    targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [asked.parameters.to]
+    targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [asked.action.to_group]
     for group in filter(None, targets):
         if why := why_not_into(group, scope):
             raise Forbidden(why)
-    verbs.check(asked.verb, asked.parameters, seen.group)
+    refuse(list(asked.action.problems(seen.group)))
     refuse([*_drift(asked, seen), *_not_typed(asked, seen)])
     return _begin(
         BulkOperation(
-            verb=asked.verb,
-            parameters=asked.parameters.as_json,
+            verb=asked.action.words.name,
+            parameters=asked.action.as_json,
             selection=seen.selection.as_json,
-            in_words=asked.selection.in_words,
+            in_words=selection.in_words,
             group=seen.group,
             expected=asked.expected,
-            by=asked.by,
-            reason=asked.reason,
+            by=actor.name,
+            reason=actor.reason,
         ),
         asked.key,
     )
 
 
-def to_type(verb: Verb, seen: Preview) -> str:
+def to_type(words: BulkAction, seen: Preview) -> str:
     """What has to be typed before it is done: the group, or the number where several are meant; empty: nothing."""
-    if verb is not Verb.PURGE or not (seen.selection.is_whole_group or seen.count > NEEDS_TYPED_NAME_ABOVE):
+    if not words.is_destructive or not (seen.selection.is_whole_group or seen.count > NEEDS_TYPED_NAME_ABOVE):
         return ""
     return seen.group or str(seen.count)
 
 
-def cancel(operation: BulkOperation, *, by: str) -> BulkOperation:
+def cancel(operation: BulkOperation, actor: Actor) -> BulkOperation:
     """Let it end before its next chunk. Nothing happens to one that has ended."""
     waiting = BulkOperation.objects.filter(pk=operation.pk, state=BulkOperation.State.RUNNING, cancelled_by="")
-    if waiting.update(cancelled_by=by):
-        audit.record(actor=by, action="cancel", selection=f"operation {operation.pk}", group=operation.group, done=1)
+    if waiting.update(cancelled_by=actor.name):
+        audit.record(actor, "cancel", selection=f"operation {operation.pk}", group=operation.group, done=1)
         run(operation.pk, seconds=0)
     return BulkOperation.objects.get(pk=operation.pk)
 
 
-def undo(operation: BulkOperation, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> BulkOperation:
-    """Begin to take back what it did, but for what has changed since. `scope`: of who takes it back.
+def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
+    """Begin to take back what it did, but for what has changed since.
 
     Raises InvalidInput about `operation` when it can't be undone, which says why, and Forbidden when the group that all
     were in, or went to, may not be changed.
     """
     for group in (operation.group, operation.parameters.get("to", "")):
-        refuse_forbidden_group(scope, group)
+        actor.must_change(group)
     with transaction.atomic():
         # Two undos at the same moment would bring each task back twice.
         BulkOperation.objects.select_for_update().get(pk=operation.pk)
-        refuse([*text("reason", reason, REASON_LENGTH), *_not_undoable(operation)])
+        refuse([*actor.problems(), *_not_undoable(operation)])
         undo = _kept(
             BulkOperation(
-                verb=Verb.UNDO,
+                verb=UNDO.name,
                 # With the groups that it is for.
-                selection={**operation.selection, "no_commands_because": scope.no_commands_because},
+                selection={**operation.selection, "no_commands_because": actor.scope.no_commands_because},
                 in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
                 group=operation.group,
                 expected=operation.done,
                 undoes=operation.pk,
-                by=by,
-                reason=reason,
+                by=actor.name,
+                reason=actor.reason,
             )
         )
     return _at_once(undo)
@@ -125,7 +121,7 @@ def undo(operation: BulkOperation, *, by: str, reason: str = "", scope: GroupSco
 
 def why_not_undoable(operation: BulkOperation) -> str:
     """Why an operation can't be undone, as a sentence goes on; empty when it can."""
-    if operation.verb == Verb.UNDO:
+    if operation.undoes:
         return "it is an undo itself"
     if operation.ended_at_ms is None:
         return "it has not ended: cancel it first"
@@ -196,7 +192,7 @@ def _drift(asked: Asked, seen: Preview) -> list[Problem]:
 
 def _not_typed(asked: Asked, seen: Preview) -> list[Problem]:
     # The number that was shown, should it have drifted a little.
-    typed = to_type(asked.verb, replace(seen, count=asked.expected))
+    typed = to_type(asked.action.words, replace(seen, count=asked.expected))
     if not typed or asked.typed == typed:
         return []
     what = "the group's name" if seen.group else "the number"

@@ -8,36 +8,30 @@ from itertools import accumulate
 from django.db.models import F, Q
 from django.db.models.functions import Length
 
-from taskstore.types.tasks import FAILED_FROM, Change, NewTask, Origin
-
 from ..models import BulkItem, BulkOperation, Task
+from .actions import Skip, action_of
 from .chunks import MOST_BYTES, Chunk, Planned, skip, why_not
-from .selection import scope_in
-from .verbs import Skip, Verb
-
-THERE_ALREADY = "there already"
-CHANGED_SINCE = "changed since"
-ENDED_SINCE = "ended since"
+from .selection import began_by
 
 
 def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     """The next tasks of the operation that is taken back, up to `size`, in the order of their origins."""
     assert operation.undoes is not None  # noqa: S101 - an undo has it.
     undone = BulkOperation.objects.get(pk=operation.undoes)
-    back = _brought_back if undone.verb == Verb.PURGE else _put_back
+    action = action_of(undone)
     now_ms = Task.objects.now_ms()
     found = _items_to_undo(operation, operation.undoes, size)
     items = _readable(found)
-    if undone.verb == Verb.PURGE:
+    if action.ends_tasks:
         _read_data(items)
     living = _living([item.origin for item in items])
-    scope = scope_in(operation.selection)
+    scope = began_by(operation).scope
     planned: list[Planned] = []
     skipped: list[BulkItem] = []
     for item in items:
         now = living.get(item.origin)
         why = scope.why_forbidden(item.group) or (why_not(now, scope) if now else "")
-        step = Skip(why) if why else back(item, now, now_ms)
+        step = Skip(why) if why else action.step_back(item, now, now_ms)
         if isinstance(step, Skip):
             skipped.append(skip(operation, item.origin, now.id if now else 0, step))
         else:
@@ -74,42 +68,3 @@ def _living(origins: Sequence[int]) -> dict[int, Task]:
     tasks = Task.objects.get_queryset().beginnings(1)
     first, later = Q(id__in=origins, origin=F("id")), Q(origin__in=origins) & ~Q(origin=F("id"))
     return {task.origin: task for which in (first, later) for task in tasks.filter(which)}
-
-
-def _brought_back(item: BulkItem, now: Task | None, now_ms: int) -> NewTask | Skip:
-    """Under a new id, in its chain."""
-    if now is not None:
-        return Skip(THERE_ALREADY)
-    return NewTask(
-        group=item.group,
-        data=bytes(item.data),
-        data_type=item.data_type,
-        timespec_ms=_time_of(item, now_ms),
-        error=item.error,
-        labels=item.labels,
-        failed_from=item.labels.get(FAILED_FROM, ""),
-        priority=item.priority,
-        origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
-    )
-
-
-def _put_back(item: BulkItem, now: Task | None, now_ms: int) -> Change | Skip:
-    if now is None:
-        return Skip(ENDED_SINCE)
-    if now.made_by_commit != item.commit:
-        return Skip(CHANGED_SINCE)
-    return Change(
-        id=now.id,
-        group=item.group,
-        timespec_ms=_time_of(item, now_ms),
-        error=item.error,
-        labels=item.labels,
-        failed_from=item.labels.get(FAILED_FROM, ""),
-        priority=item.priority,
-        release=True,
-    )
-
-
-def _time_of(item: BulkItem, now_ms: int) -> int:
-    """Without the lease: a task that was leased is available at once, or since the lease would have ended."""
-    return 0 if item.leased_since_ms and item.available_at_ms > now_ms else max(item.available_at_ms, 1)

@@ -15,7 +15,7 @@ from taskstore.types.records import MOST
 from taskstore.types.tasks import NOBODY, Change, Ending, State
 
 from ..access import audit
-from ..core.operations import Operator
+from ..core.actors import PROGRAM, Actor
 from ..core.validation import task_ids
 from ..models import Task
 from .records import available, pages_of, tasks_with, understood
@@ -56,22 +56,22 @@ ARCHIVED_AFTER_MS = 7 * 86_400_000  # What is completed.
 PAGES_ARCHIVED = 2  # In one round of the server.
 
 
-def stash(project: str, ids: Sequence[int] | None = None, *, by: str = "", reason: str = "") -> int:
-    """Park new commands and open lists. `ids`: those of their tasks; None: all. `by`: whom the audit names.
+def stash(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM) -> int:
+    """Park new commands and open lists. `ids`: those of their tasks; None: all.
 
-    Lists that are running go on. Returns how many tasks were parked.
+    Lists that are running go on. Returns how many tasks were parked. Raises Forbidden.
     """
-    return told("stash", project, by, reason, _move(project, ids, STASHED))
+    return _move(project, ids, STASHED, "stash", actor)
 
 
-def unstash(project: str, ids: Sequence[int] | None = None, *, by: str = "", reason: str = "") -> int:
+def unstash(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM) -> int:
     """Let parked commands and lists go on. Otherwise as `stash`."""
-    return told("unstash", project, by, reason, _move(project, ids, UNSTASHED))
+    return _move(project, ids, UNSTASHED, "unstash", actor)
 
 
-def archive(project: str, ids: Sequence[int] | None = None, *, by: str = "", reason: str = "") -> int:
+def archive(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM) -> int:
     """Put completed commands away. Otherwise as `stash`."""
-    return told("archive", project, by, reason, _move(project, ids, ARCHIVED))
+    return _move(project, ids, ARCHIVED, "archive", actor)
 
 
 def archive_old(project: str) -> int:
@@ -83,24 +83,24 @@ def archive_old(project: str) -> int:
 
 
 @transaction.atomic
-def reopen(project: str, task_id: int, *, by: str = "", reason: str = "") -> bool:
+def reopen(project: str, task_id: int, actor: Actor = PROGRAM) -> bool:
     """Open a list at once whose worker is known to be dead: what that worker commits for it is refused then.
 
-    Says whether it was a running list of the project. `by`: whom the trail and the audit name.
+    Returns whether it was a running list of the project. Raises Forbidden.
     """
+    must_change(project, actor)
     refuse(task_ids("task", [task_id]))
     [task] = Task.objects.find([task_id])
     is_list = task is not None and task.group == group_of(project, CommandStatus.OPEN)
     if task is None or not is_list or task.state(Task.objects.now_ms()) is not State.CLAIMED:
         return False
-    operator = Operator(name=by, ending=Ending.GIVEN_BACK, reason=reason)
     change = Change(id=task.id, release=True)
     try:
         with transaction.atomic():
-            Task.objects.commit(owner=NOBODY, updates=[change], operator=operator)
+            Task.objects.commit(owner=NOBODY, updates=[change], operator=actor.operator(Ending.GIVEN_BACK))
     except CommitRefused:
         return False  # The worker is alive, and has closed it at this moment.
-    told("reopen", project, by, reason, 1)
+    record(actor, "reopen", project, 1)
     return True
 
 
@@ -113,18 +113,24 @@ def pages_in(project: str, status: CommandStatus, ids: Sequence[int] | None) -> 
     return [list(named.values_list("id", flat=True))]
 
 
-def told(action: str, project: str, by: str, reason: str, done: int) -> int:
-    """Write down what somebody did; nothing for code that does it in nobody's name."""
-    if by:
-        audit.record(actor=by, action=action, selection=f"commands of {project}", reason=reason, done=done)
-    return done
+def must_change(project: str, actor: Actor) -> None:
+    """Raise Forbidden when the actor may not change commands."""
+    actor.must_change(group_of(project, CommandStatus.NEW))
 
 
-def _move(project: str, ids: Sequence[int] | None, ways: Statuses) -> int:
-    return sum(
+def record(actor: Actor, action: str, project: str, done: int) -> None:
+    """Write down what was done to so many commands of the project."""
+    audit.record(actor, action, selection=f"commands of {project}", done=done)
+
+
+def _move(project: str, ids: Sequence[int] | None, ways: Statuses, action: str, actor: Actor) -> int:
+    must_change(project, actor)
+    done = sum(
         by_pieces(pages_in(project, source, ids), partial(_moved, group_of(project, target)))
         for source, target in ways.items()
     )
+    record(actor, action, project, done)
+    return done
 
 
 def _moved(group: str, ids: Sequence[int]) -> int:
@@ -142,22 +148,24 @@ PUT_AWAY = dict.fromkeys(FAILED, CommandStatus.FAILED_ARCHIVE) | {
 def retry(
     project: str,
     ids: Sequence[int] | None = None,
-    status: CommandStatus | None = None,
+    actor: Actor = PROGRAM,
     *,
-    by: str = "",
-    reason: str = "",
+    status: CommandStatus | None = None,
 ) -> int:
     """Submit finished commands once more, as new ones that never failed; what they were is put into an archive.
 
     `ids`: those of their tasks; None: all of the status; without one, all that failed too often or too late. They may
     be started for as long from now as they might from when they were created. Returns how many were submitted again.
-    Raises InvalidInput about `status` when commands of it are not finished.
+    Raises InvalidInput about `status` when commands of it are not finished, and Forbidden.
     """
+    must_change(project, actor)
     if status is not None and status not in FINAL:
         refuse([("status", f"one of {', '.join(PUT_AWAY)}")])
     every = FAILED if ids is None else tuple(PUT_AWAY)
     statuses = every if status is None else (status,)
-    return told("retry", project, by, reason, sum(_retry_all(project, each, ids) for each in statuses))
+    done = sum(_retry_all(project, each, ids) for each in statuses)
+    record(actor, "retry", project, done)
+    return done
 
 
 def _retry_all(project: str, status: CommandStatus, ids: Sequence[int] | None) -> int:

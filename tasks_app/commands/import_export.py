@@ -25,12 +25,13 @@ from taskstore.types.command_record import (
 )
 from taskstore.types.tasks import NOBODY, NewTask
 
-from ..core.operations import EVERY_GROUP, GroupScope
+from ..core.actors import PROGRAM, Actor
+from ..core.operations import GroupScope
 from ..managers import READ_AT_ONCE
 from ..models import Task
 from . import summaries
 from .bundling import Names, lock_names
-from .changes import told
+from .changes import must_change, record
 from .lines import commands_of
 from .records import tasks_with, understood
 
@@ -102,20 +103,19 @@ def _worker(owner: int) -> str:
 # ---- Into the store
 
 
-def import_project(
-    project: str, entries: Mapping[int, Entry], scope: GroupScope = EVERY_GROUP, *, by: str = ""
-) -> Imported:
+def import_project(project: str, entries: Mapping[int, Entry], actor: Actor = PROGRAM) -> Imported:
     """Add what the lines of these numbers hold, as `entries_in` reads them: all of it in one commit, or nothing.
 
     What an import before has added stays as it is by now: after one that was cut off the same lines can be sent
-    again. A list whose name another one has gets the next second as its name. `by`: whom the audit names. Joins the
-    caller's transaction. Raises InvalidInput that names the wrong lines, and LimitExceeded.
+    again. A list whose name another one has gets the next second as its name. Joins the caller's transaction.
+    Raises InvalidInput that names the wrong lines, LimitExceeded and Forbidden.
     """
     summaries.known_project(project)
+    must_change(project, actor)
     with transaction.atomic(using=Task.objects.writing_alias):
         lock_names(project)  # Nor does another import add the same between the look and the commit.
-        imported = _add(project, entries, scope)
-        told("import", project, by, "", imported.commands)
+        imported = _add(project, entries, actor.scope)
+        record(actor, "import", project, imported.commands)
         return imported
 
 

@@ -15,8 +15,9 @@ from ..access import accounts as verbs
 from ..access.accounts import Rights, rights_of
 from ..access.people import must_choose_password
 from ..access.policy import Action
+from ..core.actors import Actor
 from . import words
-from .pages import go_to, is_partial, page, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 
 SHOWN = 500
 ROLES = {
@@ -62,7 +63,7 @@ def people(request: HttpRequest) -> HttpResponse:
 def add(request: HttpRequest) -> HttpResponse:
     """Ask who; make the account, and show its one-time password in this very answer."""
     form = PersonForm(request.POST if request.method == "POST" else None, initial={"role": "viewer"})
-    made = _made(form, by=user_of(request)) if form.is_valid() else None
+    made = _made(form, actor_for(request)) if form.is_valid() else None
     if made is None:
         context = {"form": form, "roles": ROLES.items()}
         return render(request, "console/add_person.html", context, status=422 if form.is_bound else 200)
@@ -76,7 +77,7 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
     user = get_object_or_404(User, pk=user_id)
     form = RightsForm(request.POST if request.method == "POST" else None, initial=_initial(user))
     if form.is_valid():
-        verbs.change_rights(user, form.rights(), by=user_of(request))
+        verbs.change_rights(user, form.rights(), actor_for(request))
         messages.success(request, f"Changed what {user.username} may do.")
         return redirect("console:people")
     context = {
@@ -95,7 +96,7 @@ def close(request: HttpRequest, user_id: int) -> HttpResponse:
     user = get_object_or_404(User, pk=user_id)
     if request.method != "POST":
         return _question(request, user, CLOSE)
-    verbs.close(user, by=user_of(request))
+    verbs.close(user, actor_for(request))
     messages.success(request, f"Closed the account of {user.username}.")
     return go_to(request, resolve_url("console:people"))
 
@@ -106,7 +107,7 @@ def open_again(request: HttpRequest, user_id: int) -> HttpResponse:
     user = get_object_or_404(User, pk=user_id)
     if request.method != "POST":
         return _question(request, user, OPEN)
-    verbs.open_again(user, by=user_of(request))
+    verbs.open_again(user, actor_for(request))
     messages.success(request, f"Opened the account of {user.username} again.")
     return go_to(request, resolve_url("console:people"))
 
@@ -118,7 +119,7 @@ def reset_password(request: HttpRequest, user_id: int) -> HttpResponse:
     user = get_object_or_404(User, pk=user_id)
     if request.method != "POST":
         return _question(request, user, RESET)
-    return _show_password(request, user, verbs.reset_password(user, by=user_of(request)))
+    return _show_password(request, user, verbs.reset_password(user, actor_for(request)))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -128,15 +129,15 @@ def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
     user = get_object_or_404(User, pk=user_id)
     if request.method != "POST":
         return _question(request, user, SIGN_OUT)
-    verbs.sign_out_everywhere(user, by=user_of(request))
+    verbs.sign_out_everywhere(user, actor_for(request))
     messages.success(request, f"Signed out {user.username} everywhere.")
     return go_to(request, resolve_url("console:people"))
 
 
-def _made(form: PersonForm, by: User) -> tuple[User, str] | None:
+def _made(form: PersonForm, actor: Actor) -> tuple[User, str] | None:
     """The new account with its password, or None when it can't be like that; then the form says why."""
     try:
-        return verbs.add(form.cleaned_data["name"], form.rights(), by=by)
+        return verbs.add(form.cleaned_data["name"], form.rights(), actor)
     except InvalidInput as refused:
         for field, texts in refused.fields.items():
             form.add_error(field, forms.ValidationError(texts))

@@ -16,10 +16,10 @@ from taskstore.types.tasks import NewTask
 
 from ..access import audit
 from ..access.policy import Action
-from ..core.operations import GroupScope
+from ..core.actors import Actor
 from ..core.validation import GROUP_LENGTH, MOST_PRIORITY, group_name
 from ..models import Task
-from .pages import page, scope_for, user_of
+from .pages import actor_for, page
 from .words import labels_in, number_in
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -78,17 +78,17 @@ def add(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request, TaskForm(initial={"group": request.GET.get("name", "")}))
     form = TaskForm(request.POST)
-    task = _added(form, by=user_of(request).username, scope=scope_for(request)) if form.is_valid() else None
+    task = _added(form, actor_for(request)) if form.is_valid() else None
     if task is None:
         return _form(request, form, status=422)
     messages.success(request, f"Added task {task.id} to {task.group}.")
     return redirect("console:task", task.id)
 
 
-def _added(form: TaskForm, *, by: str, scope: GroupScope) -> Task | None:
+def _added(form: TaskForm, actor: Actor) -> Task | None:
     """The new task, or None when the store takes it not; then the form says why."""
     try:
-        return _commit(form.task(), by, scope)
+        return _commit(form.task(), actor)
     except InvalidInput as refused:
         for path, texts in refused.fields.items():
             field = path.removeprefix("adds[0].").partition(".")[0]
@@ -97,11 +97,11 @@ def _added(form: TaskForm, *, by: str, scope: GroupScope) -> Task | None:
 
 
 @transaction.atomic
-def _commit(asked: NewTask, by: str, scope: GroupScope) -> Task:
-    [task] = Task.objects.commit(owner=NOBODY, adds=[asked], scope=scope)
+def _commit(asked: NewTask, actor: Actor) -> Task:
+    [task] = Task.objects.commit(owner=NOBODY, adds=[asked], scope=actor.scope)
     audit.record(
-        actor=by,
-        action="add",
+        actor,
+        "add",
         group=task.group,
         selection=f"task {task.id}",
         done=1,

@@ -1,4 +1,4 @@
-"""Requeue, move, edit and purge: asked about with the exact number, then begun."""
+"""Actions on many tasks: asked about with the exact number, then begun."""
 
 from __future__ import annotations
 
@@ -10,27 +10,83 @@ from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_POST, require_safe
 
 from taskstore.errors import InvalidInput
+from taskstore.types.bulk_actions import BulkAction as Words
+from taskstore.types.bulk_actions import Kind, Option
 from taskstore.types.tasks import State
 
 from .. import bulk
 from ..access.policy import Action
-from ..bulk import Asked, Preview, Selection, Target, Verb
+from ..bulk import Action as BulkAction
+from ..bulk import Asked, Preview, Selection, Target
 from ..models import Task
 from ..reading.listing import Row, rows_of
 from . import links, words
 from . import parameters as reading
-from .pages import go_to, is_partial, page, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 
 MOST_TARGETS = 10  # Groups that a question names.
+INPUT_TYPES = {Kind.TIME: "datetime-local", Kind.MINUTES: "number", Kind.PRIORITY: "number"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """An option of an action, as the question asks for it."""
+
+    option: Option
+    value: str
+    is_set: bool  # Where the option may be left out: it is not.
+
+    @property
+    def input_type(self) -> str:
+        return INPUT_TYPES.get(self.option.kind, "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a verb will do to what a preview has found, in numbers."""
+    """What an action will do to what a preview has found, in numbers."""
 
-    verb: Verb
+    action: BulkAction
     preview: Preview
-    typed: str  # What has to be typed; empty: nothing.
+    asked: QueryDict
+
+    @property
+    def words(self) -> Words:
+        return self.action.words
+
+    @property
+    def typed(self) -> str:
+        """What has to be typed; empty: nothing."""
+        return bulk.to_type(self.words, self.preview)
+
+    @property
+    def fields(self) -> list[Field]:
+        return [
+            Field(option=option, value=self.asked.get(option.name, ""), is_set=f"set_{option.name}" in self.asked)
+            for option in self.action.options_for(self.preview.dead_letters)
+        ]
+
+    @property
+    def plain_fields(self) -> list[Field]:
+        """Those that are shown at once."""
+        return [field for field in self.fields if not field.option.is_rare and field.option.default is not None]
+
+    @property
+    def settable_fields(self) -> list[Field]:
+        """Those of what stays as it is when it is not set."""
+        return [field for field in self.fields if field.option.default is None]
+
+    @property
+    def rare_fields(self) -> list[Field]:
+        return [field for field in self.fields if field.option.is_rare]
+
+    @property
+    def has_rare_values(self) -> bool:
+        return any(field.value for field in self.rare_fields)
+
+    @property
+    def groups(self) -> list[str]:
+        """The names to choose from."""
+        return Task.objects.groups() if any(field.option.kind is Kind.GROUP for field in self.fields) else []
 
     @property
     def selection(self) -> Selection:
@@ -38,7 +94,7 @@ class Plan:
 
     @property
     def url(self) -> str:
-        return resolve_url(f"console:{links.PAGES_OF_VERBS[self.verb]}")
+        return resolve_url(links.page_of_action(self.words.name))
 
     @property
     def affected(self) -> int:
@@ -50,7 +106,7 @@ class Plan:
 
     @property
     def ready_already(self) -> int:
-        return self.preview.ready_already if self.verb is Verb.REQUEUE else 0
+        return self.preview.ready_already if self.action.makes_available else 0
 
     @property
     def button(self) -> str:
@@ -66,10 +122,10 @@ class Plan:
         tasks = f"{words.number(count)} task{'' if count == 1 else 's'}"
         targets = self.preview.targets
         if not any(target.moved for target in targets):
-            return f"{self.verb.capitalize()} {tasks}"
+            return f"{self.words.label} {tasks}"
         where = targets[0].group if len(targets) == 1 else f"{words.number(len(targets))} groups"
         if any(target.moved < target.count for target in targets):
-            return f"Requeue {tasks} in {where}"
+            return f"{self.words.label} {tasks} in {where}"
         return f"Send back to {where}" + ("" if count == 1 else f" ({tasks})")
 
     @property
@@ -98,70 +154,45 @@ class Plan:
 @require_safe
 @page(Action.OPERATE)
 def confirm(request: HttpRequest) -> HttpResponse:
-    """Say what a verb would do to the selection, and ask."""
+    """Say what an action would do to the selection, and ask."""
     selection = reading.selection_of(request.GET, user_of(request))
-    return _confirmation(request, reading.verb_of(request.GET), selection)
+    return _confirmation(request, bulk.action_named(request.GET.get("verb", "")), selection)
 
 
 @require_POST
 @page(Action.OPERATE)
-def requeue(request: HttpRequest) -> HttpResponse:
-    return _do(request, Verb.REQUEUE)
-
-
-@require_POST
-@page(Action.OPERATE)
-def move(request: HttpRequest) -> HttpResponse:
-    return _do(request, Verb.MOVE)
-
-
-@require_POST
-@page(Action.OPERATE)
-def edit(request: HttpRequest) -> HttpResponse:
-    return _do(request, Verb.EDIT)
-
-
-@require_POST
-@page(Action.OPERATE)
-def purge(request: HttpRequest) -> HttpResponse:
-    return _do(request, Verb.PURGE)
-
-
-def _do(request: HttpRequest, verb: Verb) -> HttpResponse:
+def begin(request: HttpRequest, verb: str) -> HttpResponse:
     """Begin what was agreed to, or show the confirmation again, with what is wrong and the numbers as they are now."""
-    user = user_of(request)
+    actor = actor_for(request)
     reading.whole_number("bound", request.POST.get("bound", ""), least=1)
-    selection = reading.selection_of(request.POST, user)
+    selection = reading.selection_of(request.POST, user_of(request))
     asked = Asked(
-        verb=verb,
+        action=reading.action_in(request.POST, verb),
         selection=selection,
         expected=reading.whole_number("expected", request.POST.get("expected", "")),
-        parameters=reading.parameters_of(request.POST, verb),
-        by=user.username,
-        reason=reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip(),
         typed=request.POST.get("typed", ""),
     )
     back = _page_before(request.POST, selection)  # Read first: nothing may be refused after the deed.
     try:
-        bulk.start(asked)
+        bulk.start(asked, actor)
     except InvalidInput as refused:
-        return _confirmation(request, verb, selection, refused)
+        return _confirmation(request, type(asked.action), selection, refused)
     return go_to(request, back)
 
 
 def _confirmation(
-    request: HttpRequest, verb: Verb, selection: Selection, refused: InvalidInput | None = None
+    request: HttpRequest, action: type[BulkAction], selection: Selection, refused: InvalidInput | None = None
 ) -> HttpResponse:
     asked = request.POST if refused else request.GET
     # Without the old bound: who is asked again sees what is there now.
-    seen = bulk.preview(replace(selection, bound=0, as_of_ms=0), verb)
+    anew = action()
+    seen = bulk.preview(replace(selection, bound=0, as_of_ms=0), anew)
     return render(
         request,
         "console/_confirm.html" if is_partial(request) else "console/confirm.html",
         {
-            "plan": Plan(verb=verb, preview=seen, typed=bulk.to_type(verb, seen)),
+            "plan": Plan(action=anew, preview=seen, asked=asked),
             "back": _page_before(asked, selection),
-            "groups": Task.objects.groups() if verb is Verb.MOVE else [],
             "asked": asked,
             "errors": refused.fields if refused else {},
         },

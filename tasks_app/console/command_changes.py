@@ -27,15 +27,16 @@ from taskstore.types.command_record import (
 )
 
 from .. import commands as command_lists
-from ..access import audit
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
 from ..commands import Submission, looking
+from ..commands.changes import record
+from ..core.actors import Actor
 from ..models import Task
 from . import links
 from . import parameters as reading
 from .command_lists import project_in, rights_of, status_in
 from .command_words import status_word
-from .pages import P, View, go_to, is_partial, page, user_of
+from .pages import P, View, actor_for, go_to, is_partial, page
 from .words import number_in
 
 MOST_EXPECTED_S = 366 * 86_400
@@ -215,8 +216,7 @@ def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
     if request.method != "POST":
         template = "console/_reopen_list.html" if is_partial(request) else "console/reopen_list.html"
         return render(request, template, {"whole": found, "seen": found.seen, "now_ms": Task.objects.now_ms()})
-    by, reason = user_of(request).username, _reason_in(request)
-    if not command_lists.reopen(found.project, found.seen.task, by=by, reason=reason):
+    if not command_lists.reopen(found.project, found.seen.task, actor_for(request)):
         raise InvalidInput({"list": ["one that is running: its worker is done with it, or it is open again already"]})
     messages.success(request, f"Opened list {found.seen.name} again.")
     return go_to(request, links.commands_page(found.project))
@@ -228,8 +228,7 @@ def _submit(request: HttpRequest, form: SubmitForm) -> int:
     try:
         with transaction.atomic():
             made = command_lists.submit(given["project"], form.submissions(), stashed=given["stashed"])
-            by, selection = user_of(request).username, f"commands of {given['project']}"
-            audit.record(actor=by, action="submit", selection=selection, done=len(made))
+            record(actor_for(request), "submit", given["project"], len(made))
     except InvalidInput as refused:
         form.tell(refused)
         return 0
@@ -274,26 +273,22 @@ def _question(request: HttpRequest, question: Question, errors: Mapping[str, Seq
 def _done(request: HttpRequest, question: Question) -> HttpResponse:
     """Do what was agreed to, or show the question again when there is far more to do by now."""
     expected = reading.whole_number("expected", request.POST.get("expected", ""))
-    reason = _reason_in(request)  # Read first: nothing may be refused after the deed.
+    actor = actor_for(request)  # Read first: nothing may be refused after the deed.
     if question.number - expected > max(DRIFT, expected // 100):
         return _question(request, question, {"expected": [f"{question.number} now, and not {expected} any more"]})
-    number = _do(question, by=user_of(request).username, reason=reason)
+    number = _do(question, actor)
     messages.success(request, f"{TOLD[question.verb]}: {number}.")
     return go_to(request, links.commands_page(question.project))
 
 
-def _do(question: Question, **who: str) -> int:
+def _do(question: Question, actor: Actor) -> int:
     project, ids = question.project, question.ids
     match question.verb:
         case Verb.RETRY:
-            return command_lists.retry(project, ids, question.status if ids is None else None, **who)
+            return command_lists.retry(project, ids, actor, status=question.status if ids is None else None)
         case Verb.STASH:
-            return command_lists.stash(project, ids, **who)
+            return command_lists.stash(project, ids, actor)
         case Verb.UNSTASH:
-            return command_lists.unstash(project, ids, **who)
+            return command_lists.unstash(project, ids, actor)
         case Verb.ARCHIVE:
-            return command_lists.archive(project, ids, **who)
-
-
-def _reason_in(request: HttpRequest) -> str:
-    return reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
+            return command_lists.archive(project, ids, actor)

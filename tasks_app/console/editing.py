@@ -21,11 +21,11 @@ from taskstore.types.tasks import ATTEMPTS, FAILED_FROM, Change, Ending, NewTask
 from .. import bulk
 from ..access import audit
 from ..access.policy import Action, may
-from ..core.operations import GroupScope, Operator
+from ..core.actors import Actor
 from ..forms import NOBODY, TaskForm, written
 from ..models import Task
 from . import words
-from .pages import page, scope_for, user_of
+from .pages import actor_for, page, user_of
 
 CONTEXT = 3  # Lines around what differs.
 
@@ -92,7 +92,7 @@ def edit(request: HttpRequest, task_id: int) -> HttpResponse:
 
 def _save(request: HttpRequest, task: Task, change: Change, given: dict[str, Any]) -> HttpResponse:
     try:
-        successor = _edited(task, change, given, by=user_of(request).username, scope=scope_for(request))
+        successor = _edited(task, change, actor_for(request), is_requeued=given["requeue"])
     except CommitRefused:
         return _too_late(request, task.id)
     messages.success(request, f"Task {task.id} is now {successor.id}.")
@@ -100,18 +100,16 @@ def _save(request: HttpRequest, task: Task, change: Change, given: dict[str, Any
 
 
 @transaction.atomic
-def _edited(task: Task, change: Change, given: dict[str, Any], *, by: str, scope: GroupScope) -> Task:
-    reason, ending = given["reason"], Ending.REQUEUED if given["requeue"] else Ending.CHANGED
-    operator = Operator(name=by, ending=ending, reason=reason)
-    [successor] = Task.objects.commit(owner=NOBODY, updates=[change], scope=scope, operator=operator)
+def _edited(task: Task, change: Change, actor: Actor, *, is_requeued: bool) -> Task:
+    operator = actor.operator(Ending.REQUEUED if is_requeued else Ending.CHANGED)
+    [successor] = Task.objects.commit(owner=NOBODY, updates=[change], scope=actor.scope, operator=operator)
     audit.record(
-        actor=by,
-        action="edit",
+        actor,
+        "edit",
         group=successor.group,
         selection=f"task {task.id}",
-        reason=reason,
         done=1,
-        details={"ids": [task.id, successor.id], "requeued": given["requeue"]},
+        details={"ids": [task.id, successor.id], "requeued": is_requeued},
     )
     return successor
 

@@ -25,7 +25,7 @@ from ..reading.exporting import Export, download
 from ..wire.tasks import Add
 from . import links, payload, words
 from . import parameters as reading
-from .pages import go_to, is_partial, page, scope_for, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 from .parameters import terms_of
 
 
@@ -136,14 +136,14 @@ def _checked(form: ImportForm) -> Checked:
 
 
 def _import(request: HttpRequest, form: ImportForm, checked: Checked) -> None:
-    scope = scope_for(request)
+    actor = actor_for(request)
     commit = importing.within_scope(
-        Commit(owner=NOBODY, adds=tuple(add.imported() for add in checked.adds), scope=scope)
+        Commit(owner=NOBODY, adds=tuple(add.imported() for add in checked.adds), scope=actor.scope)
     )
-    tasks = Task.objects.commit(owner=NOBODY, adds=commit.adds, scope=scope)
+    tasks = Task.objects.commit(owner=NOBODY, adds=commit.adds, scope=actor.scope)
     audit.record(
-        actor=user_of(request).username,
-        action="import",
+        actor,
+        "import",
         group=checked.groups[0] if len(checked.groups) == 1 else "",
         selection=f"{len(tasks)} tasks from {form.source}",
         done=len(tasks),

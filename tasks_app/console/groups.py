@@ -13,7 +13,6 @@ from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State
 
 from ..access.policy import Action, may
-from ..core.validation import refuse_forbidden_group
 from ..operating import pauses
 from ..operating.pauses import pause_of
 from ..reading.clients import attending
@@ -23,7 +22,7 @@ from ..reading.listing import facts_of, page_of
 from ..reading.rates import Span
 from . import links
 from . import parameters as reading
-from .pages import go_to, is_partial, page, scope_for, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 from .replica import from_replica
 from .snippets import command_to_add
 from .words import drain
@@ -105,12 +104,10 @@ def pause(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _question(request, reading.group_of(request.GET))
     name = reading.group_of(request.POST)
-    refuse_forbidden_group(scope_for(request), name)
     try:
-        reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
+        pauses.pause(name, actor_for(request))
     except InvalidInput as refused:
         return _question(request, name, refused)
-    pauses.pause(name, by=user_of(request).username, reason=reason)
     messages.success(request, f"Paused {name}: claims find nothing in it.")
     return go_to(request, links.group_page(name))
 
@@ -119,8 +116,7 @@ def pause(request: HttpRequest) -> HttpResponse:
 @page(Action.OPERATE)
 def resume(request: HttpRequest) -> HttpResponse:
     name = reading.group_of(request.POST)
-    refuse_forbidden_group(scope_for(request), name)
-    pauses.resume(name, by=user_of(request).username)
+    pauses.resume(name, actor_for(request))
     messages.success(request, f"Resumed {name}: claims find its tasks again.")
     return go_to(request, links.group_page(name))
 

@@ -15,11 +15,11 @@ from django.views.decorators.http import require_http_methods
 from taskstore.types.job_record import NotAJob
 
 from ..access.policy import Action, may
+from ..core.actors import REASON_LENGTH
 from ..jobs import queues as job_queues
 from ..jobs.queues import Job, why_no_json
-from . import parameters as reading
 from .editing import Difference, lines_of_difference
-from .pages import go_to, is_partial, page, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 
 
 class RequeueForm(forms.Form):
@@ -27,7 +27,7 @@ class RequeueForm(forms.Form):
 
     args = forms.CharField(strip=False, widget=forms.Textarea({"rows": 5, "spellcheck": "false"}))
     kwargs = forms.CharField(strip=False, widget=forms.Textarea({"rows": 5, "spellcheck": "false"}))
-    reason = forms.CharField(required=False, max_length=reading.LONGEST_REASON)
+    reason = forms.CharField(required=False, max_length=REASON_LENGTH)
 
     def __init__(self, asked: Any, job: Job, *, may_see_data: bool) -> None:
         super().__init__(
@@ -73,8 +73,7 @@ def delete(request: HttpRequest, job_id: int) -> HttpResponse:
         return render(
             request, "console/_job_delete.html" if is_partial(request) else "console/job_delete.html", {"job": job}
         )
-    reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-    job_queues.delete(job, by=user_of(request).username, reason=reason)
+    job_queues.delete(job, actor_for(request))
     messages.success(request, f"Deleted job {job_id}.")
     return go_to(request, resolve_url("console:jobs"))
 
@@ -84,10 +83,9 @@ def _requeue(request: HttpRequest, job: Job, given: Mapping[str, Any]) -> HttpRe
     changed = {name for name, _, _ in _changes(job, given)}
     job_queues.requeue(
         job,
+        actor_for(request),
         args=given["args"] if "args" in changed else None,
         kwargs=given["kwargs"] if "kwargs" in changed else None,
-        by=user_of(request).username,
-        reason=given["reason"],
     )
     messages.success(request, f"Requeued job {job.id}.")
     return redirect("console:job", job.id)

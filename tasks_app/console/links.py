@@ -8,11 +8,13 @@ from django.utils.http import urlencode
 from taskstore.types.command_record import COMMAND_LABEL, OF_LISTS, place_of
 from taskstore.types.tasks import State
 
-from ..bulk import Verb
 from ..models import Task
 from ..reading.search.grammar import Label, label_term, quoted
 
-PAGES_OF_VERBS = {Verb.REQUEUE: "requeue", Verb.MOVE: "move", Verb.EDIT: "edit_many", Verb.PURGE: "purge"}
+
+def page_of_action(name: str) -> str:
+    """The name of the URL where an action on many tasks begins."""
+    return f"console:{name}_many"
 
 
 def group_page(name: str, state: State | None = None, **place: object) -> str:

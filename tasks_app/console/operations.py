@@ -8,18 +8,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_POST, require_safe
 
+from taskstore.types.bulk_actions import WORDS, Kind, Option
+
 from .. import bulk
 from ..access.policy import Action
 from ..models import BulkItem, BulkOperation, Task
 from . import parameters as reading
 from . import words
-from .pages import go_to, is_partial, page, scope_for, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 
 PAGE = 50
 TOLD_MS = 30_000  # How long every page tells somebody of what they did, with its undo.
-
-DONE = {"requeue": "Requeued", "move": "Moved", "edit": "Edited", "purge": "Purged", "undo": "Brought back"}
-DOING = {"requeue": "Requeuing", "move": "Moving", "edit": "Editing", "purge": "Purging", "undo": "Bringing back"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,36 +62,40 @@ class OperationView:
         """What it has done, and what not."""
         operation = self.operation
         if self.is_running:
-            return f"{DOING[operation.verb]} {_tasks(operation.expected)}{self._where}"
+            return f"{WORDS[operation.verb].doing} {_tasks(operation.expected)}{self._where}"
         skipped = ", ".join(f"{words.number(count)} {why}" for why, count in self.reasons.items())
         rest = [f"Skipped: {skipped}." if skipped else ""]
         rest += [f"Failed: {words.number(operation.failed)}." if operation.failed else ""]
         rest += [f"Cancelled by {operation.cancelled_by}." if operation.state == "cancelled" else ""]
-        return " ".join(filter(None, [f"{DONE[operation.verb]} {_tasks(operation.done)}{self._where}.", *rest]))
+        return " ".join(filter(None, [f"{WORDS[operation.verb].done} {_tasks(operation.done)}{self._where}.", *rest]))
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
         """What it was to do, beside the verb."""
-        asked = bulk.Parameters.read(self.operation.parameters)
-        return [
-            (name, text)
-            for name, text in (
-                ("to group", asked.to),
-                ("new error", "none" if asked.error == "" else asked.error or ""),
-                ("new priority", "" if asked.priority is None else str(asked.priority)),
-                ("available", words.exact(asked.at_ms) if asked.at_ms else ""),
-                ("spread over", f"{words.number(asked.spread_minutes)} min" if asked.spread_minutes else ""),
-                ("leased tasks", "taken as well" if asked.takes_claimed else ""),
-            )
-            if text
-        ]
+        kept = self.operation.parameters
+        options = WORDS[self.operation.verb].options
+        told = [(option.fact, _in_words(option, kept.get(option.name))) for option in options]
+        told.append(("leased tasks", "taken as well" if kept.get("takes_claimed") else ""))
+        return [(fact, text) for fact, text in told if fact and text]
 
     @property
     def _where(self) -> str:
-        group, to = self.operation.group, bulk.Parameters.read(self.operation.parameters).to
-        if self.operation.verb == "move":
+        group, to = self.operation.group, "" if self.operation.undoes else bulk.action_of(self.operation).to_group
+        if to:
             return f" from {group} to {to}" if group else f" to {to}"
         return f" in {group}" if group else ""
+
+
+def _in_words(option: Option, value: str | int | None) -> str:
+    """What an action was told, as a text; empty: nothing, or what it is without being told."""
+    if value == option.default:
+        return ""
+    match option.kind, value:
+        case Kind.TIME, int():
+            return words.exact(value)
+        case Kind.MINUTES, int():
+            return f"{words.number(value)} min"
+    return "none" if value == "" else str(value)
 
 
 @require_safe
@@ -139,7 +142,7 @@ def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
 @require_POST
 @page(Action.OPERATE)
 def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
-    bulk.cancel(_named(operation_id), by=user_of(request).username)
+    bulk.cancel(_named(operation_id), actor_for(request))
     return go_to(request, resolve_url("console:operation", operation_id))
 
 
@@ -147,8 +150,7 @@ def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
 @page(Action.OPERATE)
 def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
     """Begin to take it back; what has changed since stays."""
-    reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-    begun = bulk.undo(_named(operation_id), by=user_of(request).username, reason=reason, scope=scope_for(request))
+    begun = bulk.undo(_named(operation_id), actor_for(request))
     return go_to(request, resolve_url("console:operation", begun.pk))
 
 

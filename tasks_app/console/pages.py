@@ -16,11 +16,12 @@ from django.shortcuts import redirect, render, resolve_url
 from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
 
-from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable
+from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, refuse
 
 from ..access.people import must_choose_password
-from ..access.policy import Action, may, scope_of
-from ..core.operations import GroupScope
+from ..access.policy import Action, actor_of, may
+from ..core.actors import REASON_LENGTH, Actor
+from ..core.validation import text
 from ..database.outage import reason_of, translated
 from .replica import note_change
 
@@ -84,9 +85,14 @@ def user_of(request: HttpRequest) -> User:
     return request.user
 
 
-def scope_for(request: HttpRequest) -> GroupScope:
-    """What the person may change; only within a page."""
-    return scope_of(user_of(request))
+def actor_for(request: HttpRequest) -> Actor:
+    """Return the person who is signed in, with the reason that a form gives; only within a page.
+
+    Raises InvalidInput about the reason.
+    """
+    reason = request.POST.get("reason", "").strip()
+    refuse(text("reason", reason, REASON_LENGTH))
+    return actor_of(user_of(request), reason)
 
 
 def is_partial(request: HttpRequest) -> bool:

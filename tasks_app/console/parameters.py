@@ -12,10 +12,12 @@ from django.contrib.auth.models import User
 from django.http import QueryDict
 
 from taskstore.errors import InvalidInput
+from taskstore.types.bulk_actions import Kind, Option
 from taskstore.types.tasks import State
 
 from ..access.policy import Action, may, scope_of
-from ..bulk import Parameters, Selection, Verb
+from ..bulk import Action as BulkAction
+from ..bulk import Selection, action_named
 from ..core.validation import INT64_MAX, MOST_PRIORITY, group_name, is_utf8
 from ..reading.files import Format
 from ..reading.listing import END, Cursor
@@ -27,7 +29,6 @@ from .payload import Form
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-LONGEST_REASON = 1_000
 LONGEST_FILTER = 255
 MOST_SELECTED = 500  # One by one: their ids have to fit an address.
 
@@ -84,14 +85,6 @@ def state_of(asked: QueryDict) -> State | None:
 def label_of(asked: QueryDict) -> Label | None:
     """The label that a list is to be narrowed by, or None when it is not."""
     return grammar.label(text, "label") if (text := asked.get("label", "").strip()) else None
-
-
-def verb_of(asked: QueryDict) -> Verb:
-    """What is to be done to tasks that are there."""
-    verbs = [verb.value for verb in Verb if verb is not Verb.UNDO]
-    if (text := asked.get("verb", "")) not in verbs:
-        raise InvalidInput({"verb": [f"one of {', '.join(verbs)}"]})
-    return Verb(text)
 
 
 def order_of(asked: QueryDict) -> tuple[Order, bool]:
@@ -179,27 +172,27 @@ def ids_of(asked: QueryDict) -> tuple[int, ...]:
     return tuple(dict.fromkeys(ids))
 
 
-def parameters_of(asked: QueryDict, verb: Verb) -> Parameters:
-    """How the verb is to be done, as the fields of its confirmation say."""
-    takes_claimed = bool(asked.get("take_claimed"))
-    match verb:
-        case Verb.REQUEUE:
-            return Parameters(
-                at_ms=_moment_in(asked, "at"),
-                spread_minutes=whole_number("spread_minutes", asked.get("spread_minutes") or "0"),
-                here=bool(asked.get("here")),
-                takes_claimed=takes_claimed,
-            )
-        case Verb.MOVE:
-            to = asked.get("to", "")
-            return Parameters(to=to, create=bool(asked.get("create")), takes_claimed=takes_claimed)
-        case Verb.EDIT:
-            return Parameters(
-                error=asked.get("error", "") if asked.get("set_error") else None,
-                priority=_priority_in(asked) if asked.get("set_priority") else None,
-                takes_claimed=takes_claimed,
-            )
-    return Parameters(takes_claimed=takes_claimed)
+def action_in(asked: QueryDict, name: str) -> BulkAction:
+    """Return the action of this name with the options that its form holds. Raises InvalidInput."""
+    action = action_named(name)
+    options = {option.name: _option_in(asked, option) for option in action.words.options}
+    return action(takes_claimed=bool(asked.get("take_claimed")), **options)
+
+
+def _option_in(asked: QueryDict, option: Option) -> str | int | bool | None:
+    name = option.name
+    if option.default is None and not asked.get(f"set_{name}"):
+        return None
+    match option.kind:
+        case Kind.FLAG:
+            return bool(asked.get(name))
+        case Kind.TIME:
+            return _moment_in(asked, name)
+        case Kind.MINUTES:
+            return whole_number(name, asked.get(name) or "0")
+        case Kind.PRIORITY:
+            return _priority_in(asked, name)
+    return asked.get(name, "")
 
 
 def _moment_in(asked: QueryDict, field: str) -> int:
@@ -213,11 +206,11 @@ def _moment_in(asked: QueryDict, field: str) -> int:
         raise InvalidInput({field: ["a time such as 2026-01-31T14:00, in UTC"]}) from None
 
 
-def _priority_in(asked: QueryDict) -> int:
-    text = asked.get("priority", "")
+def _priority_in(asked: QueryDict, field: str) -> int:
+    text = asked.get(field, "")
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 5):
-        raise InvalidInput({"priority": [f"a whole number from {-MOST_PRIORITY} to {MOST_PRIORITY}"]})
+        raise InvalidInput({field: [f"a whole number from {-MOST_PRIORITY} to {MOST_PRIORITY}"]})
     return int(text)
 
 

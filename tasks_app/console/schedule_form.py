@@ -13,11 +13,11 @@ from msgspec import UNSET
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.job_record import DEFAULT_QUEUE
 
+from ..core.actors import REASON_LENGTH
 from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY
 from ..schedules import CatchUp, DueJob, DueTask, ScheduledJobOptions, SchedulePlan
 from ..schedules.record import NAME_LENGTH
 from ..schedules.timetable import LONGEST
-from .parameters import LONGEST_REASON
 from .words import labels_in, number_in
 
 CATCH_UPS = {
@@ -63,7 +63,7 @@ class ScheduleForm(forms.Form):
     max_attempts = forms.CharField(required=False)
     timeout_s = forms.CharField(required=False)
     priority = forms.CharField(required=False)
-    reason = forms.CharField(required=False, max_length=LONGEST_REASON)
+    reason = forms.CharField(required=False, max_length=REASON_LENGTH)
 
     def __init__(self, asked: Mapping[str, str] | None, before: SchedulePlan | None, *, sees_data: bool) -> None:
         super().__init__(asked, initial=_written(before) if before else NEW)

@@ -21,8 +21,7 @@ from ..access.policy import Action, may
 from ..models import Task
 from ..schedules import Schedule, Timetable, problems_of
 from ..schedules.timetable import zone_of
-from . import parameters as reading
-from .pages import go_to, is_partial, page, scope_for, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 from .schedule_form import ADDS, CATCH_UPS, ScheduleForm
 from .snippets import command_to_schedule
 
@@ -105,7 +104,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 @page(Action.OPERATE)
 def resume(request: HttpRequest, name: str) -> HttpResponse:
-    if verbs.resume(name, by=user_of(request).username, scope=scope_for(request)) is None:
+    if verbs.resume(name, actor_for(request)) is None:
         raise Http404
     return _done(request, f"Resumed {name}: it is due again from now on.")
 
@@ -124,8 +123,7 @@ def _asked_first(
     if request.method != "POST":
         return _question(request, found, verb)
     try:
-        reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-        is_done = do(name, by=user_of(request).username, reason=reason, scope=scope_for(request)) is not None
+        is_done = do(name, actor_for(request)) is not None
     except InvalidInput as refused:
         return _question(request, found, verb, refused)
     return _done(request, told) if is_done else _question(request, _named(name), verb)
@@ -149,10 +147,8 @@ def _question(request: HttpRequest, found: Schedule, verb: str, refused: Invalid
 
 def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None:
     """The schedule of a valid form, or None when it is refused; then the form says why."""
-    given = form.cleaned_data
     try:
-        by, reason = user_of(request).username, given["reason"].strip()
-        made, _ = verbs.put(name, form.plan(), by=by, reason=reason, scope=scope_for(request))
+        made, _ = verbs.put(name, form.plan(), actor_for(request))
     except InvalidInput as refused:
         form.tell(refused)
         return None

@@ -27,7 +27,9 @@ from taskstore.errors import InvalidInput
 
 from ..access import accounts, audit, sessions
 from ..access.people import must_choose_password, nobody_has_come_yet, password_was_chosen
+from ..access.policy import actor_of
 from ..access.request_limits import SIGN_INS, address_of, network_of
+from ..core.actors import Actor
 from .pages import problem, user_of
 
 THEMES = ("system", "light", "dark")
@@ -98,7 +100,7 @@ logout = Logout.as_view()
 def logout_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of the person who asks, this one too."""
     user = user_of(request)
-    accounts.sign_out_everywhere(user, by=user)
+    accounts.sign_out_everywhere(user, actor_of(user))
     log.info("sign out everywhere: %s from %s", user.get_username(), address_of(request))
     auth_logout(request)
     return redirect("console:login")
@@ -115,7 +117,7 @@ def _known_or_not(typed: str) -> str:
 
 def _write_down(request: HttpRequest, who: str, action: str, level: int) -> None:
     address = address_of(request) or "an unknown address"
-    audit.record(actor=who, action=action, selection=f"from {address}", done=1, details={"address": address})
+    audit.record(Actor(who), action, selection=f"from {address}", done=1, details={"address": address})
     log.log(level, "%s: %s from %s", action, who, address)
 
 
@@ -153,7 +155,7 @@ def _change_password(user: User, form: SetPasswordForm[User]) -> None:
     form.save()
     password_was_chosen(user)
     sessions.look_again()
-    audit.record(actor=user.username, action="change password", selection="their own", done=1)
+    audit.record(actor_of(user), "change password", selection="their own", done=1)
 
 
 @require_POST

@@ -20,7 +20,7 @@ from ..operating import leases
 from ..reading.history import Chain, chain_of
 from . import links, payload
 from . import parameters as reading
-from .pages import go_to, is_partial, page, scope_for, user_of
+from .pages import actor_for, go_to, is_partial, page, user_of
 from .payload import PayloadView
 from .replica import from_replica
 from .timeline import story_of
@@ -101,8 +101,7 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
     if request.method != "POST":
         return _question(request, task_id)
     try:
-        reason = reading.text_of(request.POST, "reason", reading.LONGEST_REASON).strip()
-        task = leases.give_back(task_id, by=user_of(request).username, reason=reason, scope=scope_for(request))
+        task = leases.give_back(task_id, actor_for(request))
     except InvalidInput as refused:
         return _question(request, task_id, refused)
     messages.success(request, f"Gave back task {task_id}: it is ready as {task.id}.")

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 from django import forms
 from django.contrib import messages
-from django.db import transaction
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render, resolve_url
@@ -16,13 +15,13 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from taskstore.errors import InvalidInput
 
-from ..access import audit
 from ..access import tokens as verbs
 from ..access.policy import Action
+from ..core.actors import Actor
 from ..models import Scope, Token
 from . import parameters as reading
 from . import words
-from .pages import go_to, is_partial, page, user_of
+from .pages import actor_for, go_to, is_partial, page
 from .snippets import command_to_make_token
 
 SHOWN = 500
@@ -97,7 +96,7 @@ def add(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         context = {"form": form, "scopes": SCOPES.items()}
         return render(request, "console/add_token.html", context, status=422 if form.is_bound else 200)
-    token, secret = _made(form, by=user_of(request).username)
+    token, secret = _made(form, actor_for(request))
     return render(request, "console/token_made.html", {"token": token, "secret": secret})
 
 
@@ -109,23 +108,16 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     if request.method != "POST":
         template = "console/_revoke_token.html" if is_partial(request) else "console/revoke_token.html"
         return render(request, template, {"token": token, "state": verbs.state_of(token)})
-    with transaction.atomic():
-        if verbs.revoke(token):
-            _write_down("revoke token", token, by=user_of(request).username)
+    verbs.revoke(token, actor_for(request))
     messages.success(request, f"Revoked {token.name}: within five seconds it opens nothing any more.")
     return go_to(request, resolve_url("console:settings"))
 
 
-def _made(form: TokenForm, by: str) -> tuple[Token, str]:
+def _made(form: TokenForm, actor: Actor) -> tuple[Token, str]:
     """The new token of a form that is valid, with its secret."""
     given = form.cleaned_data
     expires_at = timezone.now() + given["days"] if given["days"] else None
-    with transaction.atomic():
-        token, secret = verbs.create(
-            given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"]
-        )
-        _write_down("create token", token, by=by)
-    return token, secret
+    return verbs.create(given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"], actor)
 
 
 def _check(field: str, name: str = "any", groups: Sequence[str] = (), clients: Sequence[int] = ()) -> None:
@@ -134,7 +126,3 @@ def _check(field: str, name: str = "any", groups: Sequence[str] = (), clients: S
         verbs.check(name, groups, None, clients)
     except InvalidInput as wrong:
         raise forms.ValidationError(wrong.fields[field]) from None
-
-
-def _write_down(action: str, token: Token, by: str) -> None:
-    audit.record(actor=by, action=action, selection=f"token {token.name}", done=1)

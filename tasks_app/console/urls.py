@@ -2,6 +2,8 @@
 
 from django.urls import path
 
+from taskstore.types.bulk_actions import ACTIONS
+
 from . import (
     accounts,
     adding,
@@ -85,10 +87,7 @@ urlpatterns = [
     path("commands/unstash", command_changes.unstash, name="unstash_commands"),
     path("commands/archive", command_changes.archive, name="archive_commands"),
     path("confirm", bulk_changes.confirm, name="confirm"),
-    path("requeue", bulk_changes.requeue, name="requeue"),
-    path("move", bulk_changes.move, name="move"),
-    path("edit", bulk_changes.edit, name="edit_many"),
-    path("purge", bulk_changes.purge, name="purge"),
+    *[path(verb, bulk_changes.begin, {"verb": verb}, name=f"{verb}_many") for verb in ACTIONS],
     path("operations/<int:operation_id>/cancel", operations.cancel, name="cancel"),
     path("operations/<int:operation_id>/undo", operations.undo, name="undo"),
     path("schedules/add", schedules.add, name="add_schedule"),

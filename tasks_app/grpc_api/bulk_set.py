@@ -15,9 +15,10 @@ from taskstore.masstasker import masstasker_pb2 as pb
 from taskstore.types.tasks import NOBODY, Change, Refusal
 
 from ..access import audit
-from ..access.policy import Action, scope_of
+from ..access.policy import Action, actor_of
 from ..bulk.chunks import Chunk, Planned
-from ..core.operations import Commit, GroupScope, Operator
+from ..core.actors import Actor
+from ..core.operations import Commit
 from ..core.validation import validate
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
@@ -96,7 +97,7 @@ async def bulk_set(request: pb.BulkSetRequest, token: Token) -> pb.BulkSetRespon
 def _set_all(refs: Refs, setting: Setting, token: Token, has_gone: threading.Event) -> int:
     """Change what matches now. Returns how many tasks that were; the audit tells it also when it ends early."""
     began = time.monotonic()
-    work = _Work(refs=refs, setting=setting, scope=scope_of(token), operator=Operator(name=audit.name_of(token)))
+    work = _Work(refs=refs, setting=setting, actor=actor_of(token))
     try:
         chains = work.chains()
         if setting.is_empty:
@@ -116,8 +117,7 @@ class _Work:
 
     refs: Refs
     setting: Setting
-    scope: GroupScope
-    operator: Operator
+    actor: Actor
     done: list[int] = field(default_factory=list)
 
     def chains(self) -> dict[int, int]:
@@ -125,7 +125,7 @@ class _Work:
 
         Raises CommitRefused when a task that was named is not there.
         """
-        described = self.refs.described(self.scope)
+        described = self.refs.described(self.actor.scope)
         with in_time(described.db):
             chains = dict.fromkeys(described.values_list("origin", flat=True), 0)
         for start in range(0, len(self.refs.ids), SIZE):
@@ -150,10 +150,10 @@ class _Work:
                     raise StoreBusy("workers change these tasks all the time: try again later") from None
 
     def _tasks(self) -> TaskQuerySet:
-        return Task.objects.get_queryset().within(self.scope)
+        return Task.objects.get_queryset().within(self.actor.scope)
 
     def _matching(self, origins: Collection[int], named: Collection[int]) -> list[Task]:
-        matching = self.refs.described(self.scope) | self._tasks().filter(id__in=named)
+        matching = self.refs.described(self.actor.scope) | self._tasks().filter(id__in=named)
         return list(matching.of_chains(origins).beginnings(1))
 
     def _planned(self, task: Task) -> Planned:
@@ -162,13 +162,13 @@ class _Work:
 
     def _commit(self, portion: Sequence[Planned]) -> None:
         changes = tuple(planned.step for planned in portion if isinstance(planned.step, Change))
-        commit = Commit(owner=NOBODY, updates=changes, scope=self.scope, operator=self.operator)
+        commit = Commit(owner=NOBODY, updates=changes, scope=self.actor.scope, operator=self.actor.operator())
         self.done += [task.id for task in Task.objects.perform(commit)]
 
     def record(self, duration_ms: int) -> None:
         audit.record(
-            actor=self.operator.name,
-            action="edit",
+            self.actor,
+            "edit",
             group=self.refs.only_group,
             selection=self.refs.in_words,
             done=len(self.done),

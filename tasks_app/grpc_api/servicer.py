@@ -28,9 +28,10 @@ from taskstore.masstasker.masstasker_pb2 import (
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..access import audit
-from ..access.policy import Action, scope_of
+from ..access.policy import Action, actor_of, scope_of
 from ..access.tokens import waiting_tokens
-from ..core.operations import GroupScope, Operator, Query, TaskRecord, Update
+from ..core.actors import Actor
+from ..core.operations import GroupScope, Query, TaskRecord, Update
 from ..core.validation import group_name, refuse_wrong
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
@@ -131,7 +132,7 @@ async def update(request: UpdateRequest, token: Token) -> UpdateResponse:
     must_reach(token, Action.WORK, {add.group for add in asked.adds})
     if refs.groups or refs.selectors:
         must_reach(token, Action.OPERATE, refs.groups)
-        ids = await beside_the_loop(_operate, request, asked, refs, audit.name_of(token))
+        ids = await beside_the_loop(_operate, request, asked, refs, actor_of(token))
     else:
         ids = [task.id for task in await Task.objects.adecide(asked, is_checked=True)]
     return UpdateResponse(created_ids=ids)
@@ -150,14 +151,14 @@ def _read(request: UpdateRequest, token: Token) -> tuple[Refs, Update]:
     return refs, asked
 
 
-def _operate(request: UpdateRequest, asked: Update, refs: Refs, by: str) -> list[int]:
+def _operate(request: UpdateRequest, asked: Update, refs: Refs, actor: Actor) -> list[int]:
     """Do what is asked also to the tasks that the refs describe. Returns the ids of the new ones."""
     _refuse_doubtful(request)
     with transaction.atomic():
         matched = _locked(refs, asked)
-        tasks = Task.objects.perform(_with(asked, matched, by))
+        tasks = Task.objects.perform(_with(asked, matched, actor))
         if matched:
-            _record(refs, matched, by)
+            _record(refs, matched, actor)
     return [task.id for task in tasks]
 
 
@@ -194,7 +195,7 @@ def _seen(described: QuerySet[Task, int]) -> frozenset[int]:
     return seen
 
 
-def _with(asked: Update, matched: frozenset[int], by: str) -> Update:
+def _with(asked: Update, matched: frozenset[int], actor: Actor) -> Update:
     """With the tasks that were described; without any it is nobody's operation."""
     if not matched:
         return asked
@@ -204,14 +205,14 @@ def _with(asked: Update, matched: frozenset[int], by: str) -> Update:
         asked,
         deletes=(*asked.deletes, *described),
         matched=matched,
-        operator=Operator(name=by, ending=Ending.PURGED),
+        operator=actor.operator(Ending.PURGED),
     )
 
 
-def _record(refs: Refs, matched: frozenset[int], by: str) -> None:
+def _record(refs: Refs, matched: frozenset[int], actor: Actor) -> None:
     audit.record(
-        actor=by,
-        action="purge",
+        actor,
+        "purge",
         group=refs.only_group,
         selection=refs.in_words,
         done=len(matched),

@@ -28,10 +28,12 @@ from taskstore.types.job_record import (
     status_of,
     why_no_queue,
 )
+from taskstore.types.rights import Action
 from taskstore.types.tasks import NOBODY, Change, Ending, Problem
 
 from ..access import audit
-from ..core.operations import EVERY_GROUP, GroupScope, Operator
+from ..core.actors import PROGRAM, Actor
+from ..core.operations import EVERY_GROUP, GroupScope
 from ..core.validation import text
 from ..database.time_limits import TookTooLong, at_most
 from ..managers import TaskQuerySet
@@ -293,29 +295,28 @@ def _pid_of(job: Job, worker: Client) -> int:
 
 
 @transaction.atomic
-def delete(job: Job, *, by: str = "", reason: str = "") -> None:
-    """Delete a finished job. `by`: an operator, whom the audit names; empty: a program that may only work.
+def delete(job: Job, actor: Actor = PROGRAM) -> None:
+    """Delete a finished job. What a worker does to its own tasks is in the history; the audit has what operators do.
 
     Raises JobUnfinished when it is not finished, or has changed meanwhile.
     """
     refuse_unfinished(job, "deleted")
-    operator = Operator(name=by, ending=Ending.DELETED, reason=reason) if by else None
+    operator = actor.operator(Ending.DELETED) if actor.may(Action.OPERATE) else None
     try:
         Task.objects.commit(owner=NOBODY, deletes=[job.task], operator=operator)
     except CommitRefused:
         raise _changed(job) from None
-    if by:
-        _write_down(job, "delete", by, reason, {"ids": [job.task]})
+    if operator:
+        _write_down(job, "delete", actor, {"ids": [job.task]})
 
 
 @transaction.atomic
 def requeue(
     job: Job,
+    actor: Actor = PROGRAM,
     *,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
-    by: str,
-    reason: str = "",
 ) -> Job:
     """Let a finished job run once more, with these parameters in place of the old ones (None: they stay).
 
@@ -326,13 +327,12 @@ def requeue(
     record = job.record.requeued(args, kwargs)
     refuse(problems_of(job.queue, record))
     change = Change(id=job.task, group=queue_group(job.queue), data=record.encode(), error="", release=True)
-    operator = Operator(name=by, ending=Ending.REQUEUED, reason=reason)
     try:
-        [task] = Task.objects.commit(owner=NOBODY, updates=[change], operator=operator)
+        [task] = Task.objects.commit(owner=NOBODY, updates=[change], operator=actor.operator(Ending.REQUEUED))
     except CommitRefused:
         raise _changed(job) from None
     is_edited = args is not None or kwargs is not None
-    _write_down(job, "requeue", by, reason, {"ids": [job.task, task.id], "edited": is_edited})
+    _write_down(job, "requeue", actor, {"ids": [job.task, task.id], "edited": is_edited})
     return job_of(task)
 
 
@@ -346,8 +346,6 @@ def _changed(job: Job) -> JobUnfinished:
     return JobUnfinished(f"Job {job.id} has changed meanwhile: look at it again.")
 
 
-def _write_down(job: Job, action: str, by: str, reason: str, details: Mapping[str, Any]) -> None:
+def _write_down(job: Job, action: str, actor: Actor, details: Mapping[str, Any]) -> None:
     group = finished_group(job.queue, job.status)
-    audit.record(
-        actor=by, action=action, group=group, selection=f"job {job.id}", reason=reason, done=1, details=details
-    )
+    audit.record(actor, action, group=group, selection=f"job {job.id}", done=1, details=details)

@@ -395,16 +395,7 @@ operating = [
             numbered(),
             (
                 "verb",
-                models.CharField(
-                    choices=[
-                        ("requeue", "Requeue"),
-                        ("move", "Move"),
-                        ("edit", "Edit"),
-                        ("purge", "Purge"),
-                        ("undo", "Undo"),
-                    ],
-                    max_length=10,
-                ),
+                models.CharField(max_length=10),
             ),
             ("parameters", models.JSONField(default=dict)),
             ("selection", models.JSONField(default=dict)),

@@ -8,13 +8,13 @@ from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.tasks import Change, Ending, State
 
 from ..access import audit
-from ..core.operations import EVERY_GROUP, GroupScope, Operator
+from ..core.actors import PROGRAM, Actor
 from ..models import Task
 
 NOT_HELD = "no worker holds this task any more: look at it again"
 
 
-def give_back(task_id: int, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Task:
+def give_back(task_id: int, actor: Actor = PROGRAM) -> Task:
     """Make a claimed task available now, with its error as it is. What its worker commits for it is refused then.
 
     Returns the successor. Raises InvalidInput about `id` when the task is not claimed, or no longer there,
@@ -24,25 +24,24 @@ def give_back(task_id: int, *, by: str, reason: str = "", scope: GroupScope = EV
     if task is None or task.state(Task.objects.now_ms()) is not State.CLAIMED:
         raise InvalidInput({"id": [NOT_HELD]})
     try:
-        return _give_back(task, by, reason, scope)
+        return _give_back(task, actor)
     except CommitRefused:
         raise InvalidInput({"id": [NOT_HELD]}) from None
 
 
 @transaction.atomic
-def _give_back(task: Task, by: str, reason: str, scope: GroupScope) -> Task:
+def _give_back(task: Task, actor: Actor) -> Task:
     [successor] = Task.objects.commit(
         owner=0,
         updates=[Change(id=task.id, release=True)],
-        scope=scope,
-        operator=Operator(name=by, ending=Ending.GIVEN_BACK, reason=reason),
+        scope=actor.scope,
+        operator=actor.operator(Ending.GIVEN_BACK),
     )
     audit.record(
-        actor=by,
-        action="give back",
+        actor,
+        "give back",
         group=task.group,
         selection=f"task {task.id}",
-        reason=reason,
         done=1,
         details={"ids": [task.id], "owner": task.owner},
     )

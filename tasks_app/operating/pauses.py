@@ -7,34 +7,36 @@ from django.db import transaction
 from taskstore.errors import refuse
 
 from ..access import audit
-from ..core.validation import group_name, text
+from ..core.actors import PROGRAM, Actor
+from ..core.validation import group_name
 from ..models import PausedGroup, Task
 from ..writer.writer import running
 
-REASON_LENGTH = 1_000
 
-
-def pause(group: str, *, by: str, reason: str = "") -> PausedGroup:
+def pause(group: str, actor: Actor = PROGRAM) -> PausedGroup:
     """From now on claims find nothing in the group, whether it holds tasks or not.
 
     Returns who paused it, when and why: for a group that is paused already, who did so first.
-    Raises InvalidInput for a name that no group can have, or too long a reason.
+    Raises InvalidInput for a name that no group can have, or too long a reason, and Forbidden when the actor may not
+    change the group.
     """
-    _check(group, reason)
+    _check(group, actor)
     with transaction.atomic():
-        paused, is_new = PausedGroup.objects.get_or_create(group=group, defaults={"by": by, "reason": reason})
+        paused, is_new = PausedGroup.objects.get_or_create(
+            group=group, defaults={"by": actor.name, "reason": actor.reason}
+        )
         if is_new:
-            _record("pause", group, by, reason)
+            _record("pause", group, actor)
     return paused
 
 
-def resume(group: str, *, by: str, reason: str = "") -> None:
+def resume(group: str, actor: Actor = PROGRAM) -> None:
     """Claims find again what is there, those that wait at once. Nothing happens to a group that is not paused."""
-    _check(group, reason)
+    _check(group, actor)
     with transaction.atomic():
         deleted, _ = PausedGroup.objects.filter(group=group).delete()
         if deleted:
-            _record("resume", group, by, reason)
+            _record("resume", group, actor)
             transaction.on_commit(lambda: _wake(group))
 
 
@@ -48,12 +50,13 @@ def paused_groups(first: str, last: str) -> set[str]:
     return set(PausedGroup.objects.filter(group__gte=first, group__lte=last).values_list("group", flat=True))
 
 
-def _check(group: str, reason: str) -> None:
-    refuse([*group_name("name", group), *text("reason", reason, REASON_LENGTH)])
+def _check(group: str, actor: Actor) -> None:
+    actor.must_change(group)
+    refuse([*group_name("name", group), *actor.problems()])
 
 
-def _record(action: str, group: str, by: str, reason: str) -> None:
-    audit.record(actor=by, action=action, group=group, selection="the group", reason=reason, done=1)
+def _record(action: str, group: str, actor: Actor) -> None:
+    audit.record(actor, action, group=group, selection="the group", done=1)
 
 
 def _wake(group: str) -> None:

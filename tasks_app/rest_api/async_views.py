@@ -19,7 +19,7 @@ from ..core.operations import ResendKey
 from ..core.validation import text
 from .authentication import learn_token
 from .base import View
-from .bulk_requests import BulkRequest
+from .bulk_requests import AgreedTasks
 from .errors import JSONRenderer
 from .requests import AskedOperation
 
@@ -88,7 +88,7 @@ class LoopView(View):
         return key_in(self.request, asked, f"client {asked.clientid}" if token.pk is None else f"token {token.pk}")
 
 
-def key_in(request: Request, asked: WithKey | BulkRequest, holder: str) -> ResendKey | None:
+def key_in(request: Request, asked: WithKey | AgreedTasks, holder: str) -> ResendKey | None:
     """The idempotency key that header or body give; None without one."""
     header = request._request.META.get("HTTP_IDEMPOTENCY_KEY", "")
     key = header or asked.key

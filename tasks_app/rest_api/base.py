@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.utils.cache import patch_cache_control
+from django.utils.functional import cached_property
 from msgspec import Struct
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import PermissionDenied
@@ -18,10 +19,9 @@ from rest_framework.views import APIView
 
 from taskstore.endpoints import Endpoint
 
-from ..access import audit
-from ..access.policy import scope_of
+from ..access.policy import actor_of, scope_of
+from ..core.actors import Actor
 from ..core.operations import GroupScope
-from ..core.validation import refuse_forbidden_group
 from ..models import Token
 from .authentication import MayDo, TokenAuthentication, slow_down
 from .errors import JSONRenderer, answer_to
@@ -108,18 +108,14 @@ class View(APIView):
         token: Token = self.request.auth  # type: ignore[assignment]
         return token
 
-    def by(self) -> str:
-        """Who asks, as what is written down of it names them."""
-        return audit.name_of(self.token())
+    @cached_property
+    def actor(self) -> Actor:
+        """The token as verbs that change something, and the audit, know it."""
+        return actor_of(self.token())
 
     def scope(self) -> GroupScope:
         """The groups that the token may touch, and whether it may change those with shell commands."""
         return scope_of(self.token())
-
-    def must_change(self, group: str) -> None:
-        """As `must_reach`. Raises Forbidden when the token may see the group, but not change it."""
-        self.must_reach(group)
-        refuse_forbidden_group(self.scope(), group)
 
     def must_reach(self, group: str) -> None:
         """Raise PermissionDenied when the token may not touch a group that the request names."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, cast
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, defstruct
 from msgspec.json import Decoder
 
-from taskstore.types.bulk import WithClaimed
+from taskstore.types.bulk import BulkVerb, WithClaimed
+from taskstore.types.bulk_actions import OPTIONS, Kind, Option, actions_with
 from taskstore.types.tasks import Problem, State
 
 from .. import bulk
-from ..bulk import Parameters, Selection
+from ..bulk import Action, Selection
 from ..core.operations import GroupScope, ResendKey
 from ..core.validation import INT64_MAX, LATEST_MS, group_name
 from ..managers import limits
@@ -23,27 +23,35 @@ from ..wire.tasks import Asked
 
 Time = Annotated[int, Meta(ge=0, le=LATEST_MS)]
 Number = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+SelectedTasksT = TypeVar("SelectedTasksT", bound="SelectedTasks")
 Query = Annotated[str, Meta(description="Terms as /search takes them; group:* means all tasks of the store.")]
 
 
-class BulkVerb(StrEnum):
-    """What can be done to many tasks. An undo is asked for at the operation that it takes back."""
-
-    REQUEUE = "requeue"
-    MOVE = "move"
-    EDIT = "edit"
-    PURGE = "purge"
-
-
-# What only one verb has a use for.
-BELONGS_TO = {
-    **dict.fromkeys(("at", "spread_minutes", "here"), BulkVerb.REQUEUE),
-    **dict.fromkeys(("to", "create"), BulkVerb.MOVE),
-    **dict.fromkeys(("error", "priority"), BulkVerb.EDIT),
+# What each kind of option is in a request.
+KINDS: Mapping[Kind, Any] = {
+    Kind.GROUP: str,
+    Kind.TEXT: str,
+    Kind.FLAG: bool,
+    Kind.PRIORITY: Priority,
+    Kind.TIME: Time,
+    Kind.MINUTES: Number,
 }
 
 
-class BulkPreviewRequest(Asked, frozen=True, kw_only=True):
+NOTES = {Kind.TIME: "Milliseconds since the Epoch; 0: now.", Kind.MINUTES: "0: all at once."}
+
+
+def fields_of(options: Iterable[Option]) -> list[tuple[str, Any, Any]]:
+    """Return a field for each option. It may be absent; UNSET then."""
+    fields = []
+    for option in options:
+        stays = "Absent: it stays." if option.default is None else ""
+        description = " ".join(filter(None, [option.description, NOTES.get(option.kind), stays]))
+        fields.append((option.name, Annotated[KINDS[option.kind], Meta(description=description)] | UnsetType, UNSET))
+    return fields
+
+
+class SelectedTasks(Asked, frozen=True, kw_only=True):
     """Which tasks are meant: those with the ids, or all that are in the group and the state and meet the search."""
 
     verb: BulkVerb
@@ -51,15 +59,11 @@ class BulkPreviewRequest(Asked, frozen=True, kw_only=True):
     state: State | UnsetType = UNSET
     q: Query = ""
     ids: Annotated[Ids, Meta(description="Instead of `state` and `q`.")] | UnsetType = UNSET
-    here: (
-        Annotated[bool, Meta(description="Whether requeued dead letters stay in their group; else they are sent back.")]
-        | UnsetType
-    ) = UNSET
 
     def problems(self) -> Iterator[Problem]:
-        for name, verb in BELONGS_TO.items():
-            if getattr(self, name, UNSET) is not UNSET and self.verb is not verb:
-                yield name, f"absent: only {verb} has a use for it"
+        for name in self.options:
+            if self.verb not in (actions := actions_with(name)):
+                yield name, f"absent: only {' and '.join(actions)} has a use for it"
         if self.group is not UNSET:
             yield from group_name("group", self.group)
         if self.ids is UNSET:
@@ -72,8 +76,19 @@ class BulkPreviewRequest(Asked, frozen=True, kw_only=True):
             yield "ids", f"at most {limits().changes} at once, not {len(self.ids)}"
 
     @property
+    def options(self) -> dict[str, Any]:
+        """Return the options that are given, by their names."""
+        given = {name: getattr(self, name, UNSET) for name in OPTIONS}
+        return {name: value for name, value in given.items() if value is not UNSET}
+
+    @property
+    def action(self) -> Action:
+        """Return what is to be done."""
+        return bulk.action_named(self.verb)(**self.options)
+
+    @property
     def groups(self) -> Iterator[str]:
-        """Those that it names."""
+        """Return those that it names."""
         if self.group is not UNSET:
             yield self.group
 
@@ -87,18 +102,12 @@ class BulkPreviewRequest(Asked, frozen=True, kw_only=True):
         )
 
 
-class BulkRequest(BulkPreviewRequest, frozen=True, kw_only=True):
+class AgreedTasks(SelectedTasks, frozen=True, kw_only=True):
     """What is to be done to the tasks of a preview, of which `bound`, `as_of` and `count`, as `expected`, come back."""
 
     bound: Annotated[int, Meta(ge=1, le=INT64_MAX, description="As the preview gave it.")]
     as_of: Annotated[int, Meta(ge=1, le=LATEST_MS, description="As the preview gave it.")]
     expected: Annotated[Number, Meta(description="The `count` of the preview.")]
-    to: Annotated[str, Meta(description="The group to move to.")] | UnsetType = UNSET
-    create: Annotated[bool, Meta(description="Whether `to` may be a new group.")] | UnsetType = UNSET
-    error: Annotated[str, Meta(description="The new error text; empty: none. Absent: it stays.")] | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    at: Annotated[Time, Meta(description="When requeued tasks are available, in ms; 0: now.")] | UnsetType = UNSET
-    spread_minutes: Annotated[Number, Meta(description="Over how long, evenly; 0: all at once.")] | UnsetType = UNSET
     claimed: WithClaimed = WithClaimed.SKIP
     reason: Reason = ""
     typed: Annotated[str, Meta(description="What `to_type` of the preview says.")] = ""
@@ -107,36 +116,40 @@ class BulkRequest(BulkPreviewRequest, frozen=True, kw_only=True):
     @property
     def groups(self) -> Iterator[str]:
         yield from super().groups
-        if self.to:
-            yield self.to
+        if to := self.action.to_group:
+            yield to
 
-    def asked(self, scope: GroupScope, by: str, key: ResendKey | None) -> bulk.Asked:
-        selection = self.selection(scope)
+    @property
+    def action(self) -> Action:
+        return replace(super().action, takes_claimed=self.claimed is WithClaimed.TAKE)
+
+    def asked(self, scope: GroupScope, key: ResendKey | None) -> bulk.Asked:
         return bulk.Asked(
-            verb=bulk.Verb(self.verb),
-            selection=replace(selection, bound=self.bound, as_of_ms=self.as_of),
+            action=self.action,
+            selection=replace(self.selection(scope), bound=self.bound, as_of_ms=self.as_of),
             expected=self.expected,
-            by=by,
-            parameters=self.parameters,
-            reason=self.reason,
             typed=self.typed,
             key=key,
         )
 
-    @property
-    def parameters(self) -> Parameters:
-        return Parameters(
-            to=self.to or "",
-            create=self.create or False,
-            error=None if self.error is UNSET else self.error,
-            priority=None if self.priority is UNSET else self.priority,
-            at_ms=self.at or 0,
-            spread_minutes=self.spread_minutes or 0,
-            here=self.here or False,
-            takes_claimed=self.claimed is WithClaimed.TAKE,
-        )
+
+def with_options(name: str, base: type[SelectedTasksT], options: Iterable[Option]) -> type[SelectedTasksT]:
+    """Return the type of a request that has a field for each option as well."""
+    made: Any = defstruct(
+        name,
+        fields_of(options),
+        bases=(base,),
+        namespace={"__doc__": base.__doc__},
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+    )
+    # As in requests.py: made before two threads could meet a type at the same moment.
+    Decoder(made)
+    return cast("type[SelectedTasksT]", made)
 
 
-# As in requests.py: made before two threads could meet a type at the same moment.
-for _asked in (BulkPreviewRequest, BulkRequest):
-    Decoder(_asked)
+BulkPreviewRequest = with_options(
+    "BulkPreviewRequest", SelectedTasks, [option for option in OPTIONS.values() if option.is_previewed]
+)
+BulkRequest = with_options("BulkRequest", AgreedTasks, OPTIONS.values())

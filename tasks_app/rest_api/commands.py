@@ -32,10 +32,10 @@ from ..commands.import_export import Imported, export_project, groups_of, import
 from ..commands.lines import entries_in
 from ..commands.looking import CommandSeen, ListWhole
 from ..commands.summaries import known_project
+from ..core.actors import REASON_LENGTH
 from ..core.operations import Commit, TaskRecord
 from ..core.validation import INT64_MAX, INT64_MIN, text
 from ..models import Task
-from ..operating.pauses import REASON_LENGTH
 from ..reading.files import MEDIA_TYPES, Format, streamed
 from ..reading.listing import Cursor
 from ..wire.scalars import Ids, Int64, Key, Reason
@@ -163,11 +163,11 @@ class CommandsView(View):
                 raise PermissionDenied(f"No command can be submitted or changed: {COMMANDS_ARE_OFF}.") from None
             raise
 
-    def must_change_project(self, project: str, statuses: Sequence[CommandStatus] = tuple(CommandStatus)) -> None:
-        """Raise when the token may not change the commands of a project that are in these statuses."""
+    def must_reach_project(self, project: str, statuses: Sequence[CommandStatus] = tuple(CommandStatus)) -> None:
+        """Raise when the token may not touch the commands of a project that are in these statuses."""
         known_project(project)
         for status in statuses:
-            self.must_change(group_of(project, status))
+            self.must_reach(group_of(project, status))
 
 
 # ---- Projects
@@ -189,7 +189,7 @@ class Project(CommandsView, LoopView):
     @serves(endpoints.SUBMIT_COMMANDS, answer=SubmittedAnswer, body=SubmitRequest)
     async def post(self, request: Request, project: str) -> HttpResponse:
         asked = bodies.read(request, SubmitRequest)
-        self.must_change_project(project, [asked.status])
+        self.must_reach_project(project, [asked.status])
         commands = await sync_to_async(new_commands)(project, asked.submissions)
         adds = tuple(new_command_task(project, command, asked.status) for command in commands)
         operation = Commit(key=self.key_of(asked), owner=asked.clientid, adds=adds, scope=self.scope())
@@ -240,9 +240,9 @@ class Reopen(ListView):
     @serves(endpoints.REOPEN_COMMAND_LIST, answer=ChangedAnswer, body=ReopenRequest)
     def post(self, request: Request, project: str, task: str) -> Response:
         asked = bodies.read(request, ReopenRequest)
-        self.must_change_project(project, [CommandStatus.OPEN])
+        self.must_reach_project(project, [CommandStatus.OPEN])
         seen = self.list(project, task).seen
-        is_done = command_lists.reopen(project, seen.task, by=self.by(), reason=asked.reason)
+        is_done = command_lists.reopen(project, seen.task, self.actor.because(asked.reason))
         return Response(ChangedAnswer(changed=int(is_done)))
 
 
@@ -276,8 +276,8 @@ class ChangeMany(CommandsView):
     """A verb for many commands or lists of a project, some at a time."""
 
     def changed(self, project: str, verb: Callable[..., int], asked: IdsRequest, **more: Any) -> Response:
-        self.must_change_project(project)
-        return Response(ChangedAnswer(changed=verb(project, asked.named, by=self.by(), reason=asked.reason, **more)))
+        self.must_reach_project(project)
+        return Response(ChangedAnswer(changed=verb(project, asked.named, self.actor.because(asked.reason), **more)))
 
 
 class Retry(ChangeMany):
@@ -358,6 +358,6 @@ class ImportProject(CommandsView):
     @serves(endpoints.IMPORT_COMMANDS, answer=ImportedCommandsAnswer, body=CommandLine)
     def post(self, request: Request, project: str) -> Response:
         entries = entries_in(bodies.body_of(request))
-        self.must_change_project(project)
-        imported = import_project(project, entries, self.scope(), by=self.by())
+        self.must_reach_project(project)
+        imported = import_project(project, entries, self.actor)
         return Response(ImportedCommandsAnswer.of(imported))

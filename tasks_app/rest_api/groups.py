@@ -9,6 +9,7 @@ from taskstore import endpoints
 from taskstore.types.groups import GroupPause
 from taskstore.types.groups import Pause as Paused
 
+from ..core.actors import Actor
 from ..core.validation import refuse_owner
 from ..operating import pauses
 from ..reading import clients
@@ -19,18 +20,17 @@ from .search import integer, query_of, refuse_broken_path
 
 
 class PauseOrResume(View):
-    def reason_in(self, request: Request, name: str) -> str:
-        """The reason that the body gives, once it is clear that the token may change the group."""
+    def who_asks(self, request: Request, name: str) -> Actor:
+        """Return who asks, with the reason that the body gives."""
         refuse_broken_path(request)
-        self.must_change(name)
-        return bodies.read(request, ReasonRequest).reason
+        self.must_reach(name)
+        return self.actor.because(bodies.read(request, ReasonRequest).reason)
 
 
 class Pause(PauseOrResume):
     @serves(endpoints.PAUSE, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
-        reason = self.reason_in(request, name)
-        paused = pauses.pause(name, by=self.by(), reason=reason)
+        paused = pauses.pause(name, self.who_asks(request, name))
         told = Paused(by=paused.by, at_ms=paused.at_ms, reason=paused.reason)
         return Response(GroupPause(group=name, paused=told))
 
@@ -38,8 +38,7 @@ class Pause(PauseOrResume):
 class Resume(PauseOrResume):
     @serves(endpoints.RESUME, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
-        reason = self.reason_in(request, name)
-        pauses.resume(name, by=self.by(), reason=reason)
+        pauses.resume(name, self.who_asks(request, name))
         return Response(GroupPause(group=name))
 
 

@@ -31,7 +31,6 @@ from taskstore.types.job_record import (
 from taskstore.types.records import MOST
 from taskstore.types.tasks import Problem
 
-from ..access.policy import Action, may
 from ..core.operations import Commit, GroupScope, Operation, ResendKey, TaskRecord
 from ..jobs import queues as job_queues
 from ..jobs.queues import Job, Page, Wanted, problems_of, why_no_json
@@ -263,8 +262,7 @@ class OneJob(JobView):
     @serves(endpoints.DELETE_JOB, answer=JobAnswer)
     def delete(self, request: Request, id: str) -> Response:
         job = self.job(id)
-        # What a worker does to its tasks is in the trail; the audit has what operators do.
-        job_queues.delete(job, by=self.by() if may(self.token(), Action.OPERATE) else "")
+        job_queues.delete(job, self.actor)
         return Response(JobAnswer.of(job))
 
 
@@ -275,10 +273,9 @@ class Requeue(JobView):
         self.must_reach(queue_group(job.queue))
         again = job_queues.requeue(
             job,
+            self.actor.because(asked.reason),
             args=None if asked.args is UNSET else asked.args,
             kwargs=None if asked.kwargs is UNSET else asked.kwargs,
-            by=self.by(),
-            reason=asked.reason,
         )
         return Response(JobAnswer.of(again))
 

@@ -26,6 +26,7 @@ from taskstore.types.bulk import (
     WithClaimed,
 )
 from taskstore.types.bulk import Preview as PreviewAnswer
+from taskstore.types.bulk_actions import OPTIONS
 from taskstore.types.tasks import State
 
 from .. import bulk
@@ -38,7 +39,7 @@ from .requests import ReasonRequest
 from .search import choice_in, integer, page_size_in, query_of
 
 
-def preview_answer(verb: OperationVerb, seen: bulk.Preview) -> PreviewAnswer:
+def preview_answer(action: bulk.Action, seen: bulk.Preview) -> PreviewAnswer:
     targets = tuple(Target(group=each.group, count=each.count, claimed=each.claimed) for each in seen.targets)
     return PreviewAnswer(
         count=seen.count,
@@ -49,15 +50,17 @@ def preview_answer(verb: OperationVerb, seen: bulk.Preview) -> PreviewAnswer:
         samples=tuple(seen.samples),
         bound=seen.selection.bound,
         as_of=seen.selection.as_of_ms,
-        to_type=bulk.to_type(verb, seen),
-        targets=targets if verb is OperationVerb.REQUEUE else None,
-        ended=seen.ended if verb is OperationVerb.REQUEUE else None,
+        to_type=bulk.to_type(action.words, seen),
+        targets=targets if action.makes_available else None,
+        ended=seen.ended if action.makes_available else None,
     )
 
 
 def answer_of(operation: BulkOperation, **more: Any) -> Operation:
     """Return an operation as a list has it."""
-    parameters = bulk.Parameters.read(operation.parameters)
+    kept = operation.parameters
+    options = {name: kept.get(name, option.default) for name, option in OPTIONS.items()}
+    claimed = WithClaimed.TAKE if kept.get("takes_claimed") else WithClaimed.SKIP
     names = {
         "operation": "operation",
         "items": "operation_items",
@@ -69,16 +72,7 @@ def answer_of(operation: BulkOperation, **more: Any) -> Operation:
         verb=OperationVerb(operation.verb),
         selection=operation.in_words,
         group=operation.group,
-        parameters=BulkParameters(
-            to=parameters.to,
-            create=parameters.create,
-            error=parameters.error,
-            priority=parameters.priority,
-            at_ms=parameters.at_ms,
-            spread_minutes=parameters.spread_minutes,
-            here=parameters.here,
-            claimed=WithClaimed.TAKE if parameters.takes_claimed else WithClaimed.SKIP,
-        ),
+        parameters=BulkParameters(**options, claimed=claimed),
         state=OperationState(operation.state),
         expected=operation.expected,
         done=operation.done,
@@ -113,9 +107,8 @@ class Preview(View):
         asked = bodies.read(request, BulkPreviewRequest)
         for group in asked.groups:
             self.must_reach(group)
-        verb = bulk.Verb(asked.verb)
-        seen = bulk.preview(asked.selection(self.scope()), verb, here=asked.here or False)
-        return Response(preview_answer(verb, seen))
+        action = asked.action
+        return Response(preview_answer(action, bulk.preview(asked.selection(self.actor.scope), action)))
 
 
 class Bulk(View):
@@ -125,7 +118,7 @@ class Bulk(View):
         for group in asked.groups:
             self.must_reach(group)
         key = key_in(request, asked, f"bulk of token {self.token().pk}")
-        return begun(bulk.start(asked.asked(self.scope(), self.by(), key)))
+        return begun(bulk.start(asked.asked(self.actor.scope, key), self.actor.because(asked.reason)))
 
 
 def begun(operation: BulkOperation) -> Response:
@@ -136,10 +129,10 @@ def begun(operation: BulkOperation) -> Response:
 class OperationsView(View):
     def visible(self) -> QuerySet[BulkOperation]:
         """All of them; to a token for some groups only what was begun with a token of its name, for these groups."""
-        patterns = self.scope().patterns
+        patterns = self.actor.scope.patterns
         if patterns is None:
             return BulkOperation.objects.all()
-        return BulkOperation.objects.filter(by=self.by(), selection__scope=list(patterns))
+        return BulkOperation.objects.filter(by=self.actor.name, selection__scope=list(patterns))
 
     def operation(self, id: str) -> BulkOperation:
         found = self.visible().filter(pk=integer("id", id)).first()
@@ -195,11 +188,11 @@ class Items(OperationsView):
 class Cancel(OperationsView):
     @serves(endpoints.CANCEL_OPERATION)
     def post(self, request: Request, id: str) -> Response:
-        return Response(whole_answer(bulk.cancel(self.operation(id), by=self.by())))
+        return Response(whole_answer(bulk.cancel(self.operation(id), self.actor)))
 
 
 class Undo(OperationsView):
     @serves(endpoints.UNDO_OPERATION, body=ReasonRequest)
     def post(self, request: Request, id: str) -> Response:
         operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
-        return begun(bulk.undo(operation, by=self.by(), reason=asked.reason, scope=self.scope()))
+        return begun(bulk.undo(operation, self.actor.because(asked.reason)))

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from taskstore import endpoints
 
 from .. import schedules
+from ..core.actors import Actor
 from ..offload.helper_process import helper
 from ..schedules import DueJob, DueTask, LastRun, Schedule, SchedulePause, SchedulePlan, ScheduleState
 from ..wire import strict_json
@@ -122,14 +123,10 @@ class Schedules(View):
 
 
 class ScheduleView(View):
-    def asked(self, **more: Any) -> dict[str, Any]:
-        """In whose name a verb is done, and within which groups."""
-        return {"by": self.by(), "scope": self.scope(), **more}
-
-    def asked_why(self, request: Request) -> dict[str, Any]:
-        """The same, with the reason that the body gives."""
+    def who_asks(self, request: Request) -> Actor:
+        """Return who asks, with the reason that the body gives."""
         refuse_broken_path(request)
-        return self.asked(reason=bodies.read(request, ReasonRequest).reason)
+        return self.actor.because(bodies.read(request, ReasonRequest).reason)
 
 
 class OneSchedule(ScheduleView):
@@ -143,31 +140,31 @@ class OneSchedule(ScheduleView):
         refuse_broken_path(request)
         asked = ScheduleRequest.read(request)
         self.must_reach(asked.group)
-        made, _ = schedules.put(name, asked.plan, **self.asked(reason=asked.reason))
+        made, _ = schedules.put(name, asked.plan, self.actor.because(asked.reason))
         return answer(made)
 
     @serves(endpoints.DELETE_SCHEDULE, answer=ScheduleAnswer)
     def delete(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        return answer(there(schedules.delete(name, **self.asked()), name))
+        return answer(there(schedules.delete(name, self.actor), name))
 
 
 class Pause(ScheduleView):
     @serves(endpoints.PAUSE_SCHEDULE, answer=ScheduleAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
-        return answer(there(schedules.pause(name, **self.asked_why(request)), name))
+        return answer(there(schedules.pause(name, self.who_asks(request)), name))
 
 
 class Resume(ScheduleView):
     @serves(endpoints.RESUME_SCHEDULE, answer=ScheduleAnswer, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
-        return answer(there(schedules.resume(name, **self.asked_why(request)), name))
+        return answer(there(schedules.resume(name, self.who_asks(request)), name))
 
 
 class RunNow(ScheduleView):
     @serves(endpoints.RUN_SCHEDULE, body=ReasonRequest)
     def post(self, request: Request, name: str) -> Response:
-        return Response(answer_of(there(schedules.run_now(name, **self.asked_why(request)), name)))
+        return Response(answer_of(there(schedules.run_now(name, self.who_asks(request)), name)))
 
 
 def there(found: Found | None, name: str) -> Found:

@@ -15,14 +15,14 @@ from taskstore.errors import InvalidInput, refuse
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..core.operations import EVERY_GROUP, GroupScope, Operator
-from ..core.validation import LATEST_MS, refuse_forbidden_group, text
+from ..core.actors import PROGRAM, Actor
+from ..core.operations import EVERY_GROUP, GroupScope
+from ..core.validation import LATEST_MS
 from ..database import dialect_of
 from ..models import Task
 from .record import GROUP, NAME_LABEL, NAME_LENGTH, LastRun, NotASchedule, SchedulePause, SchedulePlan, ScheduleRecord
 
 MOST = 1_000
-REASON_LENGTH = 1_000
 TRIES = 3  # To find the task of a schedule that a server has in hand, and replaces at this very moment.
 NAMES_LOCK = 0x7363_6865_6475_6C65  # "schedule", for PostgreSQL's advisory locks.
 
@@ -84,75 +84,72 @@ def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> Schedule | None:
 
 
 @transaction.atomic
-def put(
-    name: str, plan: SchedulePlan, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP
-) -> tuple[Schedule, bool]:
+def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[Schedule, bool]:
     """Make the schedule, or change the one of this name: it stays paused if it was.
 
     Returns it, and whether it is new. Raises InvalidInput that names every wrong field, and `name` when there are
-    too many or one of this name adds to a group that the scope does not allow. This and all the others that change one
-    raise Forbidden when what it adds goes into a group that the scope does not allow to change.
+    too many or one of this name adds to a group that the actor may not touch. This and all the others that change one
+    raise Forbidden when what it adds goes into a group that the actor may not change.
     """
-    refuse([*_wrong_name(name), *text("reason", reason, REASON_LENGTH), *plan.problems()])
-    refuse_forbidden_group(scope, plan.group)
+    refuse([*_wrong_name(name), *actor.problems(), *plan.problems()])
+    actor.must_change(plan.group)
     _lock_names()
     task = named(name, is_locked=True)
     before = Schedule.of(task) if task else None
     if before is None:
-        return _added(name, plan, by, reason), True
-    if not before.is_within(scope):
+        return _added(name, plan, actor), True
+    if not before.is_within(actor.scope):
         raise InvalidInput({"name": ["another one: there is a schedule of this name already"]})
-    _refuse_forbidden(before, scope)
+    _refuse_forbidden(before, actor)
     if before.record and before.record.plan == plan and not before.error:
         return before, False
-    return _replaced(before, _changed(before.record, plan), "put schedule", by, reason), False
+    return _replaced(before, _changed(before.record, plan), "put schedule", actor), False
 
 
 @transaction.atomic
-def delete(name: str, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Schedule | None:
+def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Delete it, what it has added stays. Returns what it was; None: there is none."""
-    found = _in_hand(name, reason, scope)
+    found = _in_hand(name, actor)
     if found is None:
         return None
-    operator = Operator(name=by, ending=Ending.DELETED, reason=reason)
-    Task.objects.commit(owner=0, deletes=[found.task.id], operator=operator)
-    _record("delete schedule", found, by, reason)
+    Task.objects.commit(owner=0, deletes=[found.task.id], operator=actor.operator(Ending.DELETED))
+    _record("delete schedule", found, actor)
     return found
 
 
 @transaction.atomic
-def pause(name: str, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Schedule | None:
+def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Nothing comes due until somebody lets it go on. One that is paused stays as it is. None: there is none.
 
     Raises InvalidInput about `name` when it is broken.
     """
-    found = _in_hand(name, reason, scope)
+    found = _in_hand(name, actor)
     if found is None or (record := _understood(found)).paused is not UNSET:
         return found
-    paused = SchedulePause(by=by, at=Task.objects.now_ms(), reason=reason)
-    return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", by, reason)
+    paused = SchedulePause(by=actor.name, at=Task.objects.now_ms(), reason=actor.reason)
+    return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor)
 
 
 @transaction.atomic
-def resume(name: str, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Schedule | None:
+def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """It is due again from now on: what would have come due meanwhile was not missed. None: there is none."""
-    found = _in_hand(name, reason, scope)
+    found = _in_hand(name, actor)
     if found is None or (record := _understood(found)).paused is UNSET:
         return found
     going_on = msgspec.structs.replace(record, paused=UNSET, due=first_due_of(record))
-    return _replaced(found, going_on, "resume schedule", by, reason)
+    return _replaced(found, going_on, "resume schedule", actor)
 
 
 @transaction.atomic
-def run_now(name: str, *, by: str, reason: str = "", scope: GroupScope = EVERY_GROUP) -> Task | None:
+def run_now(name: str, actor: Actor = PROGRAM) -> Task | None:
     """Add at once what it would add, also while it is paused; its due times stay. None: there is none."""
-    found = _in_hand(name, reason, scope)
+    found = _in_hand(name, actor)
     if found is None:
         return None
     record, now_ms = _understood(found), Task.objects.now_ms()
     [added] = Task.objects.commit(owner=0, adds=[record.due_task(name, now_ms)])
     last = LastRun(due=now_ms, at=now_ms, origin=added.origin)
-    _replaced(found, msgspec.structs.replace(record, last=last), "run schedule", by, reason, ids=[added.id])
+    _replaced(found, msgspec.structs.replace(record, last=last), "run schedule", actor, ids=[added.id])
     return added
 
 
@@ -181,21 +178,21 @@ def first_due_of(plan: SchedulePlan) -> int:
     return due_ms
 
 
-def _in_hand(name: str, reason: str, scope: GroupScope) -> Schedule | None:
+def _in_hand(name: str, actor: Actor) -> Schedule | None:
     """The schedule, locked against everybody else."""
-    refuse(text("reason", reason, REASON_LENGTH))
+    refuse(actor.problems())
     task = named(name, is_locked=True)
     found = Schedule.of(task) if task else None
-    if found is None or not found.is_within(scope):
+    if found is None or not found.is_within(actor.scope):
         return None
-    _refuse_forbidden(found, scope)
+    _refuse_forbidden(found, actor)
     return found
 
 
-def _refuse_forbidden(found: Schedule, scope: GroupScope) -> None:
+def _refuse_forbidden(found: Schedule, actor: Actor) -> None:
     """Raise Forbidden when what it adds goes where the asker may change nothing: stopping it is a change there, too."""
     if found.record:
-        refuse_forbidden_group(scope, found.record.group)
+        actor.must_change(found.record.group)
 
 
 def _understood(found: Schedule) -> ScheduleRecord:
@@ -215,34 +212,32 @@ def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecor
     )
 
 
-def _added(name: str, plan: SchedulePlan, by: str, reason: str) -> Schedule:
+def _added(name: str, plan: SchedulePlan, actor: Actor) -> Schedule:
     if Task.objects.get_queryset().in_group(GROUP).count() >= MOST:
         raise InvalidInput({"name": [f"that of one of the {MOST} schedules that there are: there can be no more"]})
     record = _changed(None, plan)
     new = NewTask(group=GROUP, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
     [task] = Task.objects.commit(owner=0, adds=[new])
     made = Schedule.of(task)
-    _record("put schedule", made, by, reason)
+    _record("put schedule", made, actor)
     return made
 
 
-def _replaced(found: Schedule, record: ScheduleRecord, action: str, by: str, reason: str, **details: Any) -> Schedule:
+def _replaced(found: Schedule, record: ScheduleRecord, action: str, actor: Actor, **details: Any) -> Schedule:
     at_ms = available_at_ms(record)
     change = Change(id=found.task.id, data=record.encode(), error="", timespec_ms=at_ms, release=True)
-    operator = Operator(name=by, reason=reason)
-    [task] = Task.objects.commit(owner=0, updates=[change], operator=operator)
+    [task] = Task.objects.commit(owner=0, updates=[change], operator=actor.operator())
     made = Schedule.of(task)
-    _record(action, made, by, reason, details)
+    _record(action, made, actor, details)
     return made
 
 
-def _record(action: str, found: Schedule, by: str, reason: str, details: Mapping[str, Any] | None = None) -> None:
+def _record(action: str, found: Schedule, actor: Actor, details: Mapping[str, Any] | None = None) -> None:
     audit.record(
-        actor=by,
-        action=action,
+        actor,
+        action,
         group=found.record.group if found.record else "",
         selection=f"schedule {found.name}",
-        reason=reason,
         done=1,
         details={"ids": [found.task.id]} | dict(details or {}),
     )

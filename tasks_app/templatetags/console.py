@@ -10,6 +10,7 @@ from django import template
 from django.http import HttpRequest
 from django.shortcuts import resolve_url
 
+from taskstore.types.bulk_actions import ACTIONS, BulkAction
 from taskstore.types.tasks import State
 from taskstore.units import duration, size
 
@@ -162,15 +163,22 @@ register.simple_tag(links.pause_page, name="pause_url")
 register.simple_tag(links.facts_part, name="facts_url")
 
 
+@register.simple_tag
+def bulk_actions() -> list[BulkAction]:
+    """What can be done to many tasks."""
+    return list(ACTIONS.values())
+
+
 @register.inclusion_tag("console/_confirm_button.html")
 def confirm_button(
     words: str, verb: str, group: str, state: str | None = None, task: int | None = None, key: str = ""
-) -> dict[str, str]:
+) -> dict[str, object]:
     """What opens the question before a verb is done to a group or a task: a dialog, or a page without scripts.
 
     `key`: the key that presses it.
     """
-    return {"words": words, "verb": verb, "url": links.confirm_page(verb, group, state=state, task=task), "key": key}
+    url = links.confirm_page(verb, group, state=state, task=task)
+    return {"words": words, "is_destructive": ACTIONS[verb].is_destructive, "url": url, "key": key}
 
 
 @register.inclusion_tag("console/_confirm_button.html")
@@ -179,7 +187,7 @@ def commands_button(
 ) -> dict[str, str]:
     """What opens the question before a verb is done to a command, or to all that are meant."""
     url = links.confirm_commands_page(verb, project, status=status, task=task)
-    return {"words": words, "verb": verb, "url": url, "key": key}
+    return {"words": words, "url": url, "key": key}
 
 
 @register.inclusion_tag("console/_exports.html")

@@ -1,4 +1,4 @@
-"""Commands that change tasks and groups: requeue, move, edit, purge, undo, cancel, pause, resume."""
+"""Commands that change tasks and groups: the actions on many tasks, undo, cancel, pause, resume."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from ..client.errors import NotFound
 from ..errors import InvalidInput
 from ..types.bulk import Operation, Preview
+from ..types.bulk_actions import ACTIONS, BulkAction, Kind, Option
 from . import parameter_types
 from .base import Scope, command
 from .context import Session, now_ms
@@ -23,7 +24,7 @@ from .tables import Column, exact, facts, number, printable, relative, table
 
 LOOK_EVERY_S = 0.5
 MOST_TARGETS = 10  # Groups that are named.
-LONGEST_ERROR = 200  # Characters that the question shows of a new error text.
+LONGEST_TEXT = 200  # Characters that the question shows of an option.
 # What has changed meanwhile, or was not agreed to. All else was typed wrongly.
 REFUSALS = {"expected", "typed", "operation"}
 RUNNING, DONE = "running", "done"
@@ -54,79 +55,74 @@ def changes(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@command("requeue", needs=Scope.OPERATE)
-@click.option(
-    "--at", type=parameter_types.timespec_ms, metavar="TIME", help="2026-01-31T12:00 (UTC), or +10min [default: now]."
-)
-@click.option("--spread-minutes", type=parameter_types.SIZE, metavar="N", help="Over how long, evenly.")
-@click.option("--here", is_flag=True, help="Leave dead letters in their group.")
-@changes
-def requeue(session: Session, at: int | None, spread_minutes: int | None, here: bool, **asked: Any) -> None:
-    """Make tasks available again, without owner and error: those with these ids, or all that match every TERM.
-
-    Dead letters go back to the group that they failed in.
-
-    taskstore requeue group:mail/failed --spread-minutes 10
-    """
-    at_ms = now_ms() - at if at is not None and at < 0 else at
-    change(session, "requeue", **asked, here=here or None, at_ms=at_ms, spread_minutes=spread_minutes)
+KINDS: dict[Kind, Options] = {
+    Kind.GROUP: {"metavar": "GROUP", "shell_complete": parameter_types.group_names},
+    Kind.TEXT: {"metavar": "TEXT"},
+    Kind.FLAG: {"is_flag": True},
+    Kind.PRIORITY: {"metavar": "N", "type": parameter_types.PRIORITY},
+    Kind.TIME: {"metavar": "TIME", "type": parameter_types.timespec_ms},
+    Kind.MINUTES: {"metavar": "N", "type": parameter_types.SIZE},
+}
+TIMES = " 2026-01-31T12:00 (UTC), or +10min [default: now]."
 
 
-@command("move", needs=Scope.OPERATE)
-@click.option("--to", required=True, shell_complete=parameter_types.group_names, metavar="GROUP", help="Where they go.")
-@click.option("--create", is_flag=True, help="It may be a new group.")
-@changes
-def move(session: Session, to: str, create: bool, **asked: Any) -> None:
-    """Move tasks to another group: those with these ids, or all that match every TERM of a search."""
-    change(session, "move", **asked, to=to, create=create)
+def command_of(action: BulkAction) -> click.Command:
+    """Make the command of an action, with an option of its own for each of the action's."""
+
+    @changes
+    def do(session: Session, **asked: Any) -> None:
+        given = {option: asked.pop(option.name) for option in action.options}
+        options = {
+            option.name: _sent(option, value)
+            for option, value in given.items()
+            if value is not None and value is not False
+        }
+        if action.needs_one and not options:
+            ways = " or ".join(f"{flag_of(option)} {KINDS[option.kind]['metavar']}" for option in action.options)
+            raise click.UsageError(f"nothing to change: say {ways}, or both")
+        change(session, action, options, **asked)
+
+    for option in reversed(action.options):
+        description = option.description + (TIMES if option.kind is Kind.TIME else "")
+        do = click.option(flag_of(option), help=description, required=option.is_required, **KINDS[option.kind])(do)
+    do.__doc__ = action.help
+    return command(action.name, needs=Scope.OPERATE)(do)
 
 
-@command("edit", needs=Scope.OPERATE)
-@click.option("--error", metavar="TEXT", help="The new error text; '' takes it away.")
-@parameter_types.priority
-@changes
-def edit(session: Session, error: str | None, priority: int | None, **asked: Any) -> None:
-    """Give tasks another error text or priority: those with these ids, or all that match every TERM of a search.
-
-    All else of a task stays as it is; one with an error text counts as failed.
-
-    taskstore edit group:mail label.tier:gold --priority 50
-    """
-    if error is None and priority is None:
-        raise click.UsageError("nothing to change: say --error TEXT or --priority N, or both")
-    change(session, "edit", **asked, error=error, priority=priority)
+def flag_of(option: Option) -> str:
+    """Return what is typed for the option."""
+    return f"--{option.name.replace('_', '-')}"
 
 
-@command("purge", needs=Scope.OPERATE)
-@changes
-def purge(session: Session, **asked: Any) -> None:
-    """Delete tasks: those with these ids, or all that match every TERM of a search."""
-    change(session, "purge", **asked)
+def _sent(option: Option, value: Any) -> Any:
+    """A time from now is a time by the clock of this machine: the request takes no other."""
+    return now_ms() - value if option.kind is Kind.TIME and value < 0 else value
 
 
 def change(
     session: Session,
-    verb: str,
+    action: BulkAction,
+    options: Options,
     *,
     terms: Sequence[str],
     yes: bool,
     typed: str,
     take_claimed: bool,
-    here: bool | None = None,
-    **options: Any,
+    reason: str,
 ) -> None:
     """Show what is meant, ask, let the server do it, and follow until it has ended."""
-    seen = session.store.bulk_preview(verb, **meant(terms), here=here)
+    previewed = {each.name: options[each.name] for each in action.options if each.is_previewed and each.name in options}
+    seen = session.store.bulk_preview(action.name, **meant(terms), **previewed)
     if not seen.count:
         raise Failure("no matching tasks: there is nothing to change")
-    shown = facts(question(verb, " ".join(terms), seen, options, takes_claimed=take_claimed))
+    shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed))
     if not session.is_json:
         session.show(shown)
     elif not yes or (seen.to_type and not typed):
         session.err.print(shown)  # Whoever is asked has to know what about.
     typed = agreed(seen, typed, is_agreed=yes)
     with refusals():
-        begun = session.store.bulk_start(seen, take_claimed=take_claimed, typed=typed, **options)
+        begun = session.store.bulk_start(seen, take_claimed=take_claimed, reason=reason, typed=typed, **options)
     follow(session, begun)
 
 
@@ -138,23 +134,16 @@ def meant(terms: Sequence[str]) -> Options:
 
 
 def question(
-    verb: str, what: str, seen: Preview, options: Options, *, takes_claimed: bool
+    action: BulkAction, what: str, seen: Preview, options: Options, *, takes_claimed: bool
 ) -> Iterator[tuple[str, str]]:
     """What is about to be done, and to what."""
-    yield verb, what
-    if to := options.get("to"):
-        yield "to", to
-    if (error := options.get("error")) is not None:
-        yield "error", (error if len(error) <= LONGEST_ERROR else f"{error[:LONGEST_ERROR]}...") or "(none)"
-    if (priority := options.get("priority")) is not None:
-        yield "priority", str(priority)
-    if at_ms := options.get("at_ms"):
-        yield "available at", exact(at_ms)
-    if minutes := options.get("spread_minutes"):
-        yield "spread over", f"{number(minutes)} min"
+    yield action.name, what
+    for option in action.options:
+        if option.fact and option.name in options:
+            yield option.fact, in_words(option, options[option.name])
     yield "tasks", f"{number(seen.count)} in {seen.group or 'several groups'}"
     notes = {"claimed": "their leases end" if takes_claimed else "by workers: they are skipped"}
-    if verb == "requeue" and seen.ready_already:
+    if seen.targets is not None and seen.ready_already:
         notes["ready"] = f"of which {number(seen.ready_already)} are skipped, as nothing failed"
     for state, count in asdict(seen.by_state).items():
         if count:
@@ -170,6 +159,17 @@ def question(
         yield "  ended", f"{number(seen.ended)} commands: they are skipped, retry them in their project"
     yield "for example", ", ".join(map(str, seen.samples))
     yield "as of", f"{exact(seen.as_of)}: tasks that arrive later are not touched"
+
+
+def in_words(option: Option, value: Any) -> str:
+    """Return what an action is told."""
+    match option.kind:
+        case Kind.TIME:
+            return exact(value)
+        case Kind.MINUTES:
+            return f"{number(value)} min"
+    text = str(value)
+    return (text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}...") or "(none)"
 
 
 def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
@@ -324,3 +324,7 @@ def resume(session: Session, group: str, reason: str) -> None:
     if session.is_json:
         session.tell([{"group": group, "paused": None}])
     session.say(f"{group} goes on")
+
+
+BULK_COMMANDS = {name: command_of(action) for name, action in ACTIONS.items()}
+globals().update(BULK_COMMANDS)  # The program finds each command of this module by its name.

@@ -38,48 +38,46 @@ class Operating:
 
     def bulk_preview(
         self,
+        /,
         verb: str,
         *,
         group: str | None = None,
         state: State | str | None = None,
         q: str = "",
         ids: Iterable[int] | None = None,
-        here: bool | None = None,
+        **options: str | int | bool | None,
     ) -> Call[AskedPreview]:
         """How many tasks would be meant, and which. `verb`: requeue, move, edit or purge.
 
         Which: those with the ids, or all that are in the group and the state and meet the search. A requeue sends
-        dead letters back to the group that they failed in, unless they are to stay `here`.
+        dead letters back to the group that they failed in, unless they are to stay `here`, the one option that a
+        preview takes.
         """
         named = None if ids is None else list(ids)
-        asked = {"verb": verb, "q": q, **given(group=group, state=state, ids=named, here=here)}
+        asked = {"verb": verb, "q": q, **given(group=group, state=state, ids=named, **options)}
         read = decoder(AskedPreview)
         return Call.of(endpoints.BULK_PREVIEW, body=asked, read=lambda content: replace(read(content), asked=asked))
 
     def bulk_start(
         self,
+        /,
         preview: AskedPreview,
         *,
-        to: str | None = None,
-        create: bool | None = None,
-        error: str | None = None,
-        priority: int | None = None,
-        at_ms: int | None = None,
-        spread_minutes: int | None = None,
-        here: bool | None = None,
         take_claimed: bool = False,
         reason: str = "",
         typed: str = "",
+        **options: str | int | bool | None,
     ) -> Call[Operation]:
         """Do it to the tasks of a preview, in the background; `operation` tells how far it has come.
 
+        `options` are those of the action, see `taskstore.types.bulk_actions`: `to` and `create` of a move, `error` and
+        `priority` of an edit, `at` (ms since the Epoch), `spread_minutes` and `here` of a requeue.
         Raises InvalidInput when their number has changed by more than 10 and 1 %, and when `typed` is not what
         the preview wants as `to_type`.
         """
         body = {
             **preview.asked,
-            **given(to=to, create=create, error=error, priority=priority),
-            **given(at=at_ms, spread_minutes=spread_minutes, here=here),
+            **given(**options),
             "bound": preview.bound,
             "as_of": preview.as_of,
             "expected": preview.count,

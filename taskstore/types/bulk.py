@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, defstruct, field
 
+from .bulk_actions import ACTIONS, OPTIONS, WORDS, Kind
 from .scalars import At, Ids, Int64, prepare
 
-
-class OperationVerb(StrEnum):
-    """What is done to many tasks."""
-
-    REQUEUE = "requeue"
-    MOVE = "move"
-    EDIT = "edit"
-    PURGE = "purge"
-    UNDO = "undo"
+KINDS = {Kind.GROUP: str, Kind.TEXT: str, Kind.FLAG: bool, Kind.PRIORITY: int, Kind.TIME: int, Kind.MINUTES: int}
 
 
 class OperationState(StrEnum):
@@ -41,6 +34,29 @@ class WithClaimed(StrEnum):
 
     SKIP = "skip"
     TAKE = "take"
+
+
+# What follows from the list of the actions.
+if TYPE_CHECKING:
+    BulkVerb = str
+    OperationVerb = str
+    BulkParameters = Any
+else:
+    BulkVerb = StrEnum("BulkVerb", {name.upper(): name for name in ACTIONS}, module=__name__)
+    BulkVerb.__doc__ = "What can be done to many tasks. An undo is asked for at the operation that it takes back."
+    OperationVerb = StrEnum("OperationVerb", {name.upper(): name for name in WORDS}, module=__name__)
+    OperationVerb.__doc__ = "What is done to many tasks."
+    BulkParameters = defstruct(
+        "BulkParameters",
+        [
+            *[(option.name, KINDS[option.kind] | type(option.default)) for option in OPTIONS.values()],
+            ("claimed", WithClaimed),
+        ],
+        namespace={"__doc__": "How it is done, in the words of the request."},
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+    )
 
 
 class ByState(Struct, frozen=True, kw_only=True):
@@ -78,19 +94,6 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended: Annotated[int | None, Meta(description="Only of a requeue: commands that have ended, which it skips.")] = (
         None
     )
-
-
-class BulkParameters(Struct, frozen=True, kw_only=True):
-    """How it is done, in the words of the request."""
-
-    to: str
-    create: bool
-    error: str | None
-    priority: int | None
-    at_ms: int = field(name="at")
-    spread_minutes: int
-    here: bool
-    claimed: WithClaimed
 
 
 class Links(Struct, frozen=True, kw_only=True):

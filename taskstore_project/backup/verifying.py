@@ -8,8 +8,8 @@ from typing import Any
 
 from tasks_app.access import audit
 from tasks_app.writer.totals import COUNTS, TOTAL_COLUMNS
+from taskstore_project import os_user
 from taskstore_project.backup.databases import Session, changing, looking
-from taskstore_project.os_user import users_name
 
 SHOWN = 5  # Of the rows that something is wrong with.
 COUNTED_IN = ("tasks_app_countdelta", "tasks_app_grouptotal")  # In the order in which they are folded.
@@ -153,6 +153,5 @@ def mend_counts() -> int:
         # A group without tasks has no row.
         session.execute("DELETE FROM tasks_app_grouptotal WHERE tasks = 0 AND leases = 0 AND failed = 0")
         if wrong:
-            actor = f"{users_name()} (command line)"
-            audit.record(actor=actor, action="mend counts", selection=f"groups: {len(wrong)}", done=0)
+            audit.record(os_user.actor(), "mend counts", selection=f"groups: {len(wrong)}", done=0)
     return len(wrong)

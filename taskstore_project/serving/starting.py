@@ -18,11 +18,11 @@ from typing import Any, NoReturn
 
 from django.conf import settings
 from django.core.management.base import CommandParser
-from django.db import DEFAULT_DB_ALIAS, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db import Error as DatabaseProblem
 
 from tasks_app import database
-from tasks_app.access import audit, tokens
+from tasks_app.access import tokens
 from tasks_app.access.people import FIRST_ADMIN, make_first_admin
 from tasks_app.access.policy import ANYTHING
 from tasks_app.core import validation
@@ -181,9 +181,7 @@ def access_for_this_machine(lock: Lock | None, url: str, grpc: GrpcPort | None) 
     # Who can read the file runs the server as well, and decides whether it takes shell commands.
     scope = ANYTHING if settings.TASKSTORE_COMMANDS else Scope.OPERATE
     node = f"{socket.gethostname()[:64]}:{url.rpartition(':')[2]}"
-    with transaction.atomic():
-        token, secret = tokens.create_for_node(node, scope)
-        audit.record(actor=f"{audit.NODE}{node}", action="create token", selection=f"token {token.name}", done=1)
+    token, secret = tokens.create_for_node(node, scope)
     file.write(url, grpc.address if grpc else "", secret)
     with renewed(token):
         yield

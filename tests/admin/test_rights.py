@@ -6,6 +6,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from tasks_app.access import audit, tokens
+from tasks_app.core.actors import Actor
 from tasks_app.models import EndedTask, Scope, Task, Token
 
 from ..people import ADMINISTRATORS, EVERYBODY, NOBODY, OPERATORS, one_of_each_role, signed_in
@@ -67,7 +68,7 @@ def ids(people) -> dict[str, int]:
     rows = {
         "task": add("reports"),
         "endedtask": EndedTask.objects.get(id=ended.id),
-        "auditentry": audit.record(actor="ann", action="requeue", selection="1 task", done=1),
+        "auditentry": audit.record(Actor("ann"), "requeue", selection="1 task", done=1),
         "token": Token.objects.get(),
         "group": Group.objects.get(name="viewer"),
         # Who asks for none of these pages: some lead people to their own password.

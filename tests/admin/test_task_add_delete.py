@@ -5,6 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, BulkOperation, Task
 from taskstore.errors import StoreBusy
 
@@ -27,7 +28,7 @@ def ids():
 
 
 def select(client, *tasks, **more):
-    return client.post(TASKS, {"action": "delete_selected", "_selected_action": [t.id for t in tasks], **more})
+    return client.post(TASKS, {"action": "purge", "_selected_action": [t.id for t in tasks], **more})
 
 
 # ---- Adding
@@ -114,7 +115,7 @@ def test_it_says_when_the_store_is_busy(operator, monkeypatch):
     monkeypatch.setattr(Task.objects, "perform", busy)
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
     response = operator.post(delete_page(task), {"post": "yes"})
-    assert messages_of(response)[0].startswith("Purge 1 task is under way.")
+    assert messages_of(response)[0].startswith("Purging 1 task is under way.")
     assert ids() == {task.id}
 
 
@@ -148,7 +149,7 @@ def test_it_purges_the_selected_tasks_and_they_come_back(operator):
     assert {(ended.ending, ended.operator, ended.reason) for ended in endings} == {("purged", "olaf", "a test")}
     [entry] = AuditEntry.objects.all()
     assert (entry.action, entry.group, entry.selection, entry.done) == ("purge", "", "2 selected tasks", 2)
-    assert bulk.undo(BulkOperation.objects.get(), by="olaf").done == 2
+    assert bulk.undo(BulkOperation.objects.get(), Actor("olaf")).done == 2
     assert set(Task.objects.get_queryset().values_list("origin", flat=True)) == {first.id, other.id, last.id}
 
 
@@ -183,9 +184,7 @@ def test_it_deletes_nothing_that_is_not_on_the_page(operator, agreed):
 @pytest.mark.parametrize("selected", ["nonsense", "9" * 30, "-1", ""])
 def test_a_selection_that_makes_no_sense_deletes_nothing(operator, selected):
     task = add()
-    response = operator.post(
-        TASKS, {"action": "delete_selected", "_selected_action": [selected, task.id], "post": "yes"}
-    )
+    response = operator.post(TASKS, {"action": "purge", "_selected_action": [selected, task.id], "post": "yes"})
     assert messages_of(response) == ["Nothing was done: select rows of the page."]
     assert ids() == {task.id}
 
@@ -193,7 +192,7 @@ def test_a_selection_that_makes_no_sense_deletes_nothing(operator, selected):
 def test_a_viewer_has_no_actions(viewer):
     task = add()
     assert "selected tasks" not in text_of(viewer.get(TASKS))
-    for action in ("delete_selected", "requeue", "move"):
+    for action in ("purge", "requeue", "move"):
         select(viewer, task, post="yes", to="reports", create="on", action=action)
     assert ids() == {task.id}
 
@@ -222,12 +221,22 @@ def test_it_says_where_dead_letters_go_before_it_sends_them_there(operator):
     assert Task.objects.get(origin=there.origin).group == "mail/failed"
 
 
+def test_it_edits_the_selected_tasks(operator):
+    tasks = [add(error="boom"), add()]
+    assert "Empty: it stays." in text_of(select(operator, *tasks, action="edit"))
+    assert "there is nothing to change" in text_of(select(operator, *tasks, action="edit", post="yes"))
+    response = select(operator, *tasks, action="edit", post="yes", priority="0", error="", reason="")
+    assert messages_of(response) == [f"Edited 2 tasks. {undo_link()}"]
+    select(operator, *Task.objects.all(), action="edit", post="yes", priority="7")
+    assert [(task.priority, task.error) for task in Task.objects.order_by("id")] == [(7, "boom"), (7, "")]
+
+
 def test_it_asks_into_which_group_it_moves(operator):
     tasks = [add(), add()]
     add("reports")
     page = text_of(select(operator, *tasks, action="move"))
     assert "Move 2 tasks" in page
-    assert "To the group" in page
+    assert "To group" in page
     for to, words in (("", "This field is required."), ("new", "no group new exists"), ("mail", "other than")):
         assert words in text_of(select(operator, *tasks, action="move", post="yes", to=to)), to
     assert ids() >= {task.id for task in tasks}

@@ -3,6 +3,7 @@
 import pytest
 
 from tasks_app.access import audit
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, EndedTask, Task
 
 from .pages import ANN, BOB, add, claim, ids_in, text_of
@@ -12,7 +13,7 @@ AUDIT = "/admin/tasks_app/auditentry/"
 
 
 def record(actor):
-    return audit.record(actor=actor, action="requeue", group="mail", selection="3 tasks", done=3, reason="<b>why</b>")
+    return audit.record(Actor(actor, reason="<b>why</b>"), "requeue", group="mail", selection="3 tasks", done=3)
 
 
 def test_it_lists_what_became_of_tasks(viewer):
@@ -96,5 +97,5 @@ def test_no_action_changes_the_trail(administrator, url):
     task = add()
     Task.objects.commit(owner=ANN, deletes=[task.id])
     entry = record("olaf")
-    administrator.post(url, {"action": "delete_selected", "_selected_action": [task.id, entry.id], "post": "yes"})
+    administrator.post(url, {"action": "purge", "_selected_action": [task.id, entry.id], "post": "yes"})
     assert (EndedTask.objects.count(), AuditEntry.objects.count()) == (1, 1)

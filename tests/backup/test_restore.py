@@ -10,6 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from tasks_app import database
 from tasks_app.access import audit, tokens
 from tasks_app.access.people import make_first_admin
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, KeptAnswer, PausedGroup, SavedSearch, Scope, Task, Token
 from tasks_app.operating import pauses
 from taskstore.types.tasks import Change, NewTask
@@ -44,7 +45,7 @@ def filled(transactional_db):
     Task.objects.commit(owner=ANN, updates=[Change(id=mail.id, data=b"2", labels={"für": "Bob"})], deletes=[report.id])
     user = make_user("ann", "operator", "see payloads")
     SavedSearch.objects.create(user=user, name="mine", q="group:mail")
-    pauses.pause("reports", by="ann", reason="Sunday")
+    pauses.pause("reports", Actor("ann", reason="Sunday"))
     KeptAnswer.objects.create(key="k", digest="d" * 64, at_ms=1, answer="{}", ids="1")
 
 
@@ -117,7 +118,7 @@ def test_what_is_added_to_any_table_afterwards_gets_a_number_of_its_own(command,
     command("backup", file)
     restored(command, file)
     newest = AuditEntry.objects.latest("id")
-    assert audit.record(actor="ann", action="pause", selection="group", done=1).id > newest.id
+    assert audit.record(Actor("ann"), "pause", selection="group", done=1).id > newest.id
     assert make_user("bob").id > User.objects.get(username="ann").id
 
 
@@ -143,12 +144,11 @@ def test_it_takes_the_place_of_the_first_admin_whom_nobody_knows(command, filled
 
 
 def test_what_the_start_of_a_server_wrote_down_makes_way(command, filled, file):
-    audit.record(actor="ann", action="pause", selection="group", done=1)
+    audit.record(Actor("ann"), "pause", selection="group", done=1)
     command("backup", file)
     empty()
     for node in ("web-1:8048", "web-2:8048"):
-        token, _ = tokens.create_for_node(node, Scope.OPERATE)
-        audit.record(actor=f"{audit.NODE}{node}", action="create token", selection=f"token {token.name}", done=1)
+        tokens.create_for_node(node, Scope.OPERATE)
     assert command("restore", file)[0] == 0
     entries = AuditEntry.objects.order_by("id")
     assert [entry.action for entry in entries] == ["pause", "pause", "restore"]
@@ -162,7 +162,7 @@ def test_what_the_start_of_a_server_wrote_down_makes_way(command, filled, file):
         (lambda: Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")]), "tasks: 1"),
         (lambda: tokens.create("ann", Scope.READ), "tokens: 1"),
         (lambda: make_user("bob"), "people: 1"),
-        (lambda: audit.record(actor="ann", action="pause", selection="group", done=1), "entries of the audit: 1"),
+        (lambda: audit.record(Actor("ann"), "pause", selection="group", done=1), "entries of the audit: 1"),
         (lambda: PausedGroup.objects.create(group="mail", by="ann"), "paused groups: 1"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -8,6 +8,7 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from tasks_app.access import audit
+from tasks_app.core.actors import Actor
 from tasks_app.database import triggers
 from tasks_app.models import AuditEntry
 
@@ -28,7 +29,7 @@ def entry_of(days_ago: float) -> AuditEntry:
     at = timezone.now() - timedelta(days=days_ago)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timezone, "now", lambda: at)
-        return audit.record(actor="ann", action="purge", group="mail", selection="all tasks", done=3)
+        return audit.record(Actor("ann"), "purge", group="mail", selection="all tasks", done=3)
 
 
 def execute(sql: str) -> None:

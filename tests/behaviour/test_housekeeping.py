@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from tasks_app import bulk
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Commit, ResendKey
 from tasks_app.core.tally import HISTOGRAMS, counter_in
 from tasks_app.database import HOUSEKEEPING_LOCK, SILENCE_S, dialect_of
@@ -244,7 +245,7 @@ def purge_all(count: int) -> BulkOperation:
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * count)
     seen = bulk.preview(bulk.Selection(group="mail"))
     return bulk.start(
-        bulk.Asked(verb=bulk.Verb.PURGE, selection=seen.selection, expected=count, by="olaf", typed="mail")
+        bulk.Asked(action=bulk.Purge(), selection=seen.selection, expected=count, typed="mail"), Actor("olaf")
     )
 
 

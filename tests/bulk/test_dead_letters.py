@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tasks_app import bulk
-from tasks_app.bulk import Selection, Target, Verb
+from tasks_app.bulk import Edit, Move, Purge, Requeue, Selection, Target
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope, Operator
 from tasks_app.models import Task
 from tasks_app.reading import history
@@ -36,7 +37,7 @@ def now(task):
 
 
 def requeue(selection=FAILED, **parameters):
-    return change_all(Verb.REQUEUE, selection, **parameters)
+    return change_all(Requeue, selection, **parameters)
 
 
 def test_a_dead_letter_goes_back_and_has_not_failed_any_more():
@@ -64,8 +65,8 @@ def test_a_task_that_is_no_dead_letter_stays_where_it_is():
 
 def test_one_whose_error_was_taken_away_still_goes_back():
     there = letter()
-    change_all(Verb.EDIT, FAILED, error="")
-    assert bulk.preview(FAILED, Verb.REQUEUE).ready_already == 0
+    change_all(Edit, FAILED, error="")
+    assert bulk.preview(FAILED, Requeue()).ready_already == 0
     assert requeue().done == 1
     assert now(there).group == "mail"
 
@@ -76,42 +77,42 @@ def test_a_preview_names_each_target_with_its_numbers():
     add("graveyard", error="here already")
     add("graveyard")
     everywhere = Selection(q="group:graveyard")
-    seen = bulk.preview(everywhere, Verb.REQUEUE)
+    seen = bulk.preview(everywhere, Requeue())
     assert list(seen.targets) == [
         Target(group="mail", count=2, moved=2),
         Target(group="graveyard", count=1),
         Target(group="reports", count=1, moved=1),
     ]
     assert (seen.count, seen.ready_already, seen.dead_letters) == (5, 1, 3)
-    assert list(bulk.preview(everywhere, Verb.REQUEUE, here=True).targets) == [Target(group="graveyard", count=4)]
-    assert bulk.preview(everywhere, Verb.PURGE).targets == []
+    assert list(bulk.preview(everywhere, Requeue(here=True)).targets) == [Target(group="graveyard", count=4)]
+    assert bulk.preview(everywhere, Purge()).targets == []
 
 
 def test_claimed_ones_are_counted_apart():
     letter(), letter()
     Task.objects.claim("mail/failed", owner=1)
-    assert list(bulk.preview(FAILED, Verb.REQUEUE).targets) == [Target(group="mail", count=1, claimed=1, moved=2)]
+    assert list(bulk.preview(FAILED, Requeue()).targets) == [Target(group="mail", count=1, claimed=1, moved=2)]
 
 
 def test_an_undo_makes_them_dead_letters_again():
     there = letter(labels={"tier": "gold", "attempts": "3"})
     before = (there.group, there.error, there.labels)
     operation = requeue()
-    bulk.undo(operation, by="olaf")
+    bulk.undo(operation, Actor("olaf"))
     assert (now(there).group, now(there).error, now(there).labels) == before
     assert now(there).failed_from == "mail"
     requeue()
     assert now(there).group == "mail"
 
 
-@pytest.mark.parametrize("verb", [Verb.PURGE, Verb.MOVE, Verb.EDIT])
+@pytest.mark.parametrize("verb", [Purge, Move, Edit])
 def test_so_does_an_undo_of_anything_else(verb):
     there = letter()
-    more: dict[Verb, dict[str, Any]] = {
-        Verb.PURGE: {"typed": "mail/failed"}, Verb.MOVE: {"to": "mail", "create": True}, Verb.EDIT: {"error": "other"}
+    more: dict[type[bulk.Action], dict[str, Any]] = {
+        Purge: {"typed": "mail/failed"}, Move: {"to": "mail", "create": True}, Edit: {"error": "other"}
     }  # fmt: skip
     operation = change_all(verb, FAILED, **more[verb])
-    bulk.undo(operation, by="olaf")
+    bulk.undo(operation, Actor("olaf"))
     assert (now(there).group, now(there).error, now(there).failed_from) == ("mail/failed", "boom", "mail")
 
 
@@ -139,7 +140,7 @@ def test_of_several_targets_those_are_left_alone_that_may_not_be_touched():
 def test_a_failed_job_goes_to_its_queue_also_when_it_is_to_stay():
     for here in (False, True):
         [task] = add("jobs/default/failed", error="boom")
-        seen = bulk.preview(Selection(ids=(task.id,)), Verb.REQUEUE, here=here)
+        seen = bulk.preview(Selection(ids=(task.id,)), Requeue(here=here))
         assert [target.group for target in seen.targets] == ["jobs/default"]
         assert requeue(Selection(ids=(task.id,)), here=here).done == 1
         assert now(task).group == "jobs/default"
@@ -149,7 +150,7 @@ def test_a_failed_job_goes_to_its_queue_also_when_it_is_to_stay():
 def test_commands_that_have_ended_are_left_to_the_verbs_of_their_project(status):
     [task] = add(f"commands/x/{status}", error="boom")
     selection = Selection(group=f"commands/x/{status}")
-    assert (bulk.preview(selection, Verb.REQUEUE).ended, bulk.preview(selection, Verb.REQUEUE).targets) == (1, [])
+    assert (bulk.preview(selection, Requeue()).ended, bulk.preview(selection, Requeue()).targets) == (1, [])
     operation = requeue(selection)
     assert bulk.reasons(operation.pk) == {"a command that has ended: retry it in its project": 1}
     assert now(task).id == task.id
@@ -157,9 +158,9 @@ def test_commands_that_have_ended_are_left_to_the_verbs_of_their_project(status)
 
 def test_a_move_by_hand_keeps_where_it_failed():
     there = letter()
-    change_all(Verb.MOVE, FAILED, to="archive", create=True)
+    change_all(Move, FAILED, to="archive", create=True)
     assert (now(there).group, now(there).failed_from) == ("archive", "mail")
-    change_all(Verb.MOVE, Selection(group="archive"), to="mail", create=True)
+    change_all(Move, Selection(group="archive"), to="mail", create=True)
     assert (now(there).group, now(there).failed_from, now(there).error) == ("mail", "", "boom")
 
 
@@ -171,10 +172,10 @@ def schedule(name="s", group="commands/x/new"):
     return add("schedules", data=data, labels={"name": name})[0]
 
 
-@pytest.mark.parametrize("verb", [Verb.PURGE, Verb.MOVE, Verb.EDIT, Verb.REQUEUE])
+@pytest.mark.parametrize("verb", [Purge, Move, Edit, Requeue])
 def test_who_may_not_change_commands_does_nothing_to_what_feeds_them(verb):
     feeding, other = schedule("s"), schedule("t", "mail")
-    every: dict[Verb, dict[str, Any]] = {Verb.MOVE: {"to": "archive", "create": True}, Verb.EDIT: {"error": "no"}}
+    every: dict[type[bulk.Action], dict[str, Any]] = {Move: {"to": "archive", "create": True}, Edit: {"error": "no"}}
     more = every.get(verb, {})
     with pytest.raises(Forbidden, match="commands/x/new"):
         change_all(verb, Selection(ids=(feeding.id,), scope=NO_COMMANDS), **more)

@@ -3,7 +3,8 @@
 import pytest
 
 from tasks_app import bulk
-from tasks_app.bulk import Verb
+from tasks_app.bulk import Purge
+from tasks_app.core.actors import Actor
 from tasks_app.models import Task
 from tasks_app.reading import history
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.django_db
 def returned():
     """A task that was added, purged and brought back, and claimed since: its ids."""
     [added] = add()
-    bulk.undo(begin(Verb.PURGE, typed="mail"), by="olaf")
+    bulk.undo(begin(Purge, typed="mail"), Actor("olaf"))
     back = Task.objects.get_queryset().get()
     [now] = claim()
     return added.id, back.id, now.id
@@ -41,7 +42,7 @@ def test_the_old_id_says_where_it_goes_on(returned):
 
 def test_one_that_did_not_come_back_says_no_more():
     [task] = add()
-    begin(Verb.PURGE, typed="mail")
+    begin(Purge, typed="mail")
     assert history.epitaph_of(task.id) == f"task {task.id} was purged by olaf"
 
 

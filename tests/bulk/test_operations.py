@@ -5,7 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk
-from tasks_app.bulk import Asked, Selection, Verb, running
+from tasks_app.bulk import Asked, Edit, Move, Purge, Requeue, Selection, running
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
 from taskstore.errors import InvalidInput
@@ -48,7 +49,7 @@ def small_chunks(monkeypatch):
 def test_it_requeues_what_meets_the_filter_and_nothing_else(selection):
     failed = [fail(task, "boom") for task in add(count=5, data=b'{"user": 7}')]
     others = [*add(count=2), fail(add("other")[0], "crash")]
-    operation = begin(Verb.REQUEUE, selection)
+    operation = begin(Requeue, selection)
     assert (operation.state, operation.done, operation.skipped, operation.gone) == ("done", 5, 0, 0)
     assert not Task.objects.filter(error="boom").exists()
     assert {task.origin for task in tasks_of()} >= {task.origin for task in failed}
@@ -59,7 +60,7 @@ def test_what_arrives_after_the_preview_is_not_touched():
     add(count=3)
     seen = bulk.preview(MAIL)
     later = add(count=50)
-    bulk.start(Asked(verb=Verb.PURGE, selection=seen.selection, expected=3, by="olaf", typed="mail"))
+    bulk.start(Asked(action=Purge(), selection=seen.selection, expected=3, typed="mail"), Actor("olaf"))
     assert [task.id for task in tasks_of()] == [task.id for task in later]
 
 
@@ -75,7 +76,7 @@ def test_a_number_that_has_drifted_is_refused_and_told(changed):
         Task.objects.commit(owner=0, deletes=[task.id for task in failed[:-changed]])
     before = {task.id for task in tasks_of()}
     with pytest.raises(InvalidInput) as refused:
-        bulk.start(Asked(verb=Verb.REQUEUE, selection=seen.selection, expected=30, by="olaf"))
+        bulk.start(Asked(action=Requeue(), selection=seen.selection, expected=30), Actor("olaf"))
     assert refused.value.fields["expected"] == [f"there are {30 + changed} tasks now, not 30: look again"]
     assert {task.id for task in tasks_of()} == before
     assert not BulkOperation.objects.exists()
@@ -83,7 +84,7 @@ def test_a_number_that_has_drifted_is_refused_and_told(changed):
 
 def test_tasks_of_live_workers_are_skipped_and_counted():
     one_of_each_state()
-    operation = begin(Verb.PURGE, typed="mail")
+    operation = begin(Purge, typed="mail")
     assert (operation.done, operation.skipped) == (4, 1)
     assert bulk.reasons(operation.pk) == {"claimed by a worker": 1}
     [left] = tasks_of()
@@ -93,7 +94,7 @@ def test_tasks_of_live_workers_are_skipped_and_counted():
 def test_they_are_taken_when_that_is_asked_for():
     add()
     [held] = claim()
-    operation = begin(Verb.REQUEUE, takes_claimed=True)
+    operation = begin(Requeue, takes_claimed=True)
     [task] = tasks_of()
     assert operation.done == 1
     assert (task.owner, task.leased, task.origin) == (0, False, held.origin)
@@ -105,46 +106,46 @@ def test_a_purge_of_a_whole_group_needs_its_name_and_of_many_the_number(monkeypa
     add("other", count=2)
     for selection, typed in ((MAIL, "mail"), (Selection(q="-state:failed"), "4")):
         with pytest.raises(InvalidInput) as refused:
-            begin(Verb.PURGE, selection, typed="x")
+            begin(Purge, selection, typed="x")
         assert typed in refused.value.fields["typed"][0]
-    assert begin(Verb.PURGE, Selection(q="-state:failed"), typed="4").done == 4
+    assert begin(Purge, Selection(q="-state:failed"), typed="4").done == 4
 
 
 @pytest.mark.parametrize("selection", [Selection(group="odd*"), Selection(q="group:odd*")])
 def test_also_a_group_whose_name_ends_like_a_pattern_is_purged_whole(selection):
     add("odd*", count=2)
     with pytest.raises(InvalidInput):
-        begin(Verb.PURGE, selection)
-    assert begin(Verb.PURGE, selection, typed="odd*").done == 2
+        begin(Purge, selection)
+    assert begin(Purge, selection, typed="odd*").done == 2
 
 
 def test_it_moves_into_a_group_that_is_there_or_may_be_created():
     add(count=3)
     for to, words in (("mail", "other than"), ("new", "no group new exists"), ("", "not empty")):
         with pytest.raises(InvalidInput) as refused:
-            begin(Verb.MOVE, to=to)
+            begin(Move, to=to)
         assert words in refused.value.fields["to"][0]
-    assert begin(Verb.MOVE, to="new", create=True).done == 3
+    assert begin(Move, to="new", create=True).done == 3
     assert len(tasks_of("new")) == 3
 
 
 def test_it_edits_error_and_priority_and_leaves_the_rest():
     task = fail(add(data=b"kept", labels={"a": "b"})[0], "boom")
-    begin(Verb.EDIT, error="known: boom", priority=7)
+    begin(Edit, error="known: boom", priority=7)
     [edited] = tasks_of()
     assert (edited.error, edited.priority, edited.available_at_ms) == ("known: boom", 7, task.available_at_ms)
     assert content(edited, "error", "priority") == content(task, "error", "priority")
     with pytest.raises(InvalidInput):
-        begin(Verb.EDIT)
+        begin(Edit)
 
 
 def test_it_does_to_those_that_bear_a_label_what_an_undo_takes_back_with_their_labels():
     tasks = add(count=3, labels={"tier": "gold", "region": "eu"}) + add("reports", labels={"tier": "gold"})
     add(labels={"tier": "tin"}), add()
-    operation = begin(Verb.MOVE, Selection(q="label.tier:gold label:region"), to="new", create=True)
+    operation = begin(Move, Selection(q="label.tier:gold label:region"), to="new", create=True)
     assert operation.done == 3
     assert [task.labels for task in tasks_of("new")] == [{"tier": "gold", "region": "eu"}] * 3
-    assert bulk.undo(operation, by="olaf").done == 3
+    assert bulk.undo(operation, Actor("olaf")).done == 3
     back = [task for task in tasks_of() if "region" in task.labels]
     assert [content(task) for task in back] == [content(task) for task in tasks[:3]]
 
@@ -153,7 +154,7 @@ def test_it_spreads_what_it_requeues_over_time():
     for task in add(count=5):
         fail(task)
     at_ms = Task.objects.now_ms() + 3_600_000
-    begin(Verb.REQUEUE, at_ms=at_ms, spread_minutes=10)
+    begin(Requeue, at=at_ms, spread_minutes=10)
     times = sorted(task.available_at_ms - at_ms for task in tasks_of())
     assert times == [0, 120_000, 240_000, 360_000, 480_000]
 
@@ -161,10 +162,10 @@ def test_it_spreads_what_it_requeues_over_time():
 @pytest.mark.parametrize(
     ("verb", "parameters"),
     [
-        (Verb.REQUEUE, {}),
-        (Verb.MOVE, {"to": "new", "create": True}),
-        (Verb.EDIT, {"error": "other", "priority": 3}),
-        (Verb.PURGE, {}),
+        (Requeue, {}),
+        (Move, {"to": "new", "create": True}),
+        (Edit, {"error": "other", "priority": 3}),
+        (Purge, {}),
     ],
 )
 def test_an_undo_brings_back_what_there_was(verb, parameters):
@@ -179,21 +180,21 @@ def test_an_undo_brings_back_what_there_was(verb, parameters):
     before = [content(task) | {"at": task.available_at_ms} for task in added]
     operation = begin(verb, typed="mail", **parameters)
     assert operation.done + operation.skipped == 3
-    undone = bulk.undo(operation, by="olaf", reason="a mistake")
+    undone = bulk.undo(operation, Actor("olaf", reason="a mistake"))
     assert (undone.state, undone.done, undone.skipped) == ("done", operation.done, 0)
     assert [content(task) | {"at": task.available_at_ms} for task in tasks_of()] == before
-    assert list(AuditEntry.objects.order_by("pk").values_list("action", flat=True)) == [verb.value, "undo"]
+    assert list(AuditEntry.objects.order_by("pk").values_list("action", flat=True)) == [verb.words.name, "undo"]
     with pytest.raises(InvalidInput, match="undone before"):
-        bulk.undo(operation, by="olaf")
+        bulk.undo(operation, Actor("olaf"))
 
 
 def test_an_undo_leaves_alone_what_has_changed_since():
     add(count=4)
-    operation = begin(Verb.EDIT, error="other")
+    operation = begin(Edit, error="other")
     first, second, *_ = tasks_of()
     fail(first, "since")
     Task.objects.commit(owner=0, deletes=[second.id])
-    undone = bulk.undo(operation, by="olaf")
+    undone = bulk.undo(operation, Actor("olaf"))
     assert (undone.done, undone.skipped) == (2, 2)
     assert bulk.reasons(undone.pk) == {"changed since": 1, "ended since": 1}
     assert sorted(task.error for task in tasks_of()) == ["", "", "since"]
@@ -205,9 +206,9 @@ def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for
     add(count=20, data=b"x" * 10)
     add(data=b"x" * 1_000)
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    operation = begin(Verb.PURGE, typed="mail")
+    operation = begin(Purge, typed="mail")
     bulk.run(operation.pk)
-    undone = bulk.undo(BulkOperation.objects.get(), by="olaf")
+    undone = bulk.undo(BulkOperation.objects.get(), Actor("olaf"))
     assert undone.done == 10
     with CaptureQueriesContext(connection) as captured:
         bulk.run(undone.pk)
@@ -216,7 +217,7 @@ def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for
     assert len([query for query in captured if '"data" FROM "tasks_app_bulkitem"' in query["sql"]]) <= 3
 
 
-@pytest.mark.parametrize("verb", [Verb.REQUEUE, Verb.PURGE])
+@pytest.mark.parametrize("verb", [Requeue, Purge])
 def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monkeypatch, verb):
     for task in add(count=7):
         fail(task, "boom")
@@ -232,8 +233,8 @@ def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monk
     with monkeypatch.context() as dying:
         dying.setattr(running, "_note", _die)
         with pytest.raises(ZeroDivisionError):
-            bulk.undo(operation, by="olaf")
-    undo = BulkOperation.objects.get(verb=Verb.UNDO)
+            bulk.undo(operation, Actor("olaf"))
+    undo = BulkOperation.objects.get(verb="undo")
     bulk.run(undo.pk)
     undo.refresh_from_db()
     assert (undo.state, undo.done, undo.skipped) == ("done", 7, 0)
@@ -252,7 +253,7 @@ def test_what_a_process_did_that_was_taken_for_dead_is_counted(monkeypatch):
         return perform(manager, operation)
 
     monkeypatch.setattr(type(Task.objects), "perform", performed_already)
-    operation = begin(Verb.PURGE, typed="mail")
+    operation = begin(Purge, typed="mail")
     assert (operation.state, operation.done, operation.gone) == ("done", 5, 0)
 
 
@@ -263,20 +264,20 @@ def _die(*_):
 def test_it_is_cancelled_between_chunks_and_can_be_undone(monkeypatch):
     add(count=10)
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    operation = begin(Verb.PURGE, typed="mail")
+    operation = begin(Purge, typed="mail")
     assert (operation.state, operation.done) == ("running", 2)
-    cancelled = bulk.cancel(operation, by="ada")
+    cancelled = bulk.cancel(operation, Actor("ada"))
     assert (cancelled.state, cancelled.done, cancelled.cancelled_by) == ("cancelled", 2, "ada")
     assert len(tasks_of()) == 8
     monkeypatch.undo()
-    assert bulk.undo(cancelled, by="olaf").done == 2
+    assert bulk.undo(cancelled, Actor("olaf")).done == 2
     assert len(tasks_of()) == 10
 
 
 def test_two_processes_do_not_run_it_at_once(monkeypatch):
     add(count=4)
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    operation = begin(Verb.PURGE, typed="mail")
+    operation = begin(Purge, typed="mail")
     hold = running.Hold(operation.pk)
     assert hold.take()
     bulk.run(operation.pk)
@@ -296,7 +297,7 @@ def test_a_task_that_can_not_be_changed_fails_alone(monkeypatch):
         return perform(manager, operation)
 
     monkeypatch.setattr(type(Task.objects), "perform", refusing)
-    operation = begin(Verb.PURGE, typed="mail")
+    operation = begin(Purge, typed="mail")
     assert (operation.state, operation.done, operation.failed) == ("done", 4, 1)
     [item] = BulkItem.objects.filter(outcome="failed")
     assert (item.task, item.why) == (bad.id, "ValueError: of no use")
@@ -306,7 +307,7 @@ def test_a_task_that_can_not_be_changed_fails_alone(monkeypatch):
 def test_only_groups_of_the_scope_are_reached():
     add(count=2)
     add("other", count=2)
-    operation = begin(Verb.PURGE, Selection(q="age:<1h", scope=GroupScope(("mail",))), typed="mail")
+    operation = begin(Purge, Selection(q="age:<1h", scope=GroupScope(("mail",))), typed="mail")
     assert operation.done == 2
     assert len(tasks_of("other")) == 2
 
@@ -317,5 +318,5 @@ def test_selected_tasks_are_changed_and_those_that_are_gone_are_counted():
     ids = tuple(task.id for task in tasks)
     seen = bulk.preview(Selection(group="mail", ids=ids))
     assert seen.count == 4
-    operation = begin(Verb.PURGE, Selection(group="mail", ids=ids))
+    operation = begin(Purge, Selection(group="mail", ids=ids))
     assert (operation.done, operation.in_words) == (4, "5 selected tasks")

@@ -8,7 +8,8 @@ import pytest
 from django.db import connections
 
 from tasks_app import bulk
-from tasks_app.bulk import Verb, starting
+from tasks_app.bulk import Purge, starting
+from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation
 from taskstore.errors import InvalidInput
 
@@ -19,7 +20,7 @@ from .test_operations import begin, tasks_of
 @pytest.mark.usefixtures("transactional_db")
 def test_of_two_undos_at_the_same_moment_one_is_refused(monkeypatch):
     add(count=3)
-    operation = begin(Verb.PURGE, typed="mail")
+    operation = begin(Purge, typed="mail")
     both_have_looked, look = threading.Barrier(2), starting._not_undoable
 
     def looked(operation):
@@ -31,7 +32,7 @@ def test_of_two_undos_at_the_same_moment_one_is_refused(monkeypatch):
 
     def undo(by):
         try:
-            return bulk.undo(operation, by=by).state
+            return bulk.undo(operation, Actor(by)).state
         except InvalidInput as refused:
             return str(refused)
         finally:
@@ -41,5 +42,5 @@ def test_of_two_undos_at_the_same_moment_one_is_refused(monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         results = sorted(pool.map(undo, ("olaf", "ada")))
     assert results == ["done", "operation: can't be undone: it was undone before"]
-    assert BulkOperation.objects.filter(verb=Verb.UNDO).count() == 1
+    assert BulkOperation.objects.filter(verb="undo").count() == 1
     assert len(tasks_of()) == 3

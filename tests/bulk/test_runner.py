@@ -9,6 +9,7 @@ from django.db import connections
 
 from tasks_app import bulk
 from tasks_app.bulk import running
+from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Task
 from taskstore.types.tasks import NewTask
 
@@ -25,8 +26,8 @@ def only_the_runner_works(monkeypatch):
 def purge(group: str, count: int = 10) -> BulkOperation:
     Task.objects.commit(owner=1, adds=[NewTask(group=group)] * count)
     seen = bulk.preview(bulk.Selection(group=group))
-    asked = bulk.Asked(verb=bulk.Verb.PURGE, selection=seen.selection, expected=count, by="olaf", typed=group)
-    return bulk.start(asked)
+    asked = bulk.Asked(action=bulk.Purge(), selection=seen.selection, expected=count, typed=group)
+    return bulk.start(asked, Actor("olaf"))
 
 
 def state_of(operation: BulkOperation) -> str:

@@ -7,6 +7,7 @@ import pytest
 from tasks_app.commands import archive, make_lists, process_closed, reopen, retry, stash, unstash
 from tasks_app.commands.changes import archive_old
 from tasks_app.commands.maker import delete_leftovers
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
 from taskstore.errors import InvalidInput
 from taskstore.types.command_record import Command, CommandStatus, Run, group_of, new_command_task
@@ -69,7 +70,7 @@ def test_a_running_list_is_reopened_at_once():
     submitted(1)
     make_lists("default")
     [held] = Task.objects.claim(group_of("default", CommandStatus.OPEN), owner=BOB)
-    assert reopen("default", held.id, by="ann", reason="its machine is gone")
+    assert reopen("default", held.id, Actor("ann", reason="its machine is gone"))
     [again] = Task.objects.claim(group_of("default", CommandStatus.OPEN), owner=BOB)
     assert again.origin == held.origin
     assert AuditEntry.objects.get().action == "reopen"
@@ -119,7 +120,7 @@ def test_what_is_not_finished_is_not_retried():
 
 def test_completed_commands_are_archived_when_asked_for():
     put(CommandStatus.COMPLETED, *map(a_command, range(1, 251)))
-    assert archive("default", by="ann") == 250
+    assert archive("default", actor=Actor("ann")) == 250
     assert len(commands_in("default", CommandStatus.COMPLETED_ARCHIVE)) == 250
     assert AuditEntry.objects.get().done == 250
 

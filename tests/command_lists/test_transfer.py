@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tasks_app.commands import make_lists, process_closed, projects
 from tasks_app.commands.import_export import Imported, export_project, import_project
 from tasks_app.commands.lines import entries_in
+from tasks_app.core.actors import PROGRAM, Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, Client, Task
 from taskstore.commands.files import ProjectContent, read_project, write_entries
@@ -36,8 +37,8 @@ def lines(*entries):
     return b"".join(Line.of((CommandStatus(status), record)).encode() for status, record in entries)
 
 
-def imported(project, body, *scope, **more):
-    return import_project(project, entries_in(body), *scope, **more)
+def imported(project, body, actor=PROGRAM):
+    return import_project(project, entries_in(body), actor)
 
 
 def exported(project="mail"):
@@ -269,13 +270,13 @@ def test_what_is_no_name_of_a_project_is_refused():
 
 def test_who_may_not_change_commands_adds_none():
     with pytest.raises(Forbidden, match="not here"):
-        imported("mail", lines(("new", COMMAND)), GroupScope(no_commands_because="not here"))
+        imported("mail", lines(("new", COMMAND)), Actor("ann", GroupScope(no_commands_because="not here")))
     assert not projects()
 
 
 @pytest.mark.django_db(transaction=False)
 def test_the_audit_names_who_has_imported_how_many():
-    imported("mail", lines(("new", COMMAND)), by="token:Ann")
+    imported("mail", lines(("new", COMMAND)), actor=Actor("token:Ann"))
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.action, entry.selection, entry.done) == ("token:Ann", "import", "commands of mail", 1)
 

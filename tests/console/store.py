@@ -1,12 +1,20 @@
 """What the tests of the console put into the store. Ann and Bob are the owners, `mail` and `reports` the groups."""
 
 from tasks_app import bulk
-from tasks_app.bulk import Asked, Parameters, Selection, Verb
+from tasks_app.bulk import Action, Asked, Selection
+from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Level, Task
 from tasks_app.reading.rates import LEVELS
 from taskstore.types.tasks import Change, NewTask, Order
 
 ANN = 1643
+# What the console's form of each bulk action holds when somebody agrees to it for the group mail.
+AGREED = {
+    "requeue": {},
+    "move": {"to": "reports"},
+    "edit": {"set_error": "1", "error": "known"},
+    "purge": {"typed": "mail"},
+}
 BOB = 2624
 
 
@@ -46,17 +54,14 @@ def claimed_task(group: str, duration_ms: int = 60_000) -> Task:
 
 
 def change_all(
-    verb: Verb, selection: Selection, *, by: str = "olaf", reason: str = "", typed: str = "", **parameters
+    action: type[Action], selection: Selection, *, by: str = "olaf", reason: str = "", typed: str = "", **parameters
 ) -> BulkOperation:
     """Begin a bulk operation as somebody does who agrees to its preview."""
     seen = bulk.preview(selection)
     asked = Asked(
-        verb=verb,
+        action=action(**parameters),
         selection=seen.selection,
         expected=seen.count,
-        by=by,
-        reason=reason,
         typed=typed,
-        parameters=Parameters(**parameters),
     )
-    return bulk.start(asked)
+    return bulk.start(asked, Actor(by, selection.scope, reason=reason))

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tasks_app.access import audit
+from tasks_app.core.actors import Actor
 from tasks_app.database.time_limits import TookTooLong
 from tasks_app.reading import audit as audited
 
@@ -16,8 +17,8 @@ PAGE = "/console/audit"
 COLUMNS = ("who", "what", "which", "group", "reason")
 
 
-def record(actor="ann", action="requeue", group="mail", selection="all failed tasks", done=1, **fields):
-    return audit.record(actor=actor, action=action, group=group, selection=selection, done=done, **fields)
+def record(actor="ann", action="requeue", group="mail", selection="all failed tasks", done=1, reason="", **fields):
+    return audit.record(Actor(actor, reason=reason), action, group=group, selection=selection, done=done, **fields)
 
 
 def page(client, path=PAGE, status=200, **asked):

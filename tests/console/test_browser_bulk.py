@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tasks_app import bulk
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Requeue, Selection
 from tasks_app.models import AuditEntry, BulkOperation, Task
 
 from ..people import make_user
@@ -166,7 +166,7 @@ def test_it_brings_back_what_was_purged_also_from_the_audit(person):
 
 def test_a_viewer_sees_what_was_done_and_no_way_to_do_it(chromium, live_server):
     add(count=2)
-    operation = change_all(Verb.REQUEUE, Selection(q="group:mail"))
+    operation = change_all(Requeue, Selection(q="group:mail"))
     viewer = Person(chromium, live_server.url, make_user("vera", "viewer"))
     for path in (GROUP, "/console/search?q=group:mail", f"/console/operations/{operation.pk}"):
         viewer.go(path)

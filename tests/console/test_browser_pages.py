@@ -7,7 +7,8 @@ from playwright.sync_api import Dialog, expect
 
 from tasks_app import schedules
 from tasks_app.access import audit, tokens
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Edit, Selection
+from tasks_app.core.actors import Actor
 from tasks_app.models import Scope, Task
 from tasks_app.reading import saved_searches
 from tasks_app.schedules import DueJob, DueTask, SchedulePlan
@@ -60,24 +61,23 @@ def pages(person, settings) -> dict[str, str]:
         saved_searches.save(User.objects.get(username="olaf"), name, "group:mail error:" + "x" * 200)
     job = DueJob(function="x" * 100, queue="x" * 100)
     schedules.put(
-        "x" * 100, SchedulePlan(cron="1,2 3,4 5 * MON", zone="America/Argentina/Buenos_Aires", job=job), by="o"
+        "x" * 100, SchedulePlan(cron="1,2 3,4 5 * MON", zone="America/Argentina/Buenos_Aires", job=job), Actor("o")
     )
-    schedules.put("digest", SchedulePlan(cron="@daily", task=DueTask(group=LONG)), by="olaf")
-    schedules.pause("digest", by="olaf" * 30, reason="x" * 300)
+    schedules.put("digest", SchedulePlan(cron="@daily", task=DueTask(group=LONG)), Actor("olaf"))
+    schedules.pause("digest", Actor("olaf" * 30, reason="x" * 300))
     add("schedules", data=b"{}", labels={"name": "broken"})
     entry = audit.record(
-        actor=f"token:{'x' * 100}",
-        action="requeue",
+        Actor(f"token:{'x' * 100}", reason="x" * 300),
+        "requeue",
         group=LONG,
         selection="all failed tasks",
-        reason="x" * 300,
         done=2_000_000,
         skipped=3,
         details={"ids": [tree.id] * 200, "skipped": {"claimed by a worker": 3}},
         duration_ms=3_100,
     )
     operation = change_all(
-        Verb.EDIT, Selection(q="-group:nothing"), by="olaf", reason="x" * 300, error="x" * 200, priority=-100
+        Edit, Selection(q="-group:nothing"), by="olaf", reason="x" * 300, error="x" * 200, priority=-100
     )
     enqueued(at_ms=-60_000)
     failed("shop." + "x" * 200, queue="y" * 200, args=["x" * 200], error=TROUBLE)

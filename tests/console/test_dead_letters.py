@@ -45,7 +45,7 @@ def test_the_button_says_where_to(operator, query):
     html = ask(operator, **query)
     assert button(html) == "Send back to mail (2 tasks)"
     assert re.search(r"available in ?mail ?2", text(html))
-    assert "dead letters go back to the group that they failed in" in text(html)
+    assert "Dead letters go back to the group that they failed in" in text(html)
 
 
 def test_a_single_task_goes_back(operator):

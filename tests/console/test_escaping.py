@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Requeue, Selection
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, PausedGroup, Task
 from tasks_app.models import Client as Worker
 from tasks_app.operating import pauses
@@ -51,13 +52,13 @@ def task(hostile) -> Task:
         id=task.id, data=hostile("data").encode(), error=hostile("error"), data_type=hostile("type"), release=True
     )
     Task.objects.commit(owner=ANN, updates=[change])
-    change_all(Verb.REQUEUE, Selection(group=task.group), by=hostile("operator"), reason=hostile("reason"))
+    change_all(Requeue, Selection(group=task.group), by=hostile("operator"), reason=hostile("reason"))
     [task] = claim(hostile("group"), owner=ANN)
     change = Change(id=task.id, error=hostile("error"), release=True)
     [task] = Task.objects.commit(owner=ANN, updates=[change])
     said = {field: hostile(field) for field in ("name", "host", "version")}
     clients.hear(Worker(id=ANN, groups=[task.group], info="{}", **said))
-    pauses.pause(task.group, by=hostile("operator"), reason=hostile("reason"))
+    pauses.pause(task.group, Actor(hostile("operator"), reason=hostile("reason")))
     PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
     return task
 

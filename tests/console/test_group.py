@@ -5,6 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tasks_app.core.actors import Actor
 from tasks_app.models import Client
 from tasks_app.operating import pauses
 from tasks_app.reading import clients, listing
@@ -195,7 +196,7 @@ def test_it_tells_owners_apart(viewer):
 def test_it_says_that_the_group_is_paused_by_whom_and_why(viewer):
     add()
     assert "Paused" not in text(page(viewer))
-    pauses.pause("mail", by="Ann <b>", reason="the mail server is down")
+    pauses.pause("mail", Actor("Ann <b>", reason="the mail server is down"))
     assert re.search(r"Paused by Ann &lt;b&gt; \w+( ago)? ?: the mail server is down\.", text(page(viewer)))
 
 

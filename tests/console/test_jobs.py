@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Requeue, Selection
 from tasks_app.models import AuditEntry, Task
 from taskstore.types.job_record import JobError, JobStatus
 from taskstore.types.tasks import NewTask
@@ -192,7 +192,7 @@ def test_what_other_people_wrote_stays_text(operator):
 
 def test_failed_jobs_that_are_requeued_in_bulk_wait_for_workers_again():
     job_id = failed(args=[1])
-    change_all(Verb.REQUEUE, Selection(group="jobs/default/failed"))
+    change_all(Requeue, Selection(group="jobs/default/failed"))
     job = find(job_id)
     assert (job.status, job.record.args, job.error_line) == (JobStatus.PENDING, [1], "")
     assert started().origin == job_id

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from tasks_app.alerts.attention import Kind, Notice
 from tasks_app.console import group_table, overview, words
+from tasks_app.core.actors import Actor
 from tasks_app.models import PausedGroup, Task
 from tasks_app.operating import pauses
 from taskstore.types.tasks import NewTask
@@ -192,7 +193,7 @@ def test_a_folder_has_the_numbers_of_all_below(viewer, clock):
     one_of_each_state("mail/in")
     clock.advance(60_000)
     add("mail/out", count=1_234)
-    pauses.pause("mail/out", by="Ann")
+    pauses.pause("mail/out", Actor("Ann"))
     folder = row(page(viewer, "?view=tree"), "mail/")
     expected = {"ready": "1\u202f236", "claimed": "0", "expired": "2", "scheduled": "1", "failed": "1"}
     assert numbers(folder, "data-live-count") == expected
@@ -329,7 +330,7 @@ def test_nonsense_about_what_flows_is_named(viewer, asked, field):
 
 def test_it_says_which_groups_are_paused(viewer):
     add(), add("reports")
-    pauses.pause("reports", by="Ann")
+    pauses.pause("reports", Actor("Ann"))
     html = viewer.get("/console/").content.decode()
 
     rows = dict(re.findall(r'<tr role="row" data-live-group="(\w+)">(.*?)</tr>', html, re.DOTALL))
@@ -338,7 +339,7 @@ def test_it_says_which_groups_are_paused(viewer):
 
 def test_it_says_what_needs_attention(viewer):
     add()
-    pauses.pause("mail", by="Ann")
+    pauses.pause("mail", Actor("Ann"))
     PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
     html = viewer.get("/console/").content.decode()
     assert 'data-trouble="1 paused"' in html
@@ -354,7 +355,7 @@ def test_when_all_is_well_the_strip_is_empty(viewer):
 
 def test_many_notices_are_cut(viewer):
     for number in range(10):
-        pauses.pause(f"group-{number}", by="Ann")
+        pauses.pause(f"group-{number}", Actor("Ann"))
     PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
     html = viewer.get("/console/attention?view=tree").content.decode()
     assert html.count("<li") == 5

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
 from tasks_app.operating import pauses
 
@@ -42,7 +43,7 @@ def test_it_asks_with_what_waits_and_what_is_held(operator):
 def test_a_page_offers_what_can_be_done(operator, viewer, is_paused, offered):
     add()
     if is_paused:
-        pauses.pause("mail", by="Ann")
+        pauses.pause("mail", Actor("Ann"))
     assert f">{offered}<" in operator.get("/console/group?name=mail").content.decode()
     seen_by_viewer = viewer.get("/console/group?name=mail").content.decode()
     assert not any(f">{word}<" in seen_by_viewer for word in ("Pause…", "Resume"))

@@ -12,7 +12,7 @@ from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, 
 from ..jobs_store.jobs import succeeded
 from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, SUBMITTERS, make_user, signed_in
 from .commands import completed, running_list
-from .store import add
+from .store import AGREED, add
 
 # Who may do what is decided before the database is asked for tasks.
 pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("quick_hashes")]
@@ -68,10 +68,10 @@ CALLS = {
     "edit": ("POST", OPERATORS, {"group": "mail"}),
     "give_back": ("POST", OPERATORS, {}),
     "confirm": ("GET", OPERATORS, {"verb": "purge", "name": "mail", "all": "1"}),
-    "requeue": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1"}),
-    "move": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", "to": "reports"}),
-    "edit_many": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", "set_error": "1"}),
-    "purge": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", "typed": "mail"}),
+    **{
+        f"{verb}_many": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", **fields})
+        for verb, fields in AGREED.items()
+    },
     "cancel": ("POST", OPERATORS, {}),
     "undo": ("POST", OPERATORS, {}),
     "add_schedule": ("POST", OPERATORS, {"name": "digest", **SCHEDULE}),

@@ -6,6 +6,7 @@ import pytest
 
 from tasks_app import schedules
 from tasks_app.alerts.attention import Kind, notices
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
 from tasks_app.schedules import DueJob, SchedulePlan, ScheduleState
 from taskstore.types.tasks import NewTask
@@ -49,7 +50,9 @@ def test_it_says_what_is_added_when_and_what_was_last(viewer, clock):
 
 def test_it_shows_a_viewer_neither_data_nor_arguments_nor_actions(viewer, clock):
     put()
-    schedules.put("report", SchedulePlan(cron="@daily", job=DueJob(function="reports.build", args=("s3cret",))), by="x")
+    schedules.put(
+        "report", SchedulePlan(cron="@daily", job=DueJob(function="reports.build", args=("s3cret",))), Actor("x")
+    )
     page = viewer.get("/console/schedules").content.decode()
     assert "reports.build" in page
     assert not any(each in page for each in ("hello", "s3cret", "Delete", "New schedule"))
@@ -105,7 +108,7 @@ def test_a_job_is_scheduled_by_the_form_and_keeps_what_the_form_has_not(operator
     assert (job.args, job.kwargs, job.queue) == ((1, None), {"to": None}, "slow")
     assert (job.options.max_attempts, job.options.timeout_ms) == (3, 90_000)
     options = schedules.ScheduledJobOptions(max_lost=9)
-    schedules.put("report", SchedulePlan(cron="@daily", job=DueJob(function="f", options=options)), by="x")
+    schedules.put("report", SchedulePlan(cron="@daily", job=DueJob(function="f", options=options)), Actor("x"))
     operator.post("/console/schedules/report/edit", JOB)
     after = record_of(now("report")).adds
     assert isinstance(after, DueJob)

@@ -8,7 +8,7 @@ from django.utils.html import escape
 
 from tasks_app.access import accounts, tokens
 from tasks_app.access.people import must_choose_password, password_was_given
-from tasks_app.access.policy import Action, may
+from tasks_app.access.policy import Action, actor_of, may
 from tasks_app.console.server_settings import LIMITS
 from tasks_app.models import AuditEntry, Scope, Token
 from taskstore.errors import InvalidInput
@@ -188,9 +188,9 @@ def test_somebody_who_may_administer_is_always_left(admin, verb):
     password_was_given(make_user("dora", "admin"))  # Who may do nothing yet.
     ada.groups.clear()
     change = {
-        "": lambda: accounts.change_rights(carl, accounts.Rights(role="viewer", sees_payloads=False), by=ada),
-        "/close": lambda: accounts.close(carl, by=ada),
-        "/password": lambda: accounts.reset_password(carl, by=ada),
+        "": lambda: accounts.change_rights(carl, accounts.Rights(role="viewer", sees_payloads=False), actor_of(ada)),
+        "/close": lambda: accounts.close(carl, actor_of(ada)),
+        "/password": lambda: accounts.reset_password(carl, actor_of(ada)),
     }[verb]
     with pytest.raises(InvalidInput, match="nobody would be left"):
         change()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Move, Purge, Requeue, Selection
 from tasks_app.models import EndedTask, Task
 from tasks_app.reading.history import chain_of
 from taskstore.types.tasks import Change
@@ -193,7 +193,7 @@ def test_it_tells_what_happened(viewer, clock):
     [again] = claim(duration_ms=60_000, owner=4811)
     clock.advance(400)
     failed = fail(again, error="empty recipient")
-    change_all(Verb.REQUEUE, Selection(group="mail", ids=(failed.id,)), by="admin", reason="address fixed")
+    change_all(Requeue, Selection(group="mail", ids=(failed.id,)), by="admin", reason="address fixed")
     story = text(page(viewer, task.id))
     places = [story.index(words) for words in (
         "Added to mail", "Claimed by 2624", "waited 3.1 s", "lease 1 min", "Lease of 2624 ran out", "held 1 min",
@@ -208,8 +208,8 @@ def test_it_tells_of_moves_renewals_and_the_end(viewer):
     task = claimed_task("mail")
     [renewed] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, timespec_ms=-90_000)])
     [back] = Task.objects.commit(owner=BOB, updates=[Change(id=renewed.id, release=True)])
-    change_all(Verb.MOVE, Selection(group="mail", ids=(back.id,)), by="admin", to="reports", create=True)
-    change_all(Verb.PURGE, Selection(group="reports"), by="ada", typed="reports", reason="a test")
+    change_all(Move, Selection(group="mail", ids=(back.id,)), by="admin", to="reports", create=True)
+    change_all(Purge, Selection(group="reports"), by="ada", typed="reports", reason="a test")
     story = text(page(viewer, task.id))
     for words in (
         "Lease renewed by 2624", "lease 1 min 30 s", "Given back by 2624", "Moved to reports", "by admin",
@@ -246,7 +246,7 @@ def test_it_says_nothing_of_history_where_all_of_it_is_known(viewer, settings):
 def test_it_does_not_take_a_later_step_for_one_that_is_not_known(viewer, settings):
     """Where history was reduced for a while: what came next is not what is told next."""
     task = claimed_task("mail")
-    change_all(Verb.MOVE, Selection(group="mail", ids=(freed(task).id,)), by="admin", to="reports", create=True)
+    change_all(Move, Selection(group="mail", ids=(freed(task).id,)), by="admin", to="reports", create=True)
     [moved] = Task.objects.group("reports")
     settings.TASKSTORE_HISTORY = "off"
     [claimed] = Task.objects.claim("reports", owner=BOB)

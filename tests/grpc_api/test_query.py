@@ -7,6 +7,7 @@ import pytest
 from grpc import StatusCode
 
 from tasks_app.access import tokens
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Claim
 from tasks_app.models import Scope, Task, Token
 from tasks_app.operating import pauses
@@ -83,10 +84,10 @@ def test_it_never_takes_what_another_owner_leases(client):
 
 def test_a_paused_group_gives_nothing_to_own(client):
     [mail] = client.create("mail")
-    pauses.pause("mail", by="Ann")
+    pauses.pause("mail", Actor("Ann"))
     assert outcome(refused(client.query, "mail", 60))[0] is StatusCode.NOT_FOUND
     assert client.query("mail").id == mail
-    pauses.resume("mail", by="Ann")
+    pauses.resume("mail", Actor("Ann"))
     assert client.query("mail", 60).id > mail
 
 

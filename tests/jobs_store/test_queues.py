@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.jobs import queues as job_queues
 from tasks_app.jobs.queues import Wanted, delete, enqueue, list_jobs, requeue
@@ -126,7 +127,7 @@ def test_who_runs_a_job_is_known_from_the_worker_when_the_record_does_not_tell()
 
 def test_what_a_dead_worker_left_in_the_record_is_not_about_the_one_that_has_the_job_now():
     job_id = enqueued()
-    leases.give_back(started(records_it=True).id, by="olaf")
+    leases.give_back(started(records_it=True).id, Actor("olaf"))
     assert find(job_id).status is JobStatus.PENDING
     heard(7, name="bob")
     started(owner=7)
@@ -137,16 +138,16 @@ def test_what_a_dead_worker_left_in_the_record_is_not_about_the_one_that_has_the
 def test_only_what_is_finished_is_deleted_and_requeued(status):
     job = find(one_of_each()[status])
     with pytest.raises(JobUnfinished, match=f"is {status}"):
-        delete(job, by="ann")
+        delete(job, Actor("ann"))
     with pytest.raises(JobUnfinished, match=f"is {status}"):
-        requeue(job, by="ann")
+        requeue(job, Actor("ann"))
     assert find(job.id) == job
     assert not AuditEntry.objects.exists()
 
 
 def test_a_finished_job_is_deleted_once():
     job = find(failed())
-    delete(job, by="ann", reason="done with it")
+    delete(job, Actor("ann", reason="done with it"))
     assert find(job.id) is None
     ended: Any = chain_of(job.id)
     assert (ended.ended[-1].ending, ended.ended[-1].operator) == ("deleted", "ann")
@@ -160,7 +161,7 @@ def test_a_finished_job_is_deleted_once():
 
 def test_a_requeued_job_is_the_same_job_with_what_was_tried_and_perhaps_new_parameters():
     job_id = failed(args=[1], kwargs={"a": 2})
-    again = requeue(find(job_id), args=[3], by="ann", reason="fixed")
+    again = requeue(find(job_id), Actor("ann", reason="fixed"), args=[3])
     assert (again.id, again.status, again.record.args, again.record.kwargs) == (
         job_id, JobStatus.PENDING, [3], {"a": 2},
     )  # fmt: skip
@@ -173,4 +174,4 @@ def test_a_requeued_job_is_the_same_job_with_what_was_tried_and_perhaps_new_para
 
 def test_a_job_cannot_be_requeued_with_what_is_no_json():
     with pytest.raises(InvalidInput, match="kwargs"):
-        requeue(find(failed()), kwargs={"a": object()}, by="ann")
+        requeue(find(failed()), Actor("ann"), kwargs={"a": object()})

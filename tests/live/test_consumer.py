@@ -15,6 +15,7 @@ from django.db import OperationalError, connections
 from django.test import Client
 
 from tasks_app.access import accounts, sessions
+from tasks_app.access.policy import actor_of
 from tasks_app.core.meters import meters
 from tasks_app.live import consumer as module
 from tasks_app.live.broadcaster import Broadcaster
@@ -187,7 +188,7 @@ def sign_out(ann: User, cookie: str) -> None:
 
 
 def sign_out_everywhere(ann: User, cookie: str) -> None:
-    accounts.sign_out_everywhere(ann, by=ann)
+    accounts.sign_out_everywhere(ann, actor_of(ann))
 
 
 def beside(end: Callable[[User, str], None], ann: User, cookie: str) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tasks_app.access import audit
+from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Scope
 from tasks_app.reading import audit as audited
 
@@ -20,8 +21,8 @@ def operator(db):
     return Api(Scope.OPERATE)
 
 
-def record(actor="ann", action="requeue", group="mail", selection="all tasks", **fields):
-    return audit.record(actor=actor, action=action, group=group, selection=selection, done=1, **fields)
+def record(actor="ann", action="requeue", group="mail", selection="all tasks", reason="", **fields):
+    return audit.record(Actor(actor, reason=reason), action, group=group, selection=selection, done=1, **fields)
 
 
 def listed(api, query=""):

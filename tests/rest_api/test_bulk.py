@@ -118,7 +118,7 @@ def test_each_verb_takes_what_it_needs(api):
     [
         ({"verb": "purge"}, "q", "say which tasks are meant"),
         ({"verb": "purge", "q": " "}, "q", "say which tasks are meant"),
-        ({"verb": "undo", "group": "mail"}, "verb", "one of requeue, move, edit, purge"),
+        ({"verb": "undo", "group": "mail"}, "verb", f"one of {', '.join(bulk.ACTIONS)}"),
         ({"verb": "purge", "group": ""}, "group", "not empty"),
         ({"verb": "purge", "state": "odd"}, "state", "one of ready"),
         ({"verb": "purge", "q": "nonsense"}, "q", "say where to look"),

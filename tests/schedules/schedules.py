@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 from msgspec import UNSET
 
 from tasks_app import schedules
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Operator
 from tasks_app.models import Task
 from tasks_app.schedules import DueTask, LastRun, Schedule, SchedulePause, SchedulePlan, ScheduleRecord
@@ -21,7 +22,7 @@ def plan(cron: str = "@hourly", group: str = "mail", **asked: Any) -> SchedulePl
 
 
 def put(name: str = "digest", *, by: str = "olaf", **asked: Any) -> Schedule:
-    made, _ = schedules.put(name, plan(**asked), by=by)
+    made, _ = schedules.put(name, plan(**asked), Actor(by))
     return made
 
 

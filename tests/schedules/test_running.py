@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from tasks_app import schedules
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Claim
 from tasks_app.core.validation import LATEST_MS
 from tasks_app.managers import TaskManager
@@ -49,7 +50,7 @@ def test_it_adds_its_task_when_it_is_due_and_is_due_again_later(clock):
 
 def test_it_enqueues_a_job_with_its_arguments(clock):
     job = DueJob(function="reports.build", args=(1,), kwargs={"to": None}, queue="slow", priority=5)
-    made, _ = schedules.put("report", SchedulePlan(cron="@hourly", job=job), by="olaf")
+    made, _ = schedules.put("report", SchedulePlan(cron="@hourly", job=job), Actor("olaf"))
     advance_to(clock, due_of(made))
     look()
     [task] = added("jobs/slow")
@@ -94,7 +95,7 @@ def test_who_lost_the_lease_adds_nothing(clock):
 def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
     advance_to(clock, due_of(put()))
     [held] = Task.objects.perform(due_claim())
-    schedules.pause("digest", by="olaf")
+    schedules.pause("digest", Actor("olaf"))
     settle(held)
     assert added() == []
     assert now().state is ScheduleState.PAUSED
@@ -162,7 +163,7 @@ def test_one_that_was_made_available_by_hand_waits_until_it_is_due(clock):
     for is_paused in (False, True):
         before = put()
         if is_paused:
-            before = there(schedules.pause("digest", by="olaf"))
+            before = there(schedules.pause("digest", Actor("olaf")))
         Task.objects.commit(
             owner=0,
             updates=[Change(id=before.task.id, release=True)],

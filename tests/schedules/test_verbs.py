@@ -7,6 +7,7 @@ import pytest
 from django.db import connections
 
 from tasks_app import schedules
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, Task
 from tasks_app.schedules import ScheduleState, verbs
@@ -49,39 +50,39 @@ def test_what_is_due_stays_due_when_only_what_is_added_changes(clock):
 
 def test_a_paused_one_is_not_due_and_has_missed_nothing_when_it_goes_on(clock):
     put()
-    paused = schedules.pause("digest", by="olaf", reason="moving")
+    paused = schedules.pause("digest", Actor("olaf", reason="moving"))
     assert there(paused).state is ScheduleState.PAUSED
     assert (pause_of(paused).by, pause_of(paused).reason) == ("olaf", "moving")
     clock.advance(3 * HOUR_MS)
     assert look() == 0
     assert put(group="reports").state is ScheduleState.PAUSED
-    resumed = there(schedules.resume("digest", by="olaf"))
+    resumed = there(schedules.resume("digest", Actor("olaf")))
     assert (resumed.state, resumed.next_ms) == (ScheduleState.ON, clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS)
     assert (look(), added(), added("reports")) == (0, [], [])
 
 
 def test_it_runs_at_once_and_is_due_as_before(clock):
     due_ms = due_of(put())
-    task = there(schedules.run_now("digest", by="olaf"))
+    task = there(schedules.run_now("digest", Actor("olaf")))
     assert [each.id for each in added()] == [task.id]
     assert (now().next_ms, last_of(now()).origin) == (due_ms, task.id)
 
 
 def test_what_is_deleted_is_due_no_more_and_what_it_added_stays(clock):
     put()
-    schedules.run_now("digest", by="olaf")
-    assert schedules.delete("digest", by="olaf")
-    assert not schedules.delete("digest", by="olaf")
+    schedules.run_now("digest", Actor("olaf"))
+    assert schedules.delete("digest", Actor("olaf"))
+    assert not schedules.delete("digest", Actor("olaf"))
     assert (schedules.schedules(), len(added())) == ([], 1)
 
 
 def test_each_change_leaves_its_trail(clock):
     put()
-    schedules.pause("digest", by="olaf", reason="moving")
-    schedules.pause("digest", by="olaf")
-    schedules.resume("digest", by="olaf")
-    schedules.run_now("digest", by="olaf")
-    schedules.delete("digest", by="olaf")
+    schedules.pause("digest", Actor("olaf", reason="moving"))
+    schedules.pause("digest", Actor("olaf"))
+    schedules.resume("digest", Actor("olaf"))
+    schedules.run_now("digest", Actor("olaf"))
+    schedules.delete("digest", Actor("olaf"))
     trail = list(AuditEntry.objects.order_by("id").values_list("actor", "action", "group", "selection", "reason"))
     actions = ["put schedule", "pause schedule", "resume schedule", "run schedule", "delete schedule"]
     reasons = ["", "moving", "", "", ""]
@@ -92,20 +93,20 @@ def test_each_change_leaves_its_trail(clock):
 
 def test_of_one_that_is_not_there_nothing_can_be_asked(clock):
     assert schedules.schedule("digest") is None
-    assert schedules.pause("digest", by="olaf") is None
-    assert schedules.resume("digest", by="olaf") is None
-    assert schedules.run_now("digest", by="olaf") is None
+    assert schedules.pause("digest", Actor("olaf")) is None
+    assert schedules.resume("digest", Actor("olaf")) is None
+    assert schedules.run_now("digest", Actor("olaf")) is None
 
 
 def test_a_scope_that_does_not_allow_its_group_hides_it(clock):
     put()
     foreign = GroupScope(("pay/*",))
     assert (schedules.schedules(foreign), schedules.schedule("digest", foreign)) == ([], None)
-    assert schedules.pause("digest", by="kim", scope=foreign) is None
-    assert schedules.run_now("digest", by="kim", scope=foreign) is None
-    assert not schedules.delete("digest", by="kim", scope=foreign)
+    assert schedules.pause("digest", Actor("kim", foreign)) is None
+    assert schedules.run_now("digest", Actor("kim", foreign)) is None
+    assert not schedules.delete("digest", Actor("kim", foreign))
     with pytest.raises(InvalidInput) as refused:
-        schedules.put("digest", plan(group="pay/all"), by="kim", scope=foreign)
+        schedules.put("digest", plan(group="pay/all"), Actor("kim", foreign))
     assert list(refused.value.fields) == ["name"]
     assert record_of(now()).group == "mail"
 
@@ -131,7 +132,7 @@ def test_of_two_who_make_one_of_the_same_name_at_the_same_moment_one_changes_it(
     def make(group):
         both.wait(10)
         try:
-            return schedules.put("digest", plan(group=group), by=group)[1]
+            return schedules.put("digest", plan(group=group), Actor(group))[1]
         finally:
             connections.close_all()
 

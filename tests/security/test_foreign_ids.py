@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tasks_app.bulk import Selection, Verb
+from tasks_app.bulk import Purge, Selection
 from tasks_app.models import EndedTask, Scope, Task
 from taskstore.types.tasks import NewTask
 
@@ -46,7 +46,7 @@ def foreign() -> dict[str, int]:
     Task.objects.commit(owner=2, deletes=[gone.id])
     done, broken = succeeded(queue="payroll"), failed(queue="payroll")
     [purged] = Task.objects.commit(owner=2, adds=[NewTask(group="wages")])
-    operation = change_all(Verb.PURGE, Selection(group="wages"), typed="wages")
+    operation = change_all(Purge, Selection(group="wages"), typed="wages")
     jobs = {"done": done, "broken": broken}
     return {
         "ready": ready.id,

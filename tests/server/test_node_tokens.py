@@ -48,8 +48,7 @@ def test_those_of_nodes_that_were_lost_are_deleted_by_the_next_start(db):
     assert set(Token.objects.all()) == {away, mine, new}
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_running_server_renews_it_also_after_an_outage(monkeypatch, caplog):
+def test_a_running_server_renews_it_also_after_an_outage(transactional_db, monkeypatch, caplog):
     monkeypatch.setattr(starting, "RENEWED_EVERY_S", 0.02)
     monkeypatch.setattr(starting, "RENEWED_AGAIN_S", 0.01)
     token, secret = tokens.create_for_node("web-1:8048", Scope.OPERATE)

@@ -18,7 +18,7 @@ from django.core.management import get_commands, load_command_class
 
 from lab.demo.wordcount_worker import Store as Rest
 from lab.testing import PROJECT
-from taskstore.cli.change import requeue
+from taskstore.cli.change import BULK_COMMANDS
 
 from .harness import Server, Store, empty, wait_for
 
@@ -216,6 +216,7 @@ def test_the_first_command_serves(empty_place):
 @pytest.mark.once
 def test_every_option_exists():
     commands = ("up", "serve", "test", "bench", "chaos", "token create", "demo wordcount", "demo seed")
+    requeue = BULK_COMMANDS["requeue"]
     helps = "".join([*map(help_of, (*commands, "verify", "cluster demo")), requeue.get_help(Context(requeue))])
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README + COMMANDS)) - {"--help"}:
         assert option in helps

@@ -8,14 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management.base import CommandParser
-from django.db import transaction
 from django.utils import timezone
 
-from tasks_app.access import audit, tokens
+from tasks_app.access import tokens
 from tasks_app.models import Scope, Token
 from taskstore.errors import InvalidInput
+from taskstore_project import os_user
 from taskstore_project.base_command import CannotRun, ProjectCommand, typed
-from taskstore_project.os_user import users_name
 from taskstore_project.startup_migration import need_store
 from taskstore_project.text_table import lines_of
 
@@ -70,9 +69,7 @@ class Command(ProjectCommand):
     ) -> None:
         expires_at = timezone.now() + expires if expires else None
         try:
-            with transaction.atomic():
-                token, secret = tokens.create(name, scope, groups, expires_at, tokens.client_ids(clients))
-                write_down("create token", token)
+            _, secret = tokens.create(name, scope, groups, expires_at, tokens.client_ids(clients), os_user.actor())
         except InvalidInput as mistake:
             raise CannotRun(str(mistake)) from None
         self.stdout.write(secret)
@@ -82,13 +79,7 @@ class Command(ProjectCommand):
             self.stdout.write(line)
 
     def revoke(self, token: Token) -> None:
-        with transaction.atomic():
-            tokens.revoke(token)
-            write_down("revoke token", token)
-
-
-def write_down(action: str, token: Token) -> None:
-    audit.record(actor=f"{users_name()} (command line)", action=action, selection=f"token {token.name}", done=1)
+        tokens.revoke(token, os_user.actor())
 
 
 def days(text: str) -> timedelta:

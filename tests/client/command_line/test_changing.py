@@ -77,6 +77,12 @@ def test_tasks_are_edited(command, ann, typing):
     assert {(task.error, task.priority) for task in ann.group("mail")} == {("x" * 201, 50), ("smtp 550", 0)}
 
 
+def test_a_priority_is_taken_away(command, ann):
+    ann.add("mail", priority=7)
+    assert command("edit", "group:mail", "--priority", "0", "--yes").code == 0
+    assert [task.priority for task in ann.group("mail")] == [0]
+
+
 def test_an_edit_leaves_what_workers_hold(command, ann):
     ann.add("mail")
     ann.claim("mail")

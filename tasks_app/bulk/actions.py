@@ -1,0 +1,254 @@
+"""What each bulk action does to a task, what it asks, what has to be typed first, and how it is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, NamedTuple, Self
+
+from taskstore.errors import InvalidInput
+from taskstore.types import bulk_actions
+from taskstore.types.bulk_actions import BulkAction, Option
+from taskstore.types.job_record import group_to_wait_in
+from taskstore.types.tasks import ATTEMPTS, FAILED_FROM, Change, Ending, NewTask, Origin, Problem, State, holds_results
+
+from ..core.validation import LATEST_MS, MOST_PRIORITY, Limits, group_name, text
+from ..models import BulkItem, BulkOperation, Task
+
+MOST_SPREAD_MINUTES = 30 * 24 * 60
+MINUTE_MS = 60_000
+
+CLAIMED_BY_A_WORKER = "claimed by a worker"
+READY_ALREADY = "ready already"
+RETRIED_ELSEWHERE = "a command that has ended: retry it in its project"
+IN_THAT_GROUP = "in that group already"
+THERE_ALREADY = "there already"
+CHANGED_SINCE = "changed since"
+ENDED_SINCE = "ended since"
+
+
+class Skip(NamedTuple):
+    """Why a task is left alone."""
+
+    why: str
+
+
+class Turn(NamedTuple):
+    """Where a task comes in its operation."""
+
+    before: int  # So many tasks came before it,
+    of: int  # of so many in all.
+    began_at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """Something to be done to many tasks. The fields of an action are its options, by their names."""
+
+    words: ClassVar[BulkAction]
+    ending: ClassVar[Ending] = Ending.CHANGED  # What the history says became of the tasks.
+    makes_available: ClassVar[bool] = False  # Ready tasks are skipped; a preview says where the others will be.
+    ends_tasks: ClassVar[bool] = False  # An undo has to bring them back.
+
+    takes_claimed: bool = False  # Also tasks that workers hold, whose leases end by that.
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> Self:
+        """Return what `as_json` was made of."""
+        return cls(**{field.name: kept[field.name] for field in fields(cls) if field.name in kept})
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def to_group(self) -> str:
+        """Return the one group that all tasks go to; empty: they stay, or go to several."""
+        return ""
+
+    def options_for(self, dead_letters: int) -> list[Option]:
+        """Return what to ask about tasks with so many dead letters among them."""
+        return list(self.words.options)
+
+    def problems(self, group: str) -> Iterator[Problem]:
+        """Return what can't be done to tasks of the group (empty: of several)."""
+        yield from ()
+
+    def to_do(self, task: Task, now_ms: int, turn: Turn) -> Change | int | Skip:
+        """Return what to do to a task: a change, its id to delete it, or why it is left alone."""
+        state = task.state(now_ms)
+        if state is State.CLAIMED and not self.takes_claimed:
+            return Skip(CLAIMED_BY_A_WORKER)
+        return self.step(task, state, turn)
+
+    def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
+        """Do the same for a task that is not claimed, or whose lease may be ended."""
+        raise NotImplementedError
+
+    def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
+        """Return what undoes it. `item`: the task as it was; `now`: as it is; None: it has ended."""
+        if now is None:
+            return Skip(ENDED_SINCE)
+        if now.made_by_commit != item.commit:
+            return Skip(CHANGED_SINCE)
+        return Change(
+            id=now.id,
+            group=item.group,
+            timespec_ms=_time_before(item, now_ms),
+            error=item.error,
+            labels=item.labels,
+            failed_from=item.labels.get(FAILED_FROM, ""),
+            priority=item.priority,
+            release=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requeue(Action):
+    """Make tasks available, as if nothing had gone wrong."""
+
+    words = bulk_actions.REQUEUE
+    ending = Ending.REQUEUED
+    makes_available = True
+
+    at: int = 0  # From when on they are available, in ms. 0: now.
+    spread_minutes: int = 0  # Over how long, evenly. 0: all at once.
+    here: bool = False  # Dead letters stay in their group.
+
+    def options_for(self, dead_letters: int) -> list[Option]:
+        return [option for option in self.words.options if option.name != "here" or dead_letters]
+
+    def problems(self, group: str) -> Iterator[Problem]:
+        if not 0 <= self.at <= LATEST_MS:
+            yield "at", f"milliseconds since 1970, from 0 to {LATEST_MS}; 0: now"
+        if not 0 <= self.spread_minutes <= MOST_SPREAD_MINUTES:
+            yield "spread_minutes", f"a whole number from 0 to {MOST_SPREAD_MINUTES}; 0: all at once"
+
+    def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
+        is_as_it_should_be = state is State.READY and not task.is_failed and (self.here or not task.failed_from)
+        is_for_later = bool(self.at or self.spread_minutes)
+        if not is_for_later:
+            return Skip(READY_ALREADY) if is_as_it_should_be else requeued(task, here=self.here)
+        spread_ms = self.spread_minutes * MINUTE_MS * turn.before // max(turn.of, 1)
+        return requeued(task, here=self.here, at_ms=min((self.at or turn.began_at_ms) + spread_ms, LATEST_MS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move(Action):
+    """Put tasks into another group."""
+
+    words = bulk_actions.MOVE
+    ending = Ending.MOVED
+
+    to: str = ""
+    create: bool = False  # That group may be a new one.
+
+    @property
+    def to_group(self) -> str:
+        return self.to
+
+    def problems(self, group: str) -> Iterator[Problem]:
+        if wrong := list(group_name("to", self.to)):
+            yield from wrong
+        elif self.to == group:
+            yield "to", "a group other than the one that the tasks are in"
+        elif not self.create and not Task.objects.get_queryset().in_group(self.to).exists():
+            yield "to", f"no group {self.to} exists: say that it is to be created, or name another one"
+
+    def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
+        return Skip(IN_THAT_GROUP) if task.group == self.to else changed(task, state, group=self.to)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit(Action):
+    """Give tasks another error text or priority."""
+
+    words = bulk_actions.EDIT
+
+    error: str | None = None  # Empty: none. None: it stays.
+    priority: int | None = None  # None: it stays.
+
+    def problems(self, group: str) -> Iterator[Problem]:
+        if self.error is None and self.priority is None:
+            yield "error", "an error text, empty for none, or a priority: there is nothing to change else"
+        yield from text("error", self.error or "", Limits().error_length)
+        if not -MOST_PRIORITY <= (self.priority or 0) <= MOST_PRIORITY:
+            yield "priority", f"a whole number from {-MOST_PRIORITY} to {MOST_PRIORITY}"
+
+    def step(self, task: Task, state: State, turn: Turn) -> Change:
+        return changed(task, state, priority=self.priority, error=self.error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Purge(Action):
+    """Delete tasks. The undo gives each a new id, in its chain."""
+
+    words = bulk_actions.PURGE
+    ending = Ending.PURGED
+    ends_tasks = True
+
+    def step(self, task: Task, state: State, turn: Turn) -> int:
+        return task.id
+
+    def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> NewTask | Skip:
+        if now is not None:
+            return Skip(THERE_ALREADY)
+        return NewTask(
+            group=item.group,
+            data=bytes(item.data),
+            data_type=item.data_type,
+            timespec_ms=_time_before(item, now_ms),
+            error=item.error,
+            labels=item.labels,
+            failed_from=item.labels.get(FAILED_FROM, ""),
+            priority=item.priority,
+            origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
+        )
+
+
+ACTIONS: Mapping[str, type[Action]] = {action.words.name: action for action in (Requeue, Move, Edit, Purge)}
+
+
+def action_of(operation: BulkOperation) -> Action:
+    """Return the action of an operation that is no undo."""
+    return ACTIONS[operation.verb].read(operation.parameters)
+
+
+def action_named(name: str) -> type[Action]:
+    """Return the action. Raises InvalidInput about `verb`."""
+    if name not in ACTIONS:
+        raise InvalidInput({"verb": [f"one of {', '.join(ACTIONS)}"]})
+    return ACTIONS[name]
+
+
+def target_of(group: str, failed_from: str = "", *, here: bool = False) -> str | None:
+    """Return the group that a requeued task of this one goes to: a dead letter goes to where it failed, or stays here.
+
+    None: it is a command that has ended, which the verbs of its project submit again.
+    """
+    # A job that has failed lies where no worker looks.
+    if queue := group_to_wait_in(group):
+        return queue
+    if holds_results(group):
+        return None
+    return failed_from if failed_from and not here else group
+
+
+def requeued(task: Task, *, here: bool = False, at_ms: int = 0) -> Change | Skip:
+    """Return a change that makes the task available as if nothing had gone wrong."""
+    group = target_of(task.group, task.failed_from, here=here)
+    if group is None:
+        return Skip(RETRIED_ELSEWHERE)
+    labels = {name: value for name, value in task.labels.items() if name != ATTEMPTS} if task.failed_from else None
+    return Change(id=task.id, group=group, timespec_ms=at_ms, error="", labels=labels, failed_from="", release=True)
+
+
+def changed(task: Task, state: State, **changes: Any) -> Change:
+    """Return a change that keeps all but what is named, and ends a lease: the task is available at once then."""
+    at_ms = 0 if state is State.CLAIMED else max(task.available_at_ms, 1)
+    return Change(id=task.id, timespec_ms=at_ms, release=True, **changes)
+
+
+def _time_before(item: BulkItem, now_ms: int) -> int:
+    """Without the lease: a task that was leased is available at once, or since the lease would have ended."""
+    return 0 if item.leased_since_ms and item.available_at_ms > now_ms else max(item.available_at_ms, 1)

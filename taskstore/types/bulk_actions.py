@@ -1,0 +1,184 @@
+"""What can be done to many tasks at once: the words and the options of each action.
+
+The server, the command line, the console and the admin list the actions from here. What an action does to a task is
+in `tasks_app.bulk.actions`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What an option takes."""
+
+    GROUP = "group"  # The name of a group.
+    TEXT = "text"
+    FLAG = "flag"
+    PRIORITY = "priority"
+    TIME = "time"  # Milliseconds since the Epoch; 0: now.
+    MINUTES = "minutes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What an action can be told: a field of its request, an option of its command, an input of its form."""
+
+    name: str
+    kind: Kind
+    label: str  # Of the input.
+    description: str  # For the schema and the command line.
+    fact: str = ""  # What a summary of the operation calls it; empty: it does not mention it.
+    hint: str = ""  # Below the input.
+    default: str | int | bool | None = None  # What it is when nobody says. None: what it would change stays.
+    otherwise: str = ""  # What happens without it, as a sentence of the question.
+    is_required: bool = False
+    is_rare: bool = False  # A form hides it at first.
+    is_previewed: bool = False  # The preview depends on it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkAction:
+    """The words and the options of an action."""
+
+    name: str
+    done: str
+    doing: str
+    help: str  # Of its command: a line, a sentence, perhaps an example.
+    effect: str = ""  # A sentence of the question.
+    where: str = "in"  # Goes between the tasks and their group.
+    options: tuple[Option, ...] = ()
+    needs_one: bool = False  # Without any of its options it changes nothing.
+    is_destructive: bool = False
+    key: str = ""  # On the console's keyboard.
+
+    @property
+    def label(self) -> str:
+        return self.name.capitalize()
+
+
+WHICH = "those with these ids, or all that match every TERM of a search"
+
+REQUEUE = BulkAction(
+    name="requeue",
+    done="Requeued",
+    doing="Requeuing",
+    help=f"""Make tasks available again, without owner and error: {WHICH}.
+
+    Dead letters go back to the group that they failed in.
+
+    taskstore requeue group:mail/failed --spread-minutes 10
+    """,
+    effect="They become available, without owner and error.",
+    key="r",
+    options=(
+        Option(
+            name="here",
+            kind=Kind.FLAG,
+            label="Requeue here: leave dead letters in their group",
+            description="Leave dead letters in their group; else they go back to where they failed.",
+            otherwise="Dead letters go back to the group that they failed in.",
+            default=False,
+            is_previewed=True,
+        ),
+        Option(
+            name="at",
+            kind=Kind.TIME,
+            label="Available from (UTC)",
+            description="From when on they are available.",
+            fact="available at",
+            hint="Empty: now.",
+            default=0,
+            is_rare=True,
+        ),
+        Option(
+            name="spread_minutes",
+            kind=Kind.MINUTES,
+            label="Spread over minutes",
+            description="Over how many minutes they become available, evenly.",
+            fact="spread over",
+            hint="Evenly. Empty: all at once.",
+            default=0,
+            is_rare=True,
+        ),
+    ),
+)
+MOVE = BulkAction(
+    name="move",
+    done="Moved",
+    doing="Moving",
+    help=f"Move tasks to another group: {WHICH}.",
+    effect="Everything but the group stays as it is.",
+    where="from",
+    key="m",
+    options=(
+        Option(
+            name="to",
+            kind=Kind.GROUP,
+            label="To group",
+            description="The group to move to.",
+            fact="to",
+            default="",
+            is_required=True,
+        ),
+        Option(
+            name="create",
+            kind=Kind.FLAG,
+            label="It may be a new group",
+            description="It may be a new group.",
+            default=False,
+        ),
+    ),
+)
+EDIT = BulkAction(
+    name="edit",
+    done="Edited",
+    doing="Editing",
+    help=f"""Give tasks another error text or priority: {WHICH}.
+
+    All else of a task stays as it is; one with an error text counts as failed.
+
+    taskstore edit group:mail label.tier:gold --priority 50
+    """,
+    needs_one=True,
+    key="e",
+    options=(
+        Option(
+            name="error",
+            kind=Kind.TEXT,
+            label="Error",
+            description="The new error text; empty: none.",
+            fact="error",
+            hint="Empty: none; the tasks have not failed then.",
+        ),
+        Option(
+            name="priority",
+            kind=Kind.PRIORITY,
+            label="Priority",
+            description="-100 to 100, larger first.",
+            fact="priority",
+            hint="-100 to 100, larger first.",
+        ),
+    ),
+)
+PURGE = BulkAction(
+    name="purge",
+    done="Purged",
+    doing="Purging",
+    help=f"Delete tasks: {WHICH}.",
+    effect="They are deleted.",
+    where="from",
+    is_destructive=True,
+)
+# It is asked for at the operation that it takes back.
+UNDO = BulkAction(name="undo", done="Brought back", doing="Bringing back", help="Undo an operation.")
+
+ACTIONS = {action.name: action for action in (REQUEUE, MOVE, EDIT, PURGE)}
+WORDS = {**ACTIONS, UNDO.name: UNDO}  # Of every operation there can be.
+OPTIONS = {option.name: option for action in ACTIONS.values() for option in action.options}
+
+
+def actions_with(option: str) -> list[str]:
+    """Return the names of the actions that have this option."""
+    return [action.name for action in ACTIONS.values() if option in {each.name for each in action.options}]
