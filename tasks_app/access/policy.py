@@ -1,4 +1,4 @@
-"""Who may do what: one function for REST, console, websocket and admin."""
+"""Who may do what, and who asks: the same for REST, gRPC, console, websocket and admin."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Action:
         return self.step(task, state, turn)
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
-        """Do the same for a task that is not claimed, or whose lease may be ended."""
+        """Return the same for a task that is not claimed, or whose lease may be ended."""
         raise NotImplementedError
 
     def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
