@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 from typing import Any
 
 import psycopg
+from msgspec.structs import asdict
 from psycopg.rows import dict_row
 
 from tasks_app.database import PostgreSQL

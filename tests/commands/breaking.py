@@ -1,6 +1,6 @@
 """A store that is away when it is told to be, as when the server is started anew; and one with another time."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 
 class Breaking:
