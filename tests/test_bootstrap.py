@@ -21,7 +21,7 @@ NETWORK = ("PIP_", "SSL_", "HTTP_", "HTTPS_", "http_", "https_", "no_proxy", "NO
 def copy(tmp_path):
     """A copy of what a start needs, without an environment."""
     copy = tmp_path / "project"
-    for name in ("tasks_app", "taskstore_project", "requirements"):
+    for name in ("taskstore", "tasks_app", "taskstore_project", "requirements"):
         shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("manage.py", "pyproject.toml"):
         shutil.copy(PROJECT / name, copy)
