@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.contrib.auth.models import User
@@ -67,17 +66,30 @@ class Agreement(forms.Form):
             self.add_error(name if name in self.fields else None, texts)
 
 
+def _admin_action(name: str, action: type[Action]) -> Callable[..., HttpResponse | None]:
+    """Return a bulk action as a function that Django's admin lists."""
+
+    @admin.action(
+        description=f"{action.words.label} selected tasks", permissions=["delete" if action.ends_tasks else "change"]
+    )
+    def act(shown: ActsOnSelected, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
+        return shown.act(request, queryset, action)
+
+    act.__name__ = name
+    return act
+
+
 class ActsOnSelected(KeyedAdmin):
     """The actions of the list of tasks."""
 
-    def get_actions(self, request: HttpRequest) -> dict[str, tuple[Callable[..., Any], str, str] | None]:
-        # In the place of Django's own, which knows nothing of the store. Without it: nobody here may change a task.
-        if not super().get_actions(request):
-            return {}
-        return {
-            name: (partial(_act, action), name, f"{action.words.label} selected tasks")
-            for name, action in bulk.ACTIONS.items()
-        }
+    actions = [_admin_action(name, action) for name, action in bulk.ACTIONS.items()]
+
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        # Django 6.1 says where the actions are shown, and earlier versions do not.
+        where = {} if action_location is None else {"action_location": action_location}
+        actions: dict[str, Any] = super().get_actions(request, **where)
+        actions.pop("delete_selected", None)  # Django's own knows nothing of the store.
+        return actions
 
     def act(self, request: HttpRequest, queryset: QuerySet[Task], action: type[Action]) -> HttpResponse | None:
         """Do it to the selected tasks: at once when there is nothing to ask, else once it is agreed to."""
@@ -136,12 +148,6 @@ class ActsOnSelected(KeyedAdmin):
         operation = begin(action, ids, actor_of(user_of(request), reason))
         level = messages.SUCCESS if operation.done else messages.WARNING
         self.message_user(request, told(operation, len(ids)), level)
-
-
-def _act(
-    action: type[Action], admin: ActsOnSelected, request: HttpRequest, queryset: QuerySet[Task]
-) -> HttpResponse | None:
-    return admin.act(request, queryset, action)
 
 
 @contextmanager
