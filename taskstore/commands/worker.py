@@ -22,10 +22,10 @@ from typing import Any
 from ..errors import InvalidInput
 from ..jobs.orphans import whereabouts
 from ..types.command_record import CommandStatus, group_of, why_no_project
+from ..worker.engine import stopping_by_signals
 from ..worker.heartbeat import Heartbeat
 from ..worker.lease_keeper import Keeper, Outage
 from ..worker.store import Store
-from ..worker.worker import stopping_by_signals
 from .live import Live
 from .messages import Setup
 from .slot import Slot

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..errors import CommitRefused, InvalidInput
 from ..types.job_record import DEFAULT_QUEUE, How, JobError, JobRecord, queue_group, queue_of
 from ..types.tasks import Change, NewTask, Order
+from ..worker.engine import stopping_by_signals
 from ..worker.heartbeat import Heartbeat
 from ..worker.lease_keeper import Keeper
-from ..worker.worker import stopping_by_signals
 from .messages import Nursing, RunOutcome
 from .nursery_link import NurseryLink
 from .orphans import JobStore, Orphans, now_ms, whereabouts

@@ -14,8 +14,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TaskStoreError
+from .functions import Attempt
 from .handlers import Context, Handler, How, Outcome
-from .settling import Attempt
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -50,7 +50,7 @@ class Child:
     """A process that does one task after the other for a thread of the worker. After its death there is a new one."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
-        self._handlers = {group: handler for group, handler in handlers.items() if not handler.is_coroutine}
+        self._handlers = handlers
         self._sending = threading.Lock()
         self._starting = threading.Lock()
         self._process: Any = None
@@ -63,7 +63,8 @@ class Child:
             if self._is_over:
                 return
             self._connection, theirs = SPAWN.Pipe()
-            process = SPAWN.Process(target=serve, args=(theirs, self._handlers), name="functions")
+            handlers = {group: handler for group, handler in self._handlers.items() if not handler.is_coroutine}
+            process = SPAWN.Process(target=serve, args=(theirs, handlers), name="functions")
             try:
                 process.start()
             except (AttributeError, TypeError, PickleError) as problem:

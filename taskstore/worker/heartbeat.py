@@ -1,4 +1,4 @@
-"""A worker says every few seconds that it lives, and at its end that it stops."""
+"""The thread that reports: a worker says every few seconds that it lives, and at its end that it stops."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -16,16 +17,27 @@ logger = logging.getLogger(__name__)
 
 BEAT_S = 10.0  # The pages call a worker late after 30 s: one beat may fail.
 
+Chore = tuple[float, Callable[[], None]]  # What is done every so many seconds, beginning at once.
+
 
 class Heartbeat:
-    """A thread that tells the store who works here. `info` is asked each time for what else is of interest."""
+    """Tells the store who works here. `info` is asked each time for what else is of interest.
+
+    What else has to be done from time to time, and may wait for the store, are `chores`.
+    """
 
     def __init__(
-        self, store: Store, name: str, groups: Iterable[str], info: Callable[[], Mapping[str, Any]] = dict
+        self,
+        store: Store,
+        name: str,
+        groups: Iterable[str],
+        info: Callable[[], Mapping[str, Any]] = dict,
+        chores: Sequence[Chore] = (),
     ) -> None:
         self._store, self._name, self._groups, self._info = store, name, tuple(groups), info
+        self._chores = [(BEAT_S, self._beat), *chores]
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._beat_until_stopped, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._report_until_stopped, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         """The first beat is made in the background, too: a worker need not wait for it."""
@@ -36,10 +48,13 @@ class Heartbeat:
         self._stopping.set()
         self._thread.join(patience_s)
 
-    def _beat_until_stopped(self) -> None:
-        self._beat()
-        while not self._stopping.wait(BEAT_S):
-            self._beat()
+    def _report_until_stopped(self) -> None:
+        due_at = [time.monotonic()] * len(self._chores)
+        while not self._stopping.wait(max(0, min(due_at) - time.monotonic())):
+            for place, (every_s, act) in enumerate(self._chores):
+                if due_at[place] <= time.monotonic():
+                    act()
+                    due_at[place] = time.monotonic() + every_s
         self._beat(stopped=True)
 
     def _beat(self, **more: Any) -> None:

@@ -68,7 +68,7 @@ class Keeper:
     """
 
     def __init__(self, store: Store, duration_ms: int) -> None:
-        self._store, self._duration_ms = store, duration_ms
+        self._store, self.duration_ms = store, duration_ms
         self._held: dict[Held, None] = {}  # In the order in which they came.
         self._renewing: frozenset[Held] = frozenset()  # In the commit that is under way.
         self._change = threading.Condition()  # Of the two above.
@@ -98,7 +98,7 @@ class Keeper:
         return held.task
 
     def _renew_until_stopped(self) -> None:
-        pause_s = in_time_s = self._duration_ms / RENEWALS / 1_000
+        pause_s = in_time_s = self.duration_ms / RENEWALS / 1_000
         while not self._stopping.wait(pause_s):
             pause_s = in_time_s if self._renew_all() else min(in_time_s, SOON_S)
 
@@ -141,7 +141,7 @@ class Keeper:
         return still
 
     def _commit(self, batch: Sequence[Held]) -> None:
-        renewed = self._store.commit(updates=[renewal(held.task, self._duration_ms) for held in batch])
+        renewed = self._store.commit(updates=[renewal(held.task, self.duration_ms) for held in batch])
         for held, task in zip(batch, renewed, strict=True):
             held.task = task
 

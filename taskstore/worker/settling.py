@@ -1,135 +1,138 @@
-"""Commit what a handler returned, or give the task back."""
+"""What came of tasks is committed: what is there at the same time, in one commit."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
-from .handlers import Context, Handler
-from .lease_keeper import Held, nothing
-from .verdicts import attempt_of
+from ..client.errors import TooOften
+from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable, TaskStoreError
+from ..types.tasks import Change, NewTask
+from .handlers import Result
+from .lease_keeper import Outage, named
+from .store import Store
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
-import logging
-import time
-from collections import Counter
-from collections.abc import Iterable
-
-from ..client.errors import NotAllowed, TooOften
-from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable
-from .handlers import How, Outcome, Result
-from .lease_keeper import Keeper, named
-from .store import Store
-from .verdicts import given_back, verdict
-
-
-class Attempt:
-    """What is known of it in the worker. `held` is there as soon as its lease is kept."""
-
-    held: Held
-
-    def __init__(self, task: Task, handler: Handler, worker: str) -> None:
-        self.task = task  # As the function knows it.
-        self.handler = handler
-        self.context = Context(attempt_of(task), worker)
-        self._interrupt: Callable[[], object] = nothing
-        self._settling = threading.Lock()
-
-    @property
-    def number(self) -> int:
-        return self.context.attempt
-
-    @property
-    def is_lost(self) -> bool:
-        return self.context.lost.is_set()
-
-    def lose(self) -> None:
-        """Tell the function that it works for nothing."""
-        self.context.lost.set()
-        self._interrupt()
-
-    def on_interrupt(self, interrupt: Callable[[], object]) -> None:
-        """What runs the function says how that is told where it runs. It may be told twice."""
-        self._interrupt = interrupt
-        if self.is_lost:
-            interrupt()
-
-    def take_settling(self) -> bool:
-        """True for the first that asks: either what came of it is committed, or the task is given back."""
-        return self._settling.acquire(blocking=False)
-
-
-logger = logging.getLogger(__name__)
 
 AWAY = (StoreUnavailable, StoreBusy, TooOften)
 SOON_S = 1.0  # Until a store that is away is tried again.
+MOST_AT_ONCE, MOST_BYTES = 100, 8 * 2**20  # In a commit, unless a single entry is larger.
+
+
+def _nothing(_: object) -> None:
+    """For those who need not hear what comes of an entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Entry:
+    """Changes that are committed all or nothing, and who hears what comes of it."""
+
+    commit: Result
+    written: Callable[[Sequence[Task]], None] = _nothing  # With the new tasks: adds, then updates.
+    # CommitRefused: a task is no longer ours. InvalidInput: the store won't have this. Else it could not be asked.
+    # Returns what to write instead.
+    refused: Callable[[Exception], Entry | None] = _nothing
+
+    @classmethod
+    def of(
+        cls,
+        change: NewTask | Change,
+        written: Callable[[Sequence[Task]], None] = _nothing,
+        refused: Callable[[Exception], Entry | None] = _nothing,
+    ) -> Self:
+        """A change of one task. An add takes the place of the task that it names."""
+        commit = Result(adds=[change], deletes=[change.id]) if isinstance(change, NewTask) else Result(updates=[change])
+        return cls(commit=commit, written=written, refused=refused)
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The tasks that it changes."""
+        return frozenset((*self.commit.deletes, *(change.id for change in self.commit.updates)))
+
+    @property
+    def size(self) -> int:
+        data = [add.data for add in self.commit.adds] + [change.data for change in self.commit.updates]
+        return sum(len(each or b"") for each in data)
 
 
 class Settling:
-    """Threads may share it. `ended` counts how attempts ended."""
+    """Threads may share it. `is_patient`: whether to wait for a store that is away."""
 
-    def __init__(self, store: Store, keeper: Keeper) -> None:
-        self._store, self._keeper = store, keeper
-        self._counting = threading.Lock()
-        self.ended: Counter[str] = Counter()
+    def __init__(self, store: Store, outage: Outage, is_patient: Callable[[], bool]) -> None:
+        self._store, self._outage, self._is_patient = store, outage, is_patient
 
-    def finish(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Commit what came of it, unless the task was given back meanwhile. Waits for a store that is away."""
-        if not attempt.take_settling():
-            return
-        if attempt.is_lost:
-            outcome = Outcome(how=How.LOST)
-        self._tell(attempt, self._settle(attempt, outcome))
+    def write(
+        self,
+        entries: Sequence[Entry],
+        *,
+        is_patient: Callable[[], bool] = lambda: True,
+        client_id: int | None = None,
+    ) -> None:
+        """Each of them or not, whatever comes of the others. `client_id`: in whose name, if not in our own."""
+        while entries:
+            instead: list[Entry] = []
+            for batch in batches(entries):
+                self._write(batch, instead, is_patient, client_id)
+            entries = instead
 
-    def give_back(self, attempts: Iterable[Attempt]) -> None:
-        """For others to have at once. What can't be given back is theirs when its lease has ended."""
-        for attempt in attempts:
-            task = self._keeper.let_go(attempt.held)
+    def _write(
+        self, batch: Sequence[Entry], instead: list[Entry], is_patient: Callable[[], bool], client_id: int | None
+    ) -> None:
+        """All at once; when that is refused because of some, the others without them."""
+        while batch:
             try:
-                self._commit(given_back(task, attempt.number))
-            except (*AWAY, CommitRefused, NotAllowed) as problem:
-                logger.warning("task %d of %s could not be given back: %s", task.id, task.group, problem)
+                self._commit(batch, is_patient, client_id)
+                return
+            except TaskStoreError as why:
+                problem = why
+            refused = batch
+            if isinstance(problem, CommitRefused):
+                gone = named(problem.refusal)
+                refused = [entry for entry in batch if gone & entry.ids] or batch
+            elif isinstance(problem, InvalidInput) and len(batch) > 1:
+                # Which of them it was, only trying shows.
+                for entry in batch:
+                    self._write([entry], instead, is_patient, client_id)
+                return
+            instead += [other for entry in refused if (other := entry.refused(problem))]
+            batch = [entry for entry in batch if entry not in refused]
 
-    def _settle(self, attempt: Attempt, outcome: Outcome) -> Outcome:
-        """What can't be committed is a failure of the attempt; that its task is gone means that it was lost."""
-        task = self._keeper.let_go(attempt.held)
-        if outcome.how is How.LOST:
-            return outcome
-        commit = verdict(task, attempt.handler, attempt.number, outcome, attempt.task.id)
-        try:
-            self._commit_in_time(commit)
-        except (CommitRefused, InvalidInput, NotAllowed) as problem:
-            if isinstance(problem, CommitRefused) and task.id in named(problem.refusal):
-                return Outcome(how=How.LOST)
-            if outcome.how is not How.DONE:
-                raise
-            return self._settle(attempt, Outcome.of(problem))
-        return outcome
-
-    def _commit_in_time(self, commit: Result) -> None:
+    def _commit(self, batch: Sequence[Entry], is_patient: Callable[[], bool], client_id: int | None) -> None:
+        commits = [entry.commit for entry in batch]
+        adds = [add for commit in commits for add in commit.adds]
+        updates = [change for commit in commits for change in commit.updates]
         while True:
             try:
-                return self._commit(commit)
+                made = self._store.commit(
+                    adds=adds,
+                    updates=updates,
+                    deletes=[id for commit in commits for id in commit.deletes],
+                    depends=[id for commit in commits for id in commit.depends],
+                    client_id=client_id,
+                )
+                break
             except AWAY as problem:
-                self._keeper.outage.begin(problem)
-                time.sleep(SOON_S)
+                self._outage.begin(problem)
+                if not (is_patient() and self._is_patient()):
+                    raise
+            time.sleep(SOON_S)
+        self._outage.end()
+        added, updated = iter(made[: len(adds)]), iter(made[len(adds) :])
+        for entry in batch:
+            entry.written([*(next(added) for _ in entry.commit.adds), *(next(updated) for _ in entry.commit.updates)])
 
-    def _commit(self, commit: Result) -> None:
-        self._store.commit(adds=commit.adds, updates=commit.updates, deletes=commit.deletes, depends=commit.depends)
-        self._keeper.outage.end()
 
-    def _tell(self, attempt: Attempt, outcome: Outcome) -> None:
-        with self._counting:
-            self.ended[outcome.how] += 1
-        if outcome.how is not How.DONE:
-            task = attempt.task
-            logger.warning(
-                "task %d of %s, attempt %d: %s %s",
-                task.id,
-                task.group,
-                attempt.number,
-                outcome.how,
-                outcome.traceback or outcome.error,
-            )
+def batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        size += entry.size
+        if batch and (len(batch) == MOST_AT_ONCE or size > MOST_BYTES):
+            yield batch
+            batch, size = [], entry.size
+        batch.append(entry)
+    if batch:
+        yield batch

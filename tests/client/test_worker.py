@@ -27,7 +27,7 @@ from taskstore import (
     UnexpectedAnswer,
     Worker,
 )
-from taskstore.worker import worker as worker_module
+from taskstore.worker import engine
 
 from .fakes import FakeStore
 from .patience import PATIENCE_S, wait_for
@@ -323,7 +323,7 @@ def test_while_the_store_is_away_it_goes_on_trying(caplog):
 
 
 def test_a_store_that_does_not_answer_is_told_before_the_client_gives_up(caplog, monkeypatch):
-    monkeypatch.setattr(worker_module, "LATE_S", 0.05)
+    monkeypatch.setattr(engine, "LATE_S", 0.05)
     fake, answered = FakeStore(), threading.Event()
     monkeypatch.setattr(fake, "claim", lambda *_, **__: answered.wait(PATIENCE_S) and [])
     worker = Worker(fake, wait_ms=0)

@@ -1,0 +1,296 @@
+"""The executor of functions: threads that call them, or hand them to processes or to an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..client.errors import NotAllowed
+from ..errors import CommitRefused, InvalidInput
+from .handlers import Context, Handler, How, Outcome
+from .heartbeat import Chore
+from .lease_keeper import Held, named, nothing
+from .settling import Entry
+from .verdicts import attempt_of, given_back, noted, verdict
+
+if TYPE_CHECKING:
+    from ..types.tasks import Task
+    from .engine import Engine
+
+logger = logging.getLogger(__name__)
+
+LOOP_END_S = 1.0
+GIVE_BACK_S = 5.0
+
+
+class Attempt:
+    """One call of a function. `held` is there as soon as its lease is kept."""
+
+    held: Held
+
+    def __init__(self, task: Task, handler: Handler, worker: str) -> None:
+        self.task = task  # As the function knows it.
+        self.handler = handler
+        self.context = Context(attempt_of(task), worker)
+        self._interrupt: Callable[[], object] = nothing
+        self._settling = threading.Lock()
+
+    @property
+    def number(self) -> int:
+        return self.context.attempt
+
+    @property
+    def is_lost(self) -> bool:
+        return self.context.lost.is_set()
+
+    def lose(self) -> None:
+        """Tell the function that it works for nothing."""
+        self.context.lost.set()
+        self._interrupt()
+
+    def on_interrupt(self, interrupt: Callable[[], object]) -> None:
+        """What runs the function says how that is told where it runs. It may be told twice."""
+        self._interrupt = interrupt
+        if self.is_lost:
+            interrupt()
+
+    def take_settling(self) -> bool:
+        """True for the first that asks: either what came of it is committed, or the task is given back."""
+        return self._settling.acquire(blocking=False)
+
+
+class EventLoop:
+    """An attempt that is lost is cancelled."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="event loop", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def run(self, attempt: Attempt) -> Outcome:
+        """Waits for its end. Other threads may do the same."""
+        work = attempt.handler.attempt_async(attempt.task, attempt.context)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        attempt.on_interrupt(future.cancel)
+        try:
+            return future.result()
+        except CancelledError:
+            return Outcome(how=How.LOST) if attempt.is_lost else Outcome(how=How.FAILED, error="it was cancelled")
+
+    def end(self) -> None:
+        """What still runs is cancelled, and given a moment for that."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        self._thread.join(2 * LOOP_END_S)
+
+    async def _end(self) -> None:
+        running = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=LOOP_END_S)
+        self._loop.stop()
+
+    def _run(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+
+class Place(Protocol):
+    """Where a thread has functions called."""
+
+    def start(self) -> None: ...
+    def run(self, attempt: Attempt) -> Outcome: ...
+    def end(self) -> None: ...
+
+
+class Here:
+    """In the thread itself."""
+
+    def start(self) -> None: ...
+
+    def run(self, attempt: Attempt) -> Outcome:
+        return attempt.handler.attempt(attempt.task, attempt.context)
+
+    def end(self) -> None: ...
+
+
+class Functions:
+    """A thread for each place calls functions, and commits what comes of them. Coroutine functions share a loop.
+
+    `ended` counts how attempts ended. `batch`: how many tasks a claim may take although there are not so many places.
+    """
+
+    end_s = 0.0  # What a thread does can't be ended.
+    chores: Sequence[Chore] = ()
+
+    def __init__(self, handlers: Mapping[str, Handler], places: Sequence[Place], *, batch: int) -> None:
+        self._handlers, self._places, self._batch = handlers, places, batch
+        self._waiting: SimpleQueue[Attempt] = SimpleQueue()
+        self._unfinished: list[Attempt] = []  # At the end.
+        self._counting = threading.Lock()
+        self.ended: Counter[str] = Counter()
+
+    def start(self, engine: Engine[Attempt]) -> None:
+        self._engine, self._loop = engine, EventLoop()
+        self._loop.start()
+        for number, place in enumerate(self._places, 1):
+            threading.Thread(target=self._work, args=[place], name=f"worker {number}", daemon=True).start()
+
+    def room(self, in_work: int) -> int:
+        free = len(self._places) - in_work
+        return max(free, self._batch) if free > 0 else 0
+
+    def take(self, tasks: Sequence[Task]) -> None:
+        late = []
+        for attempt in self._noted([Attempt(task, self._handlers[task.group], self._engine.name) for task in tasks]):
+            attempt.held = self._engine.keeper.keep(attempt.task, attempt.lose)
+            if not self._engine.begin(attempt.task.id, attempt, partial(self._waiting.put, attempt)):
+                late.append(attempt)
+        self._give_back(late)
+
+    def stop(self) -> None:
+        waiting = []
+        with suppress(Empty):
+            while True:
+                waiting.append(self._waiting.get_nowait())
+        self._engine.done(*(attempt.task.id for attempt in waiting))
+        self._give_back_in_time(waiting)
+
+    def interrupt(self) -> None:
+        works = list(self._engine.works.values())
+        self._unfinished = [attempt for attempt in works if attempt.take_settling()]
+        for attempt in works:
+            attempt.lose()
+
+    def end(self) -> None:
+        """Processes are killed; threads go on as long as they like."""
+        for place in self._places:
+            place.end()
+        self._loop.end()
+        self._give_back_in_time(self._unfinished)
+
+    def info(self) -> Mapping[str, Any]:
+        return {"in_work": len(self._engine.works), **self.ended}
+
+    def _noted(self, attempts: list[Attempt]) -> list[Attempt]:
+        """With the number of the attempt in those tasks that were claimed before: their last workers may have died."""
+        first = [attempt for attempt in attempts if attempt.task.claims <= 1]
+        again = [attempt for attempt in attempts if attempt.task.claims > 1]
+        if not again:
+            return first
+        try:
+            tasks = self._engine.store.commit(
+                updates=[noted(attempt.task, self._engine.keeper.duration_ms) for attempt in again]
+            )
+        except CommitRefused as refused:
+            logger.warning("%d tasks are lost already: %s", len(again), refused)
+            return first
+        for attempt, task in zip(again, tasks, strict=True):
+            attempt.task = task
+        return first + again
+
+    def _give_back_in_time(self, attempts: Sequence[Attempt]) -> None:
+        """A store that is away is not waited for."""
+        if not attempts:
+            return
+        giving = threading.Thread(target=self._give_back, args=[attempts], name="end", daemon=True)
+        giving.start()
+        giving.join(GIVE_BACK_S)
+
+    def _give_back(self, attempts: Iterable[Attempt]) -> None:
+        """For others to have at once. What can't be given back is theirs when its lease has ended."""
+        entries = []
+        for attempt in attempts:
+            task = self._engine.keeper.let_go(attempt.held)
+            entries.append(Entry(commit=given_back(task, attempt.number), refused=partial(_not_given_back, task)))
+        self._engine.settling.write(entries, is_patient=lambda: False)
+
+    # ---- The threads
+
+    def _work(self, place: Place) -> None:
+        try:
+            place.start()
+            while True:
+                self._do(self._waiting.get(), place)
+        except Exception as problem:  # ChildDidNotStart.
+            self._engine.fail(problem)
+
+    def _do(self, attempt: Attempt, place: Place) -> None:
+        try:
+            outcome = self._outcome(attempt, place)
+        except Exception:
+            self._waiting.put(attempt)  # It was not begun, and is given back with the others that were not.
+            raise
+        try:
+            if attempt.take_settling():
+                self._settle(attempt, Outcome(how=How.LOST) if attempt.is_lost else outcome)
+        except Exception as problem:
+            _say_not_settled(problem)
+        finally:
+            self._engine.done(attempt.task.id)
+
+    def _outcome(self, attempt: Attempt, place: Place) -> Outcome:
+        if attempt.is_lost:
+            return Outcome(how=How.LOST)
+        if attempt.number > attempt.handler.max_attempts:
+            return Outcome(how=How.FAILED, error=f"WorkerDied: in attempt {attempt.number - 1}")
+        return self._loop.run(attempt) if attempt.handler.is_coroutine else place.run(attempt)
+
+    def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Commit what came of it. Waits for a store that is away."""
+        task = self._engine.keeper.let_go(attempt.held)
+        if outcome.how is How.LOST:
+            self._tell(attempt, outcome)
+        else:
+            self._engine.settling.write([self._entry(attempt, task, outcome)])
+
+    def _entry(self, attempt: Attempt, task: Task, outcome: Outcome) -> Entry:
+        return Entry(
+            commit=verdict(task, attempt.handler, attempt.number, outcome, attempt.task.id),
+            written=lambda _: self._tell(attempt, outcome),
+            refused=partial(self._not_written, attempt, task, outcome),
+        )
+
+    def _not_written(self, attempt: Attempt, task: Task, outcome: Outcome, problem: Exception) -> Entry | None:
+        """What can't be committed is a failure of the attempt; that its task is gone means that it was lost."""
+        if isinstance(problem, CommitRefused) and task.id in named(problem.refusal):
+            self._tell(attempt, Outcome(how=How.LOST))
+        elif outcome.how is How.DONE and isinstance(problem, CommitRefused | InvalidInput | NotAllowed):
+            return self._entry(attempt, task, Outcome.of(problem))
+        elif isinstance(problem, NotAllowed):
+            self._engine.fail(problem)
+        else:
+            _say_not_settled(problem)
+        return None
+
+    def _tell(self, attempt: Attempt, outcome: Outcome) -> None:
+        with self._counting:
+            self.ended[outcome.how] += 1
+        if outcome.how is not How.DONE:
+            task = attempt.task
+            logger.warning(
+                "task %d of %s, attempt %d: %s %s",
+                task.id,
+                task.group,
+                attempt.number,
+                outcome.how,
+                outcome.traceback or outcome.error,
+            )
+
+
+def _say_not_settled(problem: Exception) -> None:
+    logger.error("a task could not be settled; others get it when its lease has ended", exc_info=problem)
+
+
+def _not_given_back(task: Task, problem: Exception) -> None:
+    logger.warning("task %d of %s could not be given back: %s", task.id, task.group, problem)
