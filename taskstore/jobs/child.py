@@ -1,4 +1,4 @@
-"""The process that a job runs in: it takes assignments from its nursery, and answers each."""
+"""The process that a job runs in: it takes assignments from the fork server, and answers each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from types import FrameType, TracebackType
 from typing import Any, BinaryIO, NoReturn
 
 from ..types.job_record import LONGEST_LOG, How
-from .messages import Assignment, packed, read
+from .messages import Assignment, Setup, packed, read
 from .processes import memory_limit
-from .registry import Functions, JobContext, Stopped, enter
+from .registry import Functions, JobContext, Stopped, enter, resolve, why_not
 
 LONGEST_TEXT = LONGEST_LOG  # Characters of a message or a traceback.
 OUR_OWN = ("tasks_app.", "asyncio.")
@@ -38,7 +38,7 @@ def work_off(end: socket.socket, functions: Functions, jobs: int) -> NoReturn:
         traceback.print_exc()
     finally:
         _flush()
-        # What the nursery would do at its end is not for its copies to do.
+        # What the server would do at its end is not for its copies to do.
         os._exit(code)
 
 
@@ -142,3 +142,19 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
+
+
+def main(arguments: list[str]) -> None:
+    """A fresh interpreter, for modules that can't be copied once they are imported: `DESCRIPTOR SETUP`.
+
+    The socket to the fork server, and a Setup as JSON.
+    """
+    descriptor, words = arguments
+    end, setup = socket.socket(fileno=int(descriptor)), Setup(**json.loads(words))
+    try:
+        functions = resolve(setup.runner)
+    except Exception as problem:
+        end.sendall(packed({"problem": why_not(problem)}))
+        return
+    end.sendall(packed({"ready": True, "threads": 1}))
+    work_off(end, functions, setup.jobs_per_process)

@@ -1,4 +1,4 @@
-"""What the worker, its nursery and the processes of the jobs tell each other: JSON objects over sockets."""
+"""What the worker, its fork server and the processes of the jobs tell each other: JSON objects over sockets."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class RunOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nursing:
-    """How a nursery runs its jobs."""
+class Setup:
+    """How a fork server runs its jobs."""
 
     runner: Sequence[str]  # What finds functions: `module:callable`, and what it is called with.
     processes: int = 1  # At the same time. Further jobs wait for their turn.
     jobs_per_process: int = 1
-    spawn: bool = False  # Each process is a fresh interpreter, not a copy of the nursery.
+    spawn: bool = False  # Each process is a fresh interpreter, not a copy of the server.
     kill_after_ms: int = 5_000  # How long after SIGTERM a job is ended by SIGKILL.
 
 
-def tree_of(value: Assignment | RunOutcome | Nursing) -> dict[str, Any]:
+def tree_of(value: Assignment | RunOutcome | Setup) -> dict[str, Any]:
     return asdict(value)
 
 
@@ -89,7 +89,6 @@ class Channel:
     """One end of a socket, for somebody who must not wait."""
 
     def __init__(self, end: socket.socket) -> None:
-        end.setblocking(False)
         self.end = end
         self.is_open = True  # As far as we know: the other end may still send.
         self._unread = bytearray()
@@ -107,7 +106,7 @@ class Channel:
         """Send what there is room for. What nobody reads any more is dropped."""
         try:
             while self._unsent:
-                del self._unsent[: self.end.send(self._unsent[:AT_ONCE])]
+                del self._unsent[: self.end.send(self._unsent[:AT_ONCE], socket.MSG_DONTWAIT)]
         except BlockingIOError:
             pass
         except OSError:
@@ -115,7 +114,14 @@ class Channel:
 
     def receive(self) -> Iterator[Any]:
         """The messages that have come so far."""
-        self._fill()
+        with suppress(BlockingIOError):
+            while self.is_open:
+                try:
+                    some = self.end.recv(AT_ONCE, socket.MSG_DONTWAIT)
+                except ConnectionError:
+                    some = b""
+                self._unread += some
+                self.is_open = bool(some)
         while len(self._unread) >= LENGTH.size:
             end = LENGTH.size + LENGTH.unpack_from(self._unread)[0]
             if len(self._unread) < end:
@@ -123,16 +129,3 @@ class Channel:
             body = bytes(self._unread[LENGTH.size : end])
             del self._unread[:end]
             yield json.loads(body)
-
-    def _fill(self) -> None:
-        with suppress(BlockingIOError):
-            while self.is_open:
-                self._unread += self._some()
-
-    def _some(self) -> bytes:
-        try:
-            some = self.end.recv(AT_ONCE)
-        except ConnectionError:
-            some = b""
-        self.is_open = bool(some)
-        return some

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import TaskStoreError
 from ..types.job_record import Attempt, JobRecord, queue_of
 from ..types.tasks import Change, NewTask
-from ..worker.lease_keeper import Outage
+from ..worker.settling import Entry, Settling
 from ..worker.store import Heard, Store
 from .processes import born, has_ended, machine
-from .results import Entry, Ledger
 from .verdicts import change_of, lost_while_held
 
 if TYPE_CHECKING:
@@ -40,19 +37,11 @@ class JobStore(Store, Protocol):
 
 
 class Orphans:
-    """A thread that looks, from time to time, for workers that are dead, and gives back what they hold."""
+    """Looks, from time to time, for workers that are dead, and gives back what they hold."""
 
-    def __init__(self, store: JobStore, groups: Collection[str], outage: Outage) -> None:
-        self._store, self._groups, self._outage = store, frozenset(groups), outage
+    def __init__(self, store: JobStore, groups: Collection[str], settling: Settling) -> None:
+        self._store, self._groups, self._settling = store, frozenset(groups), settling
         self._looks: Counter[int] = Counter()  # By client id.
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._look_until_stopped, name="orphans", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     def look(self) -> None:
         for heard in self._store.clients():
@@ -60,26 +49,14 @@ class Orphans:
                 self._give_back(heard)
                 self._looks[heard.client_id] += 1
 
-    def _look_until_stopped(self) -> None:
-        while True:
-            try:
-                self.look()
-            except TaskStoreError as problem:  # Their leases end by themselves.
-                logger.debug("nobody looks after the jobs of dead workers now: %s", problem)
-            if self._stopping.wait(LOOK_EVERY_S):
-                return
-
     def _give_back(self, heard: Heard) -> None:
         changes = [change for task in self._held_by(heard.client_id) if (change := given_back(task, heard))]
-        entries = [Entry(change=change, written=_nothing, refused=_nothing) for change in changes]
-        if entries:
+        if changes:
             logger.warning(
-                "worker %s (process %s) is dead: others get its jobs (%d)", heard.name, heard.pid, len(entries)
+                "worker %s (process %s) is dead: others get its jobs (%d)", heard.name, heard.pid, len(changes)
             )
-        Ledger(self._store, self._is_patient, self._outage, heard.client_id).write(entries)
-
-    def _is_patient(self) -> bool:
-        return not self._stopping.is_set()
+        # When somebody else was quicker, that is well, too.
+        self._settling.write([Entry.of(change) for change in changes], client_id=heard.client_id)
 
     def _held_by(self, client_id: int) -> Iterator[Task]:
         for group in self._groups:
@@ -112,7 +89,3 @@ def given_back(task: Task, heard: Heard) -> NewTask | Change | None:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _nothing(_: object) -> None:
-    """When somebody else was quicker, too."""

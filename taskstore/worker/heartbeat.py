@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -53,22 +54,25 @@ class Heartbeat:
         while not self._stopping.wait(max(0, min(due_at) - time.monotonic())):
             for place, (every_s, act) in enumerate(self._chores):
                 if due_at[place] <= time.monotonic():
-                    act()
+                    self._do(act)
                     due_at[place] = time.monotonic() + every_s
-        self._beat(stopped=True)
+        self._do(partial(self._beat, stopped=True))
+
+    def _do(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as problem:  # Nothing depends on it, and the next time it may go well.
+            logger.debug("what the store should have heard, it has not: %s", problem)
 
     def _beat(self, **more: Any) -> None:
-        try:
-            self._store.heartbeat(
-                name=self._name,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                groups=self._groups,
-                version=own_version(),
-                info={**self._info(), **more},
-            )
-        except Exception as problem:  # Nothing depends on it, and the next one may come through.
-            logger.debug("the store has not heard that this worker lives: %s", problem)
+        self._store.heartbeat(
+            name=self._name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            groups=self._groups,
+            version=own_version(),
+            info={**self._info(), **more},
+        )
 
 
 def own_version() -> str:

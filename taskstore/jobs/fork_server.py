@@ -1,4 +1,4 @@
-"""Job processes: started, fed, watched, and their output."""
+"""The fork server of a worker: it starts the processes of jobs, feeds and watches them, and reads what they write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from ..types.job_record import LONGEST_LOG, How, JobError
 from . import child
-from .messages import Assignment, Channel, Nursing, RunOutcome, tree_of
+from .messages import Assignment, Channel, RunOutcome, Setup, tree_of
 from .processes import be_first_to_go, die_with, end_group
 from .registry import Functions, resolve, why_not
 
@@ -136,8 +136,8 @@ def now_ms() -> int:
 LOG_EVERY_S = 1.0
 
 
-class Nursery:
-    def __init__(self, control: socket.socket, setup: Nursing) -> None:
+class ForkServer:
+    def __init__(self, control: socket.socket, setup: Setup) -> None:
         self._control = Channel(control)
         self._setup = setup
         self._functions: Functions | None = None  # Each of the spawned finds its own.
@@ -165,7 +165,7 @@ class Nursery:
 
     def _prepare(self) -> None:
         if self._setup.spawn:
-            self._bear()  # It says whether it could import everything, and has the first job.
+            self._fork()  # It says whether it could import everything, and has the first job.
             return
         try:
             self._functions = resolve(self._setup.runner)
@@ -190,17 +190,15 @@ class Nursery:
     def _start_what_waits(self) -> None:
         busy = sum(process.job is not None for process in self._processes.values())
         for _ in range(min(self._setup.processes - busy, len(self._waiting))):
-            self._start(self._waiting.popleft())
-
-    def _start(self, job: Assignment) -> None:
-        try:
-            process = next((each for each in self._processes.values() if each.is_idle), None) or self._bear()
-        except OSError as problem:
-            error = JobError(type="OSError", message=f"no process could be started for it: {problem}")
-            self._control.send(tree_of(RunOutcome(key=job.key, how=How.LOST, error=error)))
-            return
-        process.assign(job)
-        self._control.send({"started": job.key, "pid": process.pid})
+            job = self._waiting.popleft()
+            try:
+                process = next((each for each in self._processes.values() if each.is_idle), None) or self._fork()
+            except OSError as problem:
+                error = JobError(type="OSError", message=f"no process could be started for it: {problem}")
+                self._control.send(tree_of(RunOutcome(key=job.key, how=How.LOST, error=error)))
+                continue
+            process.assign(job)
+            self._control.send({"started": job.key, "pid": process.pid})
 
     def _take_back(self, key: int) -> None:
         """Unless it was started."""
@@ -214,7 +212,7 @@ class Nursery:
             if process.job and process.job.key == key and not process.told:
                 process.tell(How.GIVEN_BACK, "its worker stopped", self._setup.kill_after_ms)
 
-    def _bear(self) -> Process:
+    def _fork(self) -> Process:
         ours, theirs = socket.socketpair()
         output, written = os.pipe()
         sys.stdout.flush()
@@ -240,7 +238,9 @@ class Nursery:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
-            self._forget()
+            for key in list(self._selector.get_map().values()):
+                os.close(key.fd)  # What is the server's.
+            self._selector.close()
             _be_its_outputs(output)
             if self._functions is None:
                 spawn(end, self._setup)
@@ -251,39 +251,22 @@ class Nursery:
         finally:
             os._exit(1)
 
-    def _forget(self) -> None:
-        """In a copy of it: close what is the nursery's."""
-        for key in list(self._selector.get_map().values()):
-            os.close(key.fd)
-        self._selector.close()
-
     def _hear(self, process: Process) -> None:
         try:
             for message in process.channel.receive():
-                self._take_in(process, message)
+                if "how" in message:
+                    error = JobError(**message["error"]) if message.get("error") else None
+                    self._report(process, How(message["how"]), error, message.get("result"))
+                    if process.told or process.jobs_done >= self._setup.jobs_per_process:
+                        process.end()
+                    continue
+                self._control.send(message)
+                if "problem" in message and process.job:
+                    self._report(process, How.FAILED, JobError(type="NotPrepared", message=message["problem"]))
         except (ValueError, TypeError, KeyError):
             process.end()  # A job has written into the socket of its process.
         if not process.channel.is_open:
             self._selector.unregister(process.channel.end)
-
-    def _take_in(self, process: Process, message: dict[str, Any]) -> None:
-        if "how" in message:
-            self._answered(process, message)
-        elif "problem" in message:
-            self._unprepared(process, message)
-        else:
-            self._control.send(message)
-
-    def _answered(self, process: Process, message: dict[str, Any]) -> None:
-        error = JobError(**message["error"]) if message.get("error") else None
-        self._report(process, How(message["how"]), error, message.get("result"))
-        if process.told or process.jobs_done >= self._setup.jobs_per_process:
-            process.end()
-
-    def _unprepared(self, process: Process, message: dict[str, Any]) -> None:
-        self._control.send(message)
-        if process.job:
-            self._report(process, How.FAILED, JobError(type="NotPrepared", message=message["problem"]))
 
     def _report(self, process: Process, how: How, error: JobError | None, result: Any = None) -> None:
         if process.job is None:
@@ -309,41 +292,34 @@ class Nursery:
         self._someone_ended = False
         for pid in pids:
             ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                self._bury(self._processes[pid], status)
-
-    def _bury(self, process: Process, status: int) -> None:
-        # What it left behind, it had started; nobody else can have its group while one of these lives.
-        end_group(process.pid, signal.SIGKILL)
-        if process.channel.end in self._selector.get_map():
-            self._hear(process)  # It may have answered, and died then.
-        self._report(process, How.DIED, JobError(type="Died", message=cause_of_death(status)))
-        for source in (process.channel.end, process.output.descriptor):
-            with suppress(KeyError):
-                self._selector.unregister(source)
-        del self._processes[process.pid]
-        process.close()
+            if not ended:
+                continue
+            process = self._processes.pop(pid)
+            # What it left behind, it had started; nobody else can have its group while one of these lives.
+            end_group(pid, signal.SIGKILL)
+            if process.channel.end in self._selector.get_map():
+                self._hear(process)  # It may have answered, and died then.
+            self._report(process, How.DIED, JobError(type="Died", message=cause_of_death(status)))
+            for source in (process.channel.end, process.output.descriptor):
+                with suppress(KeyError):
+                    self._selector.unregister(source)
+            process.close()
 
     def _look_at_the_clock(self) -> None:
         now = time.monotonic()
         for process in self._processes.values():
-            if process.ends_at is not None and process.ends_at <= now:
-                self._time_is_up(process)
+            if process.ends_at is None or process.ends_at > now:
+                continue
+            if process.told or process.job is None or process.job.timeout_ms is None:
+                process.end()
+            else:
+                text = f"it took longer than {process.job.timeout_ms / 1000:g} s"
+                process.tell(How.TIMED_OUT, text, self._setup.kill_after_ms)
         if now >= self._next_logs_at:
             self._next_logs_at = now + LOG_EVERY_S
-            self._tell_news()
-
-    def _time_is_up(self, process: Process) -> None:
-        if process.told or process.job is None or process.job.timeout_ms is None:
-            process.end()
-            return
-        text = f"it took longer than {process.job.timeout_ms / 1000:g} s"
-        process.tell(How.TIMED_OUT, text, self._setup.kill_after_ms)
-
-    def _tell_news(self) -> None:
-        for process in self._processes.values():
-            if process.job and process.output.has_news:
-                self._control.send({"log": process.job.key, "text": process.output.text()})
+            for process in self._processes.values():
+                if process.job and process.output.has_news:
+                    self._control.send({"log": process.job.key, "text": process.output.text()})
 
     def _until_next_s(self) -> float | None:
         """None: only something that happens ends the wait."""
@@ -406,17 +382,17 @@ def interpreter(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", start, *arguments]
 
 
-def spawn(end: socket.socket, setup: Nursing) -> NoReturn:
+def spawn(end: socket.socket, setup: Setup) -> NoReturn:
     end.set_inheritable(True)
-    words = interpreter("taskstore.jobs.spawned", str(end.fileno()), json.dumps(tree_of(setup)))
+    words = interpreter("taskstore.jobs.child", str(end.fileno()), json.dumps(tree_of(setup)))
     os.execv(words[0], words)  # noqa: S606 - there is no shell.
 
 
 def main(arguments: list[str]) -> None:
-    """`PARENT DESCRIPTOR SETUP`: whose nursery it is, the socket to it, and a Nursing as JSON."""
+    """`PARENT DESCRIPTOR SETUP`: whose server it is, the socket to it, and a Setup as JSON."""
     parent, descriptor, setup = arguments
     die_with(int(parent))
     # They are for the worker, which says what becomes of its jobs.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    Nursery(socket.socket(fileno=int(descriptor)), Nursing(**json.loads(setup))).run()
+    ForkServer(socket.socket(fileno=int(descriptor)), Setup(**json.loads(setup))).run()

@@ -1,0 +1,312 @@
+"""The executor of jobs: a fork server runs each in a process, and one thread writes down what comes of them.
+
+So no two changes of a job are ever under way. That thread waits for a store that is away; meanwhile the server goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CommitRefused, InvalidInput
+from ..types.job_record import DEFAULT_QUEUE, Attempt, How, JobError, JobRecord, queue_of
+from ..types.tasks import Change
+from ..worker.engine import PATIENCE_S
+from ..worker.heartbeat import Chore
+from ..worker.lease_keeper import Held
+from ..worker.settling import Entry
+from .fork_server_link import ForkServerLink, Message
+from .messages import Assignment, RunOutcome, Setup
+from .orphans import LOOK_EVERY_S, JobStore, Orphans, now_ms, whereabouts
+from .processes import end_group
+from .verdicts import FAILURES, Verdict, after, change_of, is_over, lost_before, no_job
+
+if TYPE_CHECKING:
+    from ..types.tasks import Task
+    from ..worker.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+QUICK_S = 0.25  # What takes longer is recorded as under way; what does not is not worth a commit of its own.
+AHEAD = 8  # Jobs a process, at most: so many may wait for their turn while jobs are quick.
+AHEAD_MS = 50  # How long a job takes, on average of late, that is quick.
+MOST_TOLD = 100  # Of the jobs in work, with a heartbeat.
+STOPPED = "its worker stopped"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Work:
+    """A job in hand."""
+
+    key: int  # The id that its task was claimed with.
+    job_id: int
+    queue: str
+    record: JobRecord
+    held: Held
+    link: ForkServerLink
+    taken_at: float = field(default_factory=time.monotonic)
+    started_ms: int = 0  # 0: it waits for its turn.
+    pid: int = 0
+    log: str = ""
+    written_log: str = ""
+    written_at: float | None = None  # When it was last recorded as under way.
+
+    def is_late(self, now: float) -> bool:
+        """Whether others had better have it than it wait longer for its turn here."""
+        return not self.started_ms and now - self.taken_at > QUICK_S
+
+    def wants_writing(self, now: float, logs_every_s: float) -> bool:
+        """Whether its record should say that it is under way, or what it wrote meanwhile."""
+        if not self.started_ms or self.held.lost.is_set():
+            return False
+        if self.written_at is None:
+            return now - self.taken_at > QUICK_S
+        return self.log != self.written_log and now - self.written_at > logs_every_s
+
+    def assignment(self, worker: str, memory_bytes: int | None) -> Assignment:
+        record = self.record
+        return Assignment(
+            key=self.key,
+            function=record.function,
+            job_id=self.job_id,
+            args=record.args,
+            kwargs=record.kwargs,
+            attempt=1 + sum(attempt.how in FAILURES for attempt in record.counted),
+            is_last=is_over(record, Attempt(how=How.FAILED)),
+            worker=worker,
+            timeout_ms=record.options.timeout_ms,
+            memory_bytes=record.options.memory_bytes or memory_bytes,
+        )
+
+    def outcome(self, how: How, text: str) -> RunOutcome:
+        """For one that its server says nothing of any more."""
+        error = JobError(type={How.LOST: "WorkerLost"}.get(how, "Stopped"), message=text)
+        return RunOutcome(key=self.key, how=how, pid=self.pid, started=self.started_ms, error=error, log=self.log)
+
+
+class Jobs:
+    """`groups`: of the queues. `memory_bytes`: for the process of a job that says nothing of its own."""
+
+    def __init__(self, store: JobStore, groups: Sequence[str], setup: Setup, *, memory_bytes: int | None) -> None:
+        self._store, self._groups, self._setup, self._memory_bytes = store, groups, setup, memory_bytes
+        self._ahead = setup.processes * min(setup.jobs_per_process, AHEAD)
+        self._average_ms = float(AHEAD_MS)  # How long jobs take of late.
+        self._is_over = False
+        self.end_s = setup.kill_after_ms / 1_000 + 1
+        self._ends_at = math.inf  # When a store that does not answer is waited for no longer.
+
+    def start(self, engine: Engine[Work]) -> None:
+        self._engine = engine
+        self._place = Attempt(worker=engine.name, host=socket.gethostname())
+        self.chores: Sequence[Chore] = [(LOOK_EVERY_S, Orphans(self._store, self._groups, engine.settling).look)]
+        self._link = self._new_server()
+        self._thread = threading.Thread(target=self._listen, name="jobs", daemon=True)
+        self._thread.start()
+
+    def room(self, in_work: int) -> int:
+        ahead = self._ahead if self._average_ms < AHEAD_MS else 0
+        return max(0, self._setup.processes + ahead - in_work)
+
+    def take(self, tasks: Sequence[Task]) -> None:
+        """Have the jobs run, unless those who claimed them before were their end."""
+        entries: list[Entry] = []
+        for task in tasks:
+            queue = queue_of(task.group) or DEFAULT_QUEUE
+            try:
+                record = JobRecord.decode(task.data)
+                verdict = lost_before(task, record, now_ms())
+                finished = change_of(task, queue, verdict) if verdict and verdict.finished else None
+            except (TypeError, ValueError) as problem:  # NotAJob is one.
+                finished = no_job(task, queue, problem)
+            if finished:
+                entries.append(Entry.of(finished, refused=partial(_say_lost, task.origin)))
+                continue
+            work = Work(
+                key=task.id,
+                job_id=task.origin,
+                queue=queue,
+                record=verdict.record if verdict else record,
+                held=self._engine.keeper.keep(task, partial(self._lose, task.id)),
+                link=self._link,
+            )
+            if not self._engine.begin(task.id, work, partial(self._run, work)):
+                entries += self._settled(work, work.outcome(How.GIVEN_BACK, STOPPED))
+        self._engine.settling.write(entries)
+
+    def stop(self) -> None:
+        """What waits for its turn gets it soon, or is taken back."""
+
+    def interrupt(self) -> None:
+        self._ends_at = time.monotonic() + self._setup.kill_after_ms / 1_000 + PATIENCE_S
+        for work in list(self._engine.works.values()):
+            work.link.stop(work.key)
+
+    def end(self) -> None:
+        """Waits for a few seconds until all is written."""
+        self._is_over = True
+        self._link.hang_up()
+        self._thread.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
+        if self._thread.is_alive():
+            logger.warning("the store does not answer: jobs that it was not told of go to others when their leases end")
+        self._link.end()
+
+    def info(self) -> Mapping[str, Any]:
+        """Also for others on this machine, which look whether it lives."""
+        works = [work for work in list(self._engine.works.values()) if work.started_ms]
+        jobs = {str(work.job_id): work.pid for work in works[:MOST_TOLD]}
+        return {**whereabouts(os.getpid()), "processes": self._setup.processes, "in_work": len(works), "jobs": jobs}
+
+    def _run(self, work: Work) -> None:
+        # While nobody replaces the server: all that a dead one had is known.
+        work.link = self._link
+        work.link.run(work.assignment(self._place.worker, self._memory_bytes))
+
+    def _lose(self, key: int) -> None:
+        if work := self._engine.works.get(key):
+            _say_lost(work.job_id)
+            work.link.stop(key)
+
+    def _new_server(self) -> ForkServerLink:
+        link = ForkServerLink(self._setup)
+        if link.threads_found > 1:
+            logger.warning("the jobs' modules started threads, which copies of a process lack: better use spawn")
+        return link
+
+    # ---- The thread that listens to the server, and writes
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                link = self._link
+                messages = link.receive(QUICK_S if self._engine.works else None)
+                if messages is None:
+                    entries = self._without(link)
+                else:
+                    entries = [entry for message in messages for entry in self._hear(message)]
+                self._engine.settling.write([*entries, *self._look_after_works()])
+                if messages is None and link is self._link:
+                    return  # There is no other server.
+        except Exception as problem:
+            self._engine.fail(problem)
+
+    def _hear(self, message: Message) -> Sequence[Entry]:
+        works = self._engine.works
+        if "how" in message:
+            outcome = RunOutcome.of(message)
+            work = works.get(outcome.key)
+            if work is None:
+                return ()
+            self._engine.done(outcome.key)
+            self._average_ms += (outcome.ended - outcome.started - self._average_ms) / 10
+            return self._settled(work, outcome)
+        if "started" in message and (work := works.get(message["started"])):
+            work.pid, work.started_ms = message["pid"], now_ms()
+        elif "log" in message and (work := works.get(message["log"])):
+            work.log = message["text"]
+        return ()
+
+    def _without(self, link: ForkServerLink) -> Sequence[Entry]:
+        """A server has ended, and all its processes with it."""
+        link.end()
+        if not self._engine.stopping.is_set():
+            logger.error("the process that starts the jobs has died; another one is started")
+            try:
+                new = self._new_server()
+            except Exception as problem:
+                self._engine.fail(problem)
+            else:
+                with self._engine.change:
+                    self._link = new
+        how, text = How.LOST, "the process that started it died, and it with that"
+        if self._is_over:
+            how, text = How.GIVEN_BACK, STOPPED
+        entries: list[Entry] = []
+        for work in [work for work in list(self._engine.works.values()) if work.link is link]:
+            if work.pid:
+                end_group(work.pid, signal.SIGKILL)
+            self._engine.done(work.key)
+            # What waited for its turn was not touched.
+            entries += self._settled(work, work.outcome(how if work.started_ms else How.GIVEN_BACK, text))
+        return entries
+
+    def _look_after_works(self) -> Sequence[Entry]:
+        """Write down what is under way, and take back what waits for too long."""
+        now = time.monotonic()
+        entries = []
+        for work in list(self._engine.works.values()):
+            if work.is_late(now):
+                work.link.take_back(work.key)
+            if not work.wants_writing(now, logs_every_s=self._engine.keeper.duration_ms / 3_000):
+                continue
+            work.written_at, work.written_log = now, work.log
+            attempt = replace(self._place, started=work.started_ms, pid=work.pid)
+            try:
+                data = work.record.with_attempt(attempt, log=work.log).encode()
+            except ValueError:
+                continue
+            # This renews its lease, too.
+            task = self._engine.keeper.let_go(work.held)
+            change = Change(id=task.id, data=data, error="", timespec_ms=-self._engine.keeper.duration_ms)
+            written, refused = partial(self._keep_on, work), partial(self._refused_while_run, work)
+            entries.append(Entry.of(change, written=written, refused=refused))
+        return entries
+
+    def _keep_on(self, work: Work, tasks: Sequence[Task]) -> None:
+        work.held = self._engine.keeper.keep(tasks[0], partial(self._lose, work.key))
+
+    def _refused_while_run(self, work: Work, problem: Exception) -> None:
+        if isinstance(problem, CommitRefused):
+            work.held.lose()
+        else:  # With its log it is larger than the store takes, say.
+            self._keep_on(work, [work.held.task])
+
+    def _settled(self, work: Work, outcome: RunOutcome) -> Sequence[Entry]:
+        """What came of the job, unless it is no longer ours."""
+        task = self._engine.keeper.let_go(work.held)
+        if work.held.lost.is_set():
+            return ()
+        attempt = replace(
+            self._place,
+            started=outcome.started,
+            ended=outcome.ended or now_ms(),
+            how=outcome.how,
+            pid=outcome.pid,
+            error=outcome.error,
+        )
+        entry = self._entry(work, task, after(work.record, attempt, result=outcome.result, log=outcome.log))
+        return (entry,) if entry else ()
+
+    def _entry(self, work: Work, task: Task, verdict: Verdict) -> Entry | None:
+        try:
+            change = change_of(task, work.queue, verdict)
+        except (TypeError, ValueError) as problem:
+            return self._not_written(work, task, verdict, problem)
+        return Entry.of(change, refused=partial(self._not_written, work, task, verdict))
+
+    def _not_written(self, work: Work, task: Task, verdict: Verdict, problem: Exception) -> Entry | None:
+        if isinstance(problem, CommitRefused):
+            _say_lost(work.job_id, problem)
+        elif not isinstance(problem, InvalidInput | TypeError | ValueError):
+            logger.error("job %d: what came of it can't be written, and others will get it: %s", work.job_id, problem)
+        elif verdict.record.result is None:
+            # Not even its record can be kept, with what it holds already.
+            return Entry.of(no_job(task, work.queue, problem), refused=partial(_say_lost, task.origin))
+        else:
+            # The result is more than the store takes: that is what came of it.
+            error = JobError(type=type(problem).__name__, message=f"its result can't be kept: {problem}")
+            attempt = replace(verdict.record.attempts[-1], how=How.FAILED, error=error, final=False)
+            return self._entry(work, task, after(work.record, attempt))
+        return None
+
+
+def _say_lost(job_id: int, problem: Exception | None = None) -> None:
+    logger.warning("job %d is no longer ours: what came of it here is dropped. %s", job_id, problem or "")

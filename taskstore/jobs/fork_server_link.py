@@ -1,0 +1,89 @@
+"""A worker's fork server, as the worker sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from .fork_server import interpreter
+from .messages import Assignment, Channel, Setup, packed, tree_of
+
+PATIENCE_S = 5.0
+
+Message = dict[str, Any]
+
+
+class NotPrepared(Exception):
+    """The processes of the jobs can't be started. Their modules can't be imported, say, or hold no jobs."""
+
+
+class ForkServerLink:
+    """Starts a fork server and waits until it can run jobs. It dies with the thread that starts it.
+
+    Any thread may tell it what to do; one receives what comes of it. Raises NotPrepared.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        ours, theirs = socket.socketpair()
+        words = interpreter(
+            "taskstore.jobs.fork_server", str(os.getpid()), str(theirs.fileno()), json.dumps(tree_of(setup))
+        )
+        self._process = subprocess.Popen(
+            words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        theirs.close()
+        self._end, self._channel = ours, Channel(ours)
+        self._sending = threading.Lock()
+        said: Sequence[Message] | None = ()
+        while said is not None and not said:
+            said = self.receive()
+        if not said or "problem" in said[0]:
+            self.end()
+            raise NotPrepared(said[0]["problem"] if said else "the process that starts the jobs ended at once")
+        self.threads_found: int = said[0]["threads"]  # In it, once everything was imported.
+
+    def receive(self, patience_s: float | None = None) -> Sequence[Message] | None:
+        """What it has said, when it says something within that time. None: it has ended, and all its processes."""
+        poller = select.poll()
+        poller.register(self._end, select.POLLIN)
+        poller.poll(None if patience_s is None else patience_s * 1_000)
+        messages = list(self._channel.receive())
+        return messages if messages or self._channel.is_open else None
+
+    def run(self, job: Assignment) -> None:
+        self._send(tree_of(job))
+
+    def stop(self, key: int) -> None:
+        """Have the job ended; its outcome comes as any other."""
+        self._send({"stop": key})
+
+    def take_back(self, key: int) -> None:
+        """The same, unless it was started."""
+        self._send({"take_back": key})
+
+    def hang_up(self) -> None:
+        """Have it end with all its processes. Whoever receives hears that."""
+        with suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        """Wait until it has ended. Nobody may receive any more."""
+        self.hang_up()
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # Its processes end with it.
+            self._process.wait()
+        self._end.close()
+
+    def _send(self, message: Message) -> None:
+        # One that has died says so by the end of its messages.
+        with self._sending, suppress(OSError):
+            self._end.sendall(packed(message))
