@@ -59,7 +59,8 @@ def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None
     for name in ("least_timeout", "least_lease", "grace"):
         options[f"{name}_s"] = options.pop(f"{name}_ms") / 1_000
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
-    logging.getLogger("taskstore.commands").setLevel(logging.INFO)  # What it works for, and what it kills.
+    for package in ("taskstore.worker", "taskstore.commands"):
+        logging.getLogger(package).setLevel(logging.INFO)  # What it works for, that it stops, and what it kills.
     with Client(**session.where) as store:
         try:
             made = CommandWorker(store, projects, **{**options, "env": dict(options["env"])})

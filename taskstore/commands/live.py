@@ -1,4 +1,4 @@
-"""What running commands have written so far is shown: one thread writes it for all lists of a worker."""
+"""What running commands have written so far is shown: the thread that reports writes it, for all lists of a worker."""
 
 from __future__ import annotations
 
@@ -32,19 +32,13 @@ class OutputTask:
 
 
 class Live:
+    """Lists whose output is shown. `write` is called every second, by one thread."""
+
     def __init__(self, store: Store, outage: Outage) -> None:
-        self._store, self.outage = store, outage
+        self._store, self._outage = store, outage
         self._shown: dict[Work, OutputTask] = {}
         self._writing: Work | None = None  # Of the commit that is under way.
         self._change = threading.Condition()  # Of the two above.
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._write_until_stopped, name="live", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     def show(self, work: Work) -> None:
         with self._change:
@@ -57,23 +51,16 @@ class Live:
             self._change.wait_for(lambda: self._writing is not work)
         return [shown.task_id] if shown and shown.task_id else []
 
-    def _write_until_stopped(self) -> None:
-        while not self._stopping.wait(WRITE_EVERY_S):
-            for shown in list(self._shown.values()):
-                if self._begin(shown):
-                    self._write(shown)
-                    self._end()
-
-    def _begin(self, shown: OutputTask) -> bool:
-        with self._change:
-            is_wanted = shown.work in self._shown and not shown.work.lost.is_set()
-            self._writing = shown.work if is_wanted else None
-        return is_wanted
-
-    def _end(self) -> None:
-        with self._change:
-            self._writing = None
-            self._change.notify_all()
+    def write(self) -> None:
+        for shown in list(self._shown.values()):
+            with self._change:
+                if shown.work not in self._shown or shown.work.lost.is_set():
+                    continue
+                self._writing = shown.work
+            self._write(shown)
+            with self._change:
+                self._writing = None
+                self._change.notify_all()
 
     def _write(self, shown: OutputTask) -> None:
         news, live = (len(shown.work.runs), shown.work.wrote), shown.work.live()
@@ -86,9 +73,9 @@ class Live:
         except CommitRefused as refused:
             self._refused(shown, refused)
         except Exception as problem:  # A later one may come through, and nothing depends on it.
-            self.outage.begin(problem)
+            self._outage.begin(problem)
         else:
-            self.outage.end()
+            self._outage.end()
 
     def _commit(self, shown: OutputTask, command: Command, live: LiveOutput) -> None:
         data, labels = live.encode(), live_labels(live, command)

@@ -16,6 +16,7 @@ from .messages import Ran, Wrote
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
+    from .runner_link import RunnerLink
 
 MARGIN_S = 10.0  # That a lease is longer than any of its commands may take: to kill it, and to say so.
 MOST_DOUBLINGS = 6
@@ -45,6 +46,7 @@ class Times:
 class Work:
     """What is known of it. Its runner's messages come in by one thread; another one shows what is written."""
 
+    key: int  # The id that its task was claimed with.
     project: str
     commands: CommandList
     worker: str
@@ -53,6 +55,7 @@ class Work:
     started: int  # By the clock of the store.
     lease_s: float
     lease_ends_at: float  # By the monotonic clock; math.inf: it is renewed.
+    link: RunnerLink | None = None  # To what runs it.
     runs: dict[int, Run] = field(default_factory=dict)  # By the place of the command.
     wrote: Wrote | None = None  # The newest of a command that is running.
     lost: threading.Event = field(default_factory=threading.Event)

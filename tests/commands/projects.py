@@ -101,7 +101,7 @@ class Project:
 def wait_for_threads():
     """A worker does not wait for what it asks at its end; but then the client is closed here."""
     for thread in threading.enumerate():
-        if thread.name.startswith(("live", "list ", "heartbeat", "keeper")):
+        if thread.name.startswith(("claims", "list ", "heartbeat", "keeper")):
             thread.join(PATIENCE_S)
 
 

@@ -75,7 +75,7 @@ def test_an_idle_worker_begins_at_once(project):
         project.add_list("true", name="2000")
         project.closed(2)
         worker.stop()
-        worker._stopping.wait(60)
+        worker.stopping.wait(60)
         project.add_list("true", name="3000")  # Ends the request: nobody waits for it but this test.
     assert [found.name for found in project.lists(OPEN)] == ["3000"]
 

@@ -1,0 +1,239 @@
+"""The executor of commands: a thread for each list in work has a runner run it, and closes it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CommitRefused, InvalidInput
+from ..jobs.orphans import whereabouts
+from ..types.command_record import CommandList, NotACommand, Output, Run, place_of
+from ..worker.engine import PATIENCE_S
+from ..worker.handlers import Result
+from ..worker.heartbeat import Chore
+from ..worker.lease_keeper import Held, named, nothing, renewal
+from ..worker.settling import AWAY, Entry
+from .clock import Clock
+from .closing import Finished, closed, given_back, laid_aside
+from .live import WRITE_EVERY_S, Live
+from .messages import Order, Ran, Setup
+from .runner_link import RunnerDied, RunnerLink
+from .work import Times, Work
+
+if TYPE_CHECKING:
+    from ..types.tasks import Task
+    from ..worker.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+CLOSE_EARLY_S = 5.0  # Before the end of a lease, at most; a tenth of it when that is less.
+KILLED = 137
+
+
+class Lists:
+    """`renew`: whether leases are renewed, instead of being as long as the commands may take."""
+
+    end_s = PATIENCE_S
+
+    def __init__(self, projects: Sequence[str], setup: Setup, times: Times, *, lists_at_once: int, renew: bool) -> None:
+        self._projects, self._setup, self._times = projects, setup, times
+        self._lists_at_once, self._renew = lists_at_once, renew
+        self._idle: list[RunnerLink] = []
+        self._is_interrupted = False
+
+    def start(self, engine: Engine[Work]) -> None:
+        self._engine = engine
+        self._live = Live(engine.store, engine.keeper.outage)
+        self.chores: Sequence[Chore] = [(WRITE_EVERY_S, self._live.write)]
+
+    def room(self, in_work: int) -> int:
+        return max(0, self._lists_at_once - in_work)
+
+    def take(self, tasks: Sequence[Task]) -> None:
+        claimed_at, claimed_ms = time.monotonic(), self._engine.keeper.duration_ms
+        aside = []
+        for task in tasks:
+            project, _ = place_of(task.group) or ("", "")
+            try:
+                commands = list_of(task)
+            except NotACommand as problem:
+                logger.error("task %d of %s is laid aside: %s", task.id, task.group, problem)
+                aside.append(laid_aside(task, project, str(problem)))
+                continue
+            clock = Clock.of_claim(task, claimed_ms)
+            work = Work(
+                key=task.id,
+                project=project,
+                commands=commands,
+                worker=self._setup.worker,
+                held=Held(task, nothing),
+                clock=clock,
+                started=clock.now_s(),
+                lease_ends_at=math.inf if self._renew else claimed_at + self._times.least_lease_s,
+                lease_s=self._times.lease_s(commands, task.claims),
+            )
+            doing = threading.Thread(target=self._do, args=[work], name=f"list {commands.name}", daemon=True)
+            if not self._engine.begin(task.id, work, doing.start):
+                aside.append(given_back(task))
+        self._settle(*aside)
+
+    def stop(self) -> None:
+        """Runners are told to begin nothing more by the threads that listen to them."""
+
+    def interrupt(self) -> None:
+        self._is_interrupted = True
+
+    def end(self) -> None:
+        self._is_interrupted = True
+        for work in list(self._engine.works.values()):
+            if work.link:
+                work.link.kill()
+        if self._idle:
+            with ThreadPoolExecutor(len(self._idle)) as ending:
+                ending.map(RunnerLink.end, self._idle)
+
+    def info(self) -> Mapping[str, Any]:
+        lists = {work.commands.name: len(work.runs) for work in list(self._engine.works.values())}
+        return {**whereabouts(os.getpid()), "projects": self._projects, "lists": lists}
+
+    # ---- The thread of a list
+
+    def _do(self, work: Work) -> None:
+        try:
+            work.link = self._idle.pop()
+        except IndexError:
+            work.link = RunnerLink(self._setup)
+        try:
+            if self._renew:
+                work.held = self._engine.keeper.keep(work.task, work.lost.set)
+            elif work.lease_s > self._times.least_lease_s:
+                self._extend(work)
+            if not work.lost.is_set():
+                self._live.show(work)
+                self._run(work, work.link)
+                self._close(work)
+        except Exception as problem:
+            self._engine.fail(problem)
+        finally:
+            self._idle.append(work.link)
+            self._engine.done(work.key)
+
+    def _extend(self, work: Work) -> None:
+        """The lease, to as long as its commands may take. While the store is away the shorter one is ours."""
+        asked_at = time.monotonic()
+
+        def extended(tasks: Sequence[Task]) -> None:
+            [work.held.task] = tasks
+            work.lease_ends_at = asked_at + work.lease_s
+
+        def refused(problem: Exception) -> None:
+            if isinstance(problem, CommitRefused):
+                _say_lost(work, problem)
+                work.lost.set()
+            else:
+                self._not_done(problem)
+
+        longer = Entry.of(renewal(work.task, round(work.lease_s * 1_000)), extended, refused)
+        self._engine.settling.write([longer], is_patient=lambda: False)
+
+    def _run(self, work: Work, link: RunnerLink) -> None:
+        limits = [(command, self._times.limit_s(command)) for command in work.commands.commands]
+        ordered: Order | None = None
+        try:
+            for message in link.run(limits, work.clock):
+                if message:
+                    work.hear(message)
+                if isinstance(message, Ran) and message.left:
+                    logger.info("%s", _left(work, message))
+                if (order := self._order_for(work)) and order is not ordered:
+                    link.order(order)
+                    ordered = order
+        except RunnerDied as died:
+            logger.error("list %s of %s: %s", work.commands.name, work.project, died)
+            place = work.running_place()
+            if place is not None and ordered is not Order.STOP:
+                # Not tried again as if nothing had happened: it may be what has killed it.
+                now, err = work.clock.now_s(), Output.of(f"{died}, and this command with it\n".encode())
+                work.runs[place] = Run(worker=work.worker, started=now, ended=now, exit_code=KILLED, err=err)
+
+    def _order_for(self, work: Work) -> Order | None:
+        left_s = work.lease_left_s()
+        if work.lost.is_set() or left_s <= 0 or self._is_interrupted:
+            return Order.STOP
+        if work.runs and left_s < min(CLOSE_EARLY_S, work.lease_s / 10):
+            # What has been done is kept. A single command that takes longer has the next lease, which is longer.
+            return Order.STOP
+        return Order.FINISH if self._engine.stopping.is_set() else None
+
+    def _close(self, work: Work) -> None:
+        """Waits for a store that is away, as long as the lease lasts."""
+        task = self._engine.keeper.let_go(work.held)
+        shown = self._live.let_go(work)
+        if work.lost.is_set():
+            _say_lost(work, "it was taken away")
+            self._settle(Result(deletes=shown))
+            return
+        if work.lease_left_s() <= 0:
+            logger.warning("list %s of %s: its lease is over", work.commands.name, work.project)
+        # Also then: nobody else may have claimed it yet.
+        entry = self._closed(work, task, work.finished(), shown)
+        self._engine.settling.write([entry], is_patient=lambda: work.lease_left_s() > 0)
+
+    def _closed(self, work: Work, task: Task, finished: Finished, shown: Sequence[int]) -> Entry:
+        return Entry(
+            commit=closed(task, finished, shown), refused=partial(self._not_closed, work, task, finished, shown)
+        )
+
+    def _not_closed(
+        self, work: Work, task: Task, finished: Finished, shown: Sequence[int], problem: Exception
+    ) -> Entry | None:
+        if isinstance(problem, InvalidInput) and not finished.is_shortened:
+            return self._closed(work, task, finished.without_most_output(), shown)
+        if isinstance(problem, CommitRefused) and shown and task.id not in named(problem.refusal):
+            return self._closed(work, task, finished, ())  # Somebody has deleted what showed it.
+        if isinstance(problem, InvalidInput):
+            logger.error("list %s of %s can't be closed: %s", work.commands.name, work.project, problem)
+        else:
+            _say_lost(work, problem)
+            self._not_done(problem)
+        return None
+
+    def _settle(self, *commits: Result) -> None:
+        """If it can be done at once: it is seen to by itself otherwise, when a lease ends."""
+        made = [commit for commit in commits if commit.adds or commit.updates or commit.deletes]
+        entries = [Entry(commit=commit, refused=self._not_done) for commit in made]
+        self._engine.settling.write(entries, is_patient=lambda: False)
+
+    def _not_done(self, problem: Exception) -> None:
+        if not isinstance(problem, (*AWAY, CommitRefused)):
+            self._engine.fail(problem)
+
+
+def list_of(task: Task) -> CommandList:
+    """Raises NotACommand."""
+    found = CommandList.decode(task.data)
+    if not found.commands:
+        raise NotACommand("this is a list without commands")
+    return found
+
+
+def _left(work: Work, ran: Ran) -> str:
+    command = work.commands.commands[ran.place]
+    processes = "1 process" if ran.left == 1 else f"{ran.left} processes"
+    return f"command {command.id} of {work.project} left {processes} behind: killed"
+
+
+def _say_lost(work: Work, why: object) -> None:
+    logger.warning(
+        "list %s of %s is no longer ours, and what came of it here is dropped: %s",
+        work.commands.name,
+        work.project,
+        why,
+    )
