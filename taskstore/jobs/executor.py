@@ -25,8 +25,8 @@ from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import Held
 from ..worker.settling import Entry
 from .fork_server_link import ForkServerLink, Message
-from .messages import Assignment, RunOutcome, Setup
-from .orphans import LOOK_EVERY_S, JobStore, Orphans, now_ms, whereabouts
+from .messages import Assignment, RunOutcome, Setup, now_ms
+from .orphans import LOOK_EVERY_S, JobStore, Orphans, whereabouts
 from .processes import end_group
 from .verdicts import FAILURES, Verdict, after, change_of, is_over, lost_before, no_job
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from ..types.job_record import LONGEST_LOG, How, JobError
 from . import child
-from .messages import Assignment, Channel, RunOutcome, Setup, tree_of
+from .messages import Assignment, Channel, RunOutcome, Setup, now_ms, tree_of
 from .processes import be_first_to_go, die_with, end_group
 from .registry import Functions, resolve, why_not
 
@@ -127,10 +127,6 @@ class Process:
     def close(self) -> None:
         self.channel.end.close()
         self.output.close()
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 LOG_EVERY_S = 1.0
@@ -318,7 +314,8 @@ class ForkServer:
         if now >= self._next_logs_at:
             self._next_logs_at = now + LOG_EVERY_S
             for process in self._processes.values():
-                if process.job and process.output.has_news:
+                # A worker that waits for the store does not listen: what it has not read yet must not pile up.
+                if process.job and process.output.has_news and not self._control.has_more_to_send:
                     self._control.send({"log": process.job.key, "text": process.output.text()})
 
     def _until_next_s(self) -> float | None:

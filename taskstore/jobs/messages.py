@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -60,6 +61,10 @@ class Setup:
     jobs_per_process: int = 1
     spawn: bool = False  # Each process is a fresh interpreter, not a copy of the server.
     kill_after_ms: int = 5_000  # How long after SIGTERM a job is ended by SIGKILL.
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def tree_of(value: Assignment | RunOutcome | Setup) -> dict[str, Any]:

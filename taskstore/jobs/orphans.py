@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +11,7 @@ from ..types.job_record import Attempt, JobRecord, queue_of
 from ..types.tasks import Change, NewTask
 from ..worker.settling import Entry, Settling
 from ..worker.store import Heard, Store
+from .messages import now_ms
 from .processes import born, has_ended, machine
 from .verdicts import change_of, lost_while_held
 
@@ -85,7 +85,3 @@ def given_back(task: Task, heard: Heard) -> NewTask | Change | None:
         return change_of(task, queue, verdict) if queue and verdict else None
     except (TypeError, ValueError):  # NotAJob is one. Whoever claims it next lays it aside.
         return None
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

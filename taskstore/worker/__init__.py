@@ -1,1 +1,1 @@
-"""The worker: it claims tasks, renews their leases while functions run, and commits the results."""
+"""The engine of all workers, which claims, renews, reports and stops, and the executor of functions."""

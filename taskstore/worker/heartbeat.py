@@ -54,15 +54,15 @@ class Heartbeat:
         while not self._stopping.wait(max(0, min(due_at) - time.monotonic())):
             for place, (every_s, act) in enumerate(self._chores):
                 if due_at[place] <= time.monotonic():
-                    self._do(act)
+                    self._try(act)
                     due_at[place] = time.monotonic() + every_s
-        self._do(partial(self._beat, stopped=True))
+        self._try(partial(self._beat, stopped=True))
 
-    def _do(self, act: Callable[[], None]) -> None:
+    def _try(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as problem:  # Nothing depends on it, and the next time it may go well.
-            logger.debug("what the store should have heard, it has not: %s", problem)
+        except Exception as problem:  # Nothing depends on it, and the next try may succeed.
+            logger.debug("a report to the store failed: %s", problem)
 
     def _beat(self, **more: Any) -> None:
         self._store.heartbeat(

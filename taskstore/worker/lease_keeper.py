@@ -119,43 +119,34 @@ class Keeper:
 
     def _renew(self, batch: Sequence[Held]) -> None:
         """Without those that are refused, as long as some are left."""
-        while batch := self._begin(batch):
+        while True:
+            with self._change:
+                # Without what was let go meanwhile. From here on nobody may commit the others.
+                batch = [held for held in batch if held in self._held]
+                self._renewing = frozenset(batch)
+            if not batch:
+                return
             refused: Collection[int] = ()
             try:
-                self._commit(batch)
+                renewed = self._store.commit(updates=[renewal(held.task, self.duration_ms) for held in batch])
+                for held, task in zip(batch, renewed, strict=True):
+                    held.task = task
             except CommitRefused as problem:
                 refused = named(problem.refusal)
                 if not refused:
                     raise
             finally:
-                self._end()
+                with self._change:
+                    self._renewing = frozenset()
+                    self._change.notify_all()
             lost = [held for held in batch if held.task.id in refused]
-            self._lose(lost)
-            batch = [held for held in batch if held not in lost] if lost else ()
-
-    def _begin(self, batch: Sequence[Held]) -> Sequence[Held]:
-        """What of the batch was not let go meanwhile. From here on nobody may commit it."""
-        with self._change:
-            still = [held for held in batch if held in self._held]
-            self._renewing = frozenset(still)
-        return still
-
-    def _commit(self, batch: Sequence[Held]) -> None:
-        renewed = self._store.commit(updates=[renewal(held.task, self.duration_ms) for held in batch])
-        for held, task in zip(batch, renewed, strict=True):
-            held.task = task
-
-    def _end(self) -> None:
-        with self._change:
-            self._renewing = frozenset()
-            self._change.notify_all()
-
-    def _lose(self, lost: Sequence[Held]) -> None:
-        for held in lost:
-            with self._change:
-                was_kept = self._held.pop(held, self) is None
-            if was_kept:
-                held.lose()
+            if not lost:
+                return
+            for held in lost:
+                with self._change:
+                    was_kept = self._held.pop(held, self) is None
+                if was_kept:
+                    held.lose()
 
 
 def renewal(task: Task, duration_ms: int) -> Change:
