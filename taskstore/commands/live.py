@@ -57,10 +57,12 @@ class Live:
                 if shown.work not in self._shown or shown.work.lost.is_set():
                     continue
                 self._writing = shown.work
-            self._write(shown)
-            with self._change:
-                self._writing = None
-                self._change.notify_all()
+            try:
+                self._write(shown)
+            finally:
+                with self._change:
+                    self._writing = None
+                    self._change.notify_all()
 
     def _write(self, shown: OutputTask) -> None:
         news, live = (len(shown.work.runs), shown.work.wrote), shown.work.live()
