@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .client.errors import NotFound as NotFound
     from .client.errors import TooOften as TooOften
     from .client.errors import UnexpectedAnswer as UnexpectedAnswer
-    from .client.jobs import Job as Job
     from .client.schedules import DueJob as DueJob
     from .client.schedules import DueTask as DueTask
     from .client.schedules import Schedule as Schedule
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from .types.command_record import CommandStatus as CommandStatus
     from .types.job_record import JobOptions as JobOptions
     from .types.job_record import JobStatus as JobStatus
+    from .types.jobs import Job as Job
     from .types.tasks import Change as Change
     from .types.tasks import NewTask as NewTask
     from .types.tasks import Order as Order
@@ -66,7 +66,6 @@ _NAMES_OF = {
         "TooOften",
         "UnexpectedAnswer",
     ),
-    ".client.jobs": ("Job",),
     ".client.schedules": (
         "DueJob",
         "DueTask",
@@ -95,6 +94,7 @@ _NAMES_OF = {
         "JobOptions",
         "JobStatus",
     ),
+    ".types.jobs": ("Job",),
     ".types.tasks": (
         "Change",
         "NewTask",

@@ -19,6 +19,7 @@ from .types.command_record import LONGEST_PROJECT, OF_LISTS, CommandStatus
 from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
+from .types.jobs import Job, JobsPage
 from .types.rights import Action
 from .types.search import SearchPage
 from .types.server import Health
@@ -372,7 +373,7 @@ JOBS = Endpoint(
         Parameter("after", TEXT, "Where the previous page ended: its `after`, or the `place` of a job."),
         LIMIT,
     ),
-    answer=Tree,
+    answer=JobsPage,
     failures=FAILURES,
 )
 ENQUEUE = Endpoint(
@@ -381,7 +382,7 @@ ENQUEUE = Endpoint(
     path="/jobs",
     needs=Action.WORK,
     description="Add a job.",
-    answer=Tree,
+    answer=Job,
     failures=FAILURES | KEY_REUSED,
 )
 JOB = Endpoint(
@@ -391,7 +392,7 @@ JOB = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="The job whose task had this id first, as long as the job is kept.",
     parameters=(JOB_IN_PATH,),
-    answer=Tree,
+    answer=Job,
     failures=FAILURES | NOT_FOUND,
 )
 DELETE_JOB = Endpoint(
@@ -401,7 +402,7 @@ DELETE_JOB = Endpoint(
     needs=Action.WORK,
     description="Delete a finished job. The answer is the job as it was.",
     parameters=(JOB_IN_PATH,),
-    answer=Tree,
+    answer=Job,
     failures=FAILURES | NOT_FOUND | UNFINISHED,
 )
 REQUEUE_JOB = Endpoint(
@@ -411,7 +412,7 @@ REQUEUE_JOB = Endpoint(
     needs=Action.OPERATE,
     description="Run a finished job again, with the same or with other arguments. It remains the same job.",
     parameters=(JOB_IN_PATH,),
-    answer=Tree,
+    answer=Job,
     failures=FAILURES | NOT_FOUND | UNFINISHED,
 )
 
