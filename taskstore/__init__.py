@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from .client.errors import NotFound as NotFound
     from .client.errors import TooOften as TooOften
     from .client.errors import UnexpectedAnswer as UnexpectedAnswer
-    from .client.schedules import DueJob as DueJob
-    from .client.schedules import DueTask as DueTask
-    from .client.schedules import Schedule as Schedule
     from .errors import CommitRefused as CommitRefused
     from .errors import CommitUnknown as CommitUnknown
     from .errors import InvalidInput as InvalidInput
@@ -43,6 +40,9 @@ if TYPE_CHECKING:
     from .types.job_record import JobOptions as JobOptions
     from .types.job_record import JobStatus as JobStatus
     from .types.jobs import Job as Job
+    from .types.schedules import DueJob as DueJob
+    from .types.schedules import DueTask as DueTask
+    from .types.schedules import Schedule as Schedule
     from .types.tasks import Change as Change
     from .types.tasks import NewTask as NewTask
     from .types.tasks import Order as Order
@@ -65,11 +65,6 @@ _NAMES_OF = {
         "NotFound",
         "TooOften",
         "UnexpectedAnswer",
-    ),
-    ".client.schedules": (
-        "DueJob",
-        "DueTask",
-        "Schedule",
     ),
     ".errors": (
         "CommitRefused",
@@ -95,6 +90,11 @@ _NAMES_OF = {
         "JobStatus",
     ),
     ".types.jobs": ("Job",),
+    ".types.schedules": (
+        "DueJob",
+        "DueTask",
+        "Schedule",
+    ),
     ".types.tasks": (
         "Change",
         "NewTask",

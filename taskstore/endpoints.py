@@ -21,6 +21,7 @@ from .types.history import History
 from .types.job_record import JobStatus
 from .types.jobs import Job, JobsPage
 from .types.rights import Action
+from .types.schedules import Schedule
 from .types.search import SearchPage
 from .types.server import Health
 from .types.tasks import Imported, Outcome, Task
@@ -584,7 +585,7 @@ SCHEDULES = Endpoint(
     path="/schedules",
     needs=Action.SEE_PAYLOADS,
     description="The schedules that add to groups that the token may touch, sorted by name.",
-    answer=list[Tree],
+    answer=list[Schedule],
     failures=FAILURES,
 )
 SCHEDULE = Endpoint(
@@ -594,7 +595,7 @@ SCHEDULE = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A schedule by its name. A schedule whose group the token may not touch is not found.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
 PUT_SCHEDULE = Endpoint(
@@ -604,7 +605,7 @@ PUT_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Create a schedule, or change the one with this name. A paused schedule stays paused.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    answer=Schedule,
     failures=FAILURES,
 )
 DELETE_SCHEDULE = Endpoint(
@@ -614,7 +615,7 @@ DELETE_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Delete a schedule. What it has added stays. The answer is the schedule as it was.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
 PAUSE_SCHEDULE = Endpoint(
@@ -624,7 +625,7 @@ PAUSE_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Pause a schedule: it adds nothing until it is resumed. Pausing a paused schedule changes nothing.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
 RESUME_SCHEDULE = Endpoint(
@@ -634,7 +635,7 @@ RESUME_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Resume a schedule from now on. Due times during the pause do not count as missed.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
 RUN_SCHEDULE = Endpoint(
