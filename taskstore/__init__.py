@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .client.async_client import AsyncClient as AsyncClient
     from .client.client import Client as Client
-    from .client.commands import Submission as Submission
     from .client.errors import NotAllowed as NotAllowed
     from .client.errors import NotFound as NotFound
     from .client.errors import TooOften as TooOften
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from .jobs.registry import current_job as current_job
     from .jobs.registry import job as job
     from .types.command_record import CommandStatus as CommandStatus
+    from .types.commands import Submission as Submission
     from .types.job_record import JobOptions as JobOptions
     from .types.job_record import JobStatus as JobStatus
     from .types.jobs import Job as Job
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 _NAMES_OF = {
     ".client.async_client": ("AsyncClient",),
     ".client.client": ("Client",),
-    ".client.commands": ("Submission",),
     ".client.errors": (
         "NotAllowed",
         "NotFound",
@@ -85,6 +84,7 @@ _NAMES_OF = {
         "job",
     ),
     ".types.command_record": ("CommandStatus",),
+    ".types.commands": ("Submission",),
     ".types.job_record": (
         "JobOptions",
         "JobStatus",

@@ -16,6 +16,17 @@ from .types.audit import AuditPage
 from .types.bulk import ItemOutcome, ItemsPage, Operation, OperationsPage, OperationState, Preview
 from .types.clients import Heard
 from .types.command_record import LONGEST_PROJECT, OF_LISTS, CommandStatus
+from .types.commands import (
+    ChangedCommands,
+    CommandProjects,
+    CommandWhole,
+    ImportedCommands,
+    ListPage,
+    ListWhole,
+    ProjectStatus,
+    ResultPage,
+    SubmittedCommands,
+)
 from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
@@ -429,7 +440,7 @@ COMMAND_PROJECTS = Endpoint(
     path="/commands",
     needs=Action.SEE,
     description="The projects with commands in groups that the token may touch, with their counts.",
-    answer=Tree,
+    answer=CommandProjects,
     failures=FAILURES,
 )
 COMMAND_STATUS = Endpoint(
@@ -439,7 +450,7 @@ COMMAND_STATUS = Endpoint(
     needs=Action.SEE,
     description="The progress of a project: counts, running lists, a forecast and statistics.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ProjectStatus,
     failures=FAILURES,
 )
 SUBMIT_COMMANDS = Endpoint(
@@ -449,7 +460,7 @@ SUBMIT_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Submit commands to a project.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=SubmittedCommands,
     failures=FAILURES | KEY_REUSED,
     status=201,
 )
@@ -460,7 +471,7 @@ COMMAND_LISTS = Endpoint(
     needs=Action.SEE,
     description="The lists of a project: running lists first, then the newest first.",
     parameters=(PROJECT, Parameter("status", _one_of(*sorted(OF_LISTS)), "Only lists with this status."), *PAGED),
-    answer=Tree,
+    answer=ListPage,
     failures=FAILURES,
 )
 COMMAND_LIST = Endpoint(
@@ -470,7 +481,7 @@ COMMAND_LIST = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A list with its commands, while it is open, running or closed.",
     parameters=(PROJECT, LIST),
-    answer=Tree,
+    answer=ListWhole,
     failures=FAILURES | NOT_FOUND,
 )
 REOPEN_COMMAND_LIST = Endpoint(
@@ -481,7 +492,7 @@ REOPEN_COMMAND_LIST = Endpoint(
     description="Reopen a list at once when its worker is known to be dead. If the worker is alive after all, it can "
     "no longer close the list.",
     parameters=(PROJECT, LIST),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES | NOT_FOUND,
 )
 COMMAND_RESULTS = Endpoint(
@@ -496,7 +507,7 @@ COMMAND_RESULTS = Endpoint(
         Parameter("text", TEXT, "Only commands with this text in the id, the line, the worker or the outputs."),
         *PAGED,
     ),
-    answer=Tree,
+    answer=ResultPage,
     failures=FAILURES,
 )
 COMMAND = Endpoint(
@@ -506,7 +517,7 @@ COMMAND = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A command by its id, with or without its number of failures: where it is now, and its previous runs.",
     parameters=(PROJECT, Parameter("id", TEXT, "The command's id.")),
-    answer=Tree,
+    answer=CommandWhole,
     failures=FAILURES | NOT_FOUND,
 )
 RETRY_COMMANDS = Endpoint(
@@ -516,7 +527,7 @@ RETRY_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Run finished commands again, as new commands without failures.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES,
 )
 STASH_COMMANDS = Endpoint(
@@ -526,7 +537,7 @@ STASH_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Stash new commands and open lists: workers do not run them until they are unstashed.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES,
 )
 UNSTASH_COMMANDS = Endpoint(
@@ -536,7 +547,7 @@ UNSTASH_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Unstash commands and lists, so that workers run them.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES,
 )
 ARCHIVE_COMMANDS = Endpoint(
@@ -546,7 +557,7 @@ ARCHIVE_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Move completed commands to the archive.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES,
 )
 EXPORT_COMMANDS = Endpoint(
@@ -570,7 +581,7 @@ IMPORT_COMMANDS = Endpoint(
     "Commands that a previous import added stay as they are, so the same lines can be sent again. Another command "
     "with the same id is refused. Lists that were running become open.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ImportedCommands,
     failures=FAILURES,
     body_media=NDJSON,
 )
