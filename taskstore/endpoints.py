@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from .types.audit import AuditPage
 from .types.bulk import ItemOutcome, ItemsPage, Operation, OperationsPage, OperationState, Preview
 from .types.clients import Heard
@@ -31,6 +33,7 @@ from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
 from .types.jobs import Job, JobsPage
+from .types.requests import CommandLine, ReasonRequest, TasksRequest
 from .types.rights import Action
 from .types.schedules import Schedule
 from .types.search import SearchPage
@@ -39,7 +42,7 @@ from .types.tasks import Imported, Outcome, Task
 
 T_co = TypeVar("T_co", covariant=True)
 
-Tree = dict[str, Any]  # A JSON object whose type the view names.
+Tree = dict[str, Any]
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -66,7 +69,8 @@ class Endpoint(Generic[T_co]):
 
     `path` has its parameters in braces; the others of `parameters` belong to the query. `needs`: what the token must
     allow; None if no token is needed. `answer`: the type of the answer, `bytes` for a file; `or_answer`: another type
-    that it may have. `failures`: what each status means if the request fails. `media`: the media types of the answer,
+    that it may have. `body`: the type of the body, unless the server's rules belong to it: the view names it then.
+    `failures`: what each status means if the request fails. `media`: the media types of the answer,
     the default first.
     """
 
@@ -81,6 +85,7 @@ class Endpoint(Generic[T_co]):
     or_answer: Any = None
     failures: Mapping[int, str]
     media: tuple[str, ...] = (JSON,)
+    body: type[Struct] | None = None
     body_media: str = JSON
     is_local: bool = False  # Programs on the server's own machine need no token.
 
@@ -221,6 +226,7 @@ PAUSE = Endpoint(
     needs=Action.OPERATE,
     description="Pause a group: it hands out no tasks, but commits still work. Pausing a paused group changes nothing.",
     parameters=(GROUP_IN_PATH,),
+    body=ReasonRequest,
     answer=GroupPause,
     failures=FAILURES,
 )
@@ -231,6 +237,7 @@ RESUME = Endpoint(
     needs=Action.OPERATE,
     description="Resume a paused group. Waiting claims receive its tasks at once.",
     parameters=(GROUP_IN_PATH,),
+    body=ReasonRequest,
     answer=GroupPause,
     failures=FAILURES,
 )
@@ -267,6 +274,7 @@ TASKS_BY_BODY = Endpoint(
     path="/tasks",
     needs=Action.SEE_PAYLOADS,
     description="The tasks with these ids, as `GET /tasks/{ids}` returns them, for more ids than fit into a URL.",
+    body=TasksRequest,
     answer=list[Task | None],
     failures=FAILURES,
 )
@@ -581,6 +589,7 @@ IMPORT_COMMANDS = Endpoint(
     "Commands that a previous import added stay as they are, so the same lines can be sent again. Another command "
     "with the same id is refused. Lists that were running become open.",
     parameters=(PROJECT,),
+    body=CommandLine,
     answer=ImportedCommands,
     failures=FAILURES,
     body_media=NDJSON,
@@ -636,6 +645,7 @@ PAUSE_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Pause a schedule: it adds nothing until it is resumed. Pausing a paused schedule changes nothing.",
     parameters=(SCHEDULE_IN_PATH,),
+    body=ReasonRequest,
     answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
@@ -646,6 +656,7 @@ RESUME_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Resume a schedule from now on. Due times during the pause do not count as missed.",
     parameters=(SCHEDULE_IN_PATH,),
+    body=ReasonRequest,
     answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
@@ -657,6 +668,7 @@ RUN_SCHEDULE = Endpoint(
     description="Add at once what the schedule adds, even while it is paused. Its due times stay the same. The answer "
     "is the new task.",
     parameters=(SCHEDULE_IN_PATH,),
+    body=ReasonRequest,
     answer=Task,
     failures=FAILURES | NOT_FOUND,
 )
@@ -766,6 +778,7 @@ UNDO_OPERATION = Endpoint(
     needs=Action.OPERATE,
     description="Undo a bulk operation, except for tasks that have changed since. The undo is an operation itself.",
     parameters=(IN_PATH,),
+    body=ReasonRequest,
     answer=Operation,
     failures=FAILURES | NOT_FOUND,
     status=202,

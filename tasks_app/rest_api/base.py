@@ -31,23 +31,20 @@ HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An endpoint with the types of its answer and its body. `body`: None if it takes none."""
+    """An endpoint with the type of its body, None if it takes none."""
 
     endpoint: Endpoint[Any]
-    answer: Any
     body: type[Struct] | None
 
 
-def serves(
-    endpoint: Endpoint[Any], *, answer: Any = None, body: type[Struct] | None = None
-) -> Callable[[HandlerT], HandlerT]:
+def serves(endpoint: Endpoint[Any], *, body: type[Struct] | None = None) -> Callable[[HandlerT], HandlerT]:
     """Mark a method of a view as the one that serves an endpoint. Its URL, rights and description follow from that.
 
-    `answer`: the type of the answer, if it is not in `taskstore.types` and the row names none.
+    `body`: the type of the body, if the row names none.
     """
 
     def mark(handler: HandlerT) -> HandlerT:
-        handler.served = Served(endpoint, answer or endpoint.answer, body)  # type: ignore[attr-defined]
+        handler.served = Served(endpoint, body or endpoint.body)  # type: ignore[attr-defined]
         return handler
 
     return mark

@@ -8,7 +8,6 @@ from typing import Annotated, Any, TypeVar
 from asgiref.sync import sync_to_async
 from django.http import HttpResponse, StreamingHttpResponse
 from msgspec import UNSET, Meta, UnsetType
-from msgspec.json import Decoder
 from msgspec.structs import asdict
 from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.request import Request
@@ -24,6 +23,8 @@ from taskstore.types.command_record import (
     new_command_task,
 )
 from taskstore.types.commands import ChangedCommands, CommandProjects, ListWhole, Submission, SubmittedCommands
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
 from taskstore.types.tasks import Problem
 
 from .. import commands as command_lists
@@ -39,7 +40,6 @@ from ..core.validation import INT64_MAX, INT64_MIN, text
 from ..models import Task
 from ..reading.files import MEDIA_TYPES, Format, streamed
 from ..wire.scalars import Ids, Int64, Key, Reason
-from ..wire.tasks import Asked
 from . import bodies
 from .async_views import LoopView
 from .base import View, serves
@@ -127,9 +127,7 @@ class RetryRequest(IdsRequest, frozen=True, kw_only=True):
             yield "status", f"one of {', '.join(sorted(FINAL))}"
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-for _asked in (SubmitRequest, ReopenRequest, IdsRequest, RetryRequest):
-    Decoder(_asked)
+prepare(SubmitRequest, ReopenRequest, IdsRequest, RetryRequest)
 
 
 Found = TypeVar("Found")
@@ -299,14 +297,6 @@ def there(found: Found | None, kind: str, name: str) -> Found:
 LINES = MEDIA_TYPES[Format.NDJSON]
 
 
-class CommandLine(Asked, frozen=True, kw_only=True):
-    """A command, or a list of them, in a line of its own."""
-
-    status: Annotated[str, Meta(extra_json_schema={"enum": [*CommandStatus]})]
-    command: Annotated[dict[str, Any] | None, Meta(description="Of a command: its record.")] = None
-    list: Annotated[dict[str, Any] | None, Meta(description="Of a list: its name and its commands.")] = None
-
-
 class ExportProject(CommandsView):
     @serves(endpoints.EXPORT_COMMANDS)
     def get(self, request: Request, project: str) -> StreamingHttpResponse:
@@ -317,7 +307,7 @@ class ExportProject(CommandsView):
 
 
 class ImportProject(CommandsView):
-    @serves(endpoints.IMPORT_COMMANDS, body=CommandLine)
+    @serves(endpoints.IMPORT_COMMANDS)
     def post(self, request: Request, project: str) -> Response:
         entries = entries_in(bodies.body_of(request))
         self.must_reach_project(project)

@@ -7,7 +7,6 @@ from typing import Annotated, Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.json import Decoder
 from msgspec.structs import asdict, replace
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
@@ -28,6 +27,8 @@ from taskstore.types.job_record import (
 )
 from taskstore.types.jobs import Job, JobsPage
 from taskstore.types.records import MOST
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
 from taskstore.types.tasks import Problem
 
 from ..core.operations import Commit, GroupScope, Operation, ResendKey, TaskRecord
@@ -43,7 +44,6 @@ from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
 from ..wire.scalars import Int64, Priority, Reason, Timespec
 from ..wire.size import is_light
-from ..wire.tasks import Asked
 from . import bodies
 from .async_views import LoopView
 from .base import View, serves
@@ -140,9 +140,7 @@ class RequeueRequest(Asked, frozen=True, kw_only=True):
                 yield name, why
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-for _asked in (JobRequest, RequeueRequest):
-    Decoder(_asked)
+prepare(JobRequest, RequeueRequest)
 
 
 class Jobs(LoopView):

@@ -7,12 +7,13 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET
-from msgspec.json import Decoder
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
+from taskstore.types.requests import ReasonRequest
+from taskstore.types.scalars import prepare
 
 from .. import schedules
 from ..core.actors import Actor
@@ -26,7 +27,6 @@ from ..wire.size import is_light
 from ..wire.tasks import answer_of
 from . import bodies
 from .base import View, serves
-from .requests import ReasonRequest
 from .search import query_of, refuse_broken_path
 
 
@@ -64,8 +64,7 @@ def with_arguments(body: bytes, asked: ScheduleRequest) -> ScheduleRequest:
     return msgspec.structs.replace(asked, job=msgspec.structs.replace(asked.job, **arguments))
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-Decoder(ScheduleRequest)
+prepare(ScheduleRequest)
 
 
 Found = TypeVar("Found")
@@ -106,19 +105,19 @@ class OneSchedule(ScheduleView):
 
 
 class Pause(ScheduleView):
-    @serves(endpoints.PAUSE_SCHEDULE, body=ReasonRequest)
+    @serves(endpoints.PAUSE_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
         return answer(there(schedules.pause(name, self.who_asks(request)), name))
 
 
 class Resume(ScheduleView):
-    @serves(endpoints.RESUME_SCHEDULE, body=ReasonRequest)
+    @serves(endpoints.RESUME_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
         return answer(there(schedules.resume(name, self.who_asks(request)), name))
 
 
 class RunNow(ScheduleView):
-    @serves(endpoints.RUN_SCHEDULE, body=ReasonRequest)
+    @serves(endpoints.RUN_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
         return Response(answer_of(there(schedules.run_now(name, self.who_asks(request)), name)))
 

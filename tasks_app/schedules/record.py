@@ -13,10 +13,11 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.json import Decoder
 
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import JobOptions, JobRecord, OnLost, new_task, queue_group
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
 from taskstore.types.schedules import CatchUp, DueJob, DueTask, LastRun, Milliseconds, SchedulePause
 from taskstore.types.tasks import NewTask, Problem
 
@@ -25,7 +26,7 @@ from ..core.validation import LATEST_MS, is_utf8
 from ..jobs import queues as job_queues
 from ..wire.decoding import value_of
 from ..wire.scalars import Labels, Priority
-from ..wire.tasks import Asked, problems_of
+from ..wire.tasks import problems_of
 from . import timetable
 from .timetable import Timetable
 
@@ -220,5 +221,4 @@ def _wrong_for_the_store(asked: PlannedTask | PlannedJob, path: str) -> Iterator
         yield f"{path}{name}", right
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-Decoder(ScheduleRecord)
+prepare(ScheduleRecord)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from msgspec import convert, inspect
 
+from taskstore.types.requests import Asked
 from taskstore.types.tasks import Problem
 
 from ..core.validation import INT64_MAX, INT64_MIN, is_utf8
 from ..managers import limits
-from .tasks import Asked
 
 MOST_NAMED = 1_000  # So that the answer to a large body stays small.
 
