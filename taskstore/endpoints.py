@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from msgspec import Struct
-
 from .types.audit import AuditPage
 from .types.bulk import ItemOutcome, ItemsPage, Operation, OperationsPage, OperationState, Preview
 from .types.clients import Heard
@@ -33,7 +31,7 @@ from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
 from .types.jobs import Job, JobsPage
-from .types.requests import CommandLine, ReasonRequest, TasksRequest
+from .types.requests import Asked, CommandLine, ReasonRequest, TasksRequest
 from .types.rights import Action
 from .types.schedules import Schedule
 from .types.search import SearchPage
@@ -85,7 +83,7 @@ class Endpoint(Generic[T_co]):
     or_answer: Any = None
     failures: Mapping[int, str]
     media: tuple[str, ...] = (JSON,)
-    body: type[Struct] | None = None
+    body: type[Asked] | None = None
     body_media: str = JSON
     is_local: bool = False  # Programs on the server's own machine need no token.
 

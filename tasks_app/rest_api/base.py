@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from django.utils.cache import patch_cache_control
 from django.utils.functional import cached_property
-from msgspec import Struct
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.negotiation import BaseContentNegotiation
@@ -18,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from taskstore.endpoints import Endpoint
+from taskstore.types.requests import Asked
 
 from ..access.policy import actor_of, scope_of
 from ..core.actors import Actor
@@ -34,10 +34,10 @@ class Served:
     """An endpoint with the type of its body, None if it takes none."""
 
     endpoint: Endpoint[Any]
-    body: type[Struct] | None
+    body: type[Asked] | None
 
 
-def serves(endpoint: Endpoint[Any], *, body: type[Struct] | None = None) -> Callable[[HandlerT], HandlerT]:
+def serves(endpoint: Endpoint[Any], *, body: type[Asked] | None = None) -> Callable[[HandlerT], HandlerT]:
     """Mark a method of a view as the one that serves an endpoint. Its URL, rights and description follow from that.
 
     `body`: the type of the body, if the row names none.
