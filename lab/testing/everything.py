@@ -104,10 +104,10 @@ def parts(plan: Plan) -> Iterator[Part]:
     for other in others:
         yield other, "with servers", *own, "--only=servers"
         yield other, "", *own, "--without=servers"
+    yield first, "once with servers", *once, "--only=servers"
     yield first, "with servers", *own, "--only=servers"
     if not plan.quick:
         yield first, "once in a browser", "--only=once", "--only=browser", "--without=stress"
-    yield first, "once with servers", *once, "--only=servers"
 
 
 def parts_for_portability(plan: Plan) -> Iterator[Part]:
