@@ -79,7 +79,7 @@ def test_every_page_is_in_the_contents_once():
 
 
 def test_the_contents_have_the_groups_of_the_readme():
-    table = (PROJECT / "README.md").read_text().partition("## Read on")[2].partition("\n## ")[0]
+    table = (PROJECT / "README.md").read_text().partition("## Documentation")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\w[^|]*) \| (.*) \|$", table, re.MULTILINE)
     assert [group.title for group in LIBRARY.groups()] == [title for title, _ in rows]
 
