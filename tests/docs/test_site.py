@@ -214,7 +214,7 @@ def test_a_search_finds_sections_and_marks_the_words(client):
     page = client.get("/docs/find/?q=TASKSTORE_retention", headers=BROWSER)
     assert_strict(page)
     text = page.content.decode()
-    assert 'href="/docs/settings/#what-it-keeps-and-for-how-long"' in text
+    assert 'href="/docs/settings/#storage-and-retention"' in text
     assert "<mark>TASKSTORE_RETENTION</mark>" in text
     assert 'value="TASKSTORE_retention"' in text
 
