@@ -193,15 +193,12 @@ class Purge(Action):
     def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> NewTask | Skip:
         if now is not None:
             return Skip(THERE_ALREADY)
-        return NewTask(
-            group=item.group,
+        return NewTask.successor_of(
+            item,
+            id=0,
             data=bytes(item.data),
-            data_type=item.data_type,
             timespec_ms=_time_before(item, now_ms),
-            error=item.error,
-            labels=item.labels,
             failed_from=item.labels.get(FAILED_FROM, ""),
-            priority=item.priority,
             origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
         )
 
