@@ -10,6 +10,7 @@ from taskstore.types.scalars import DataType as DataType
 from taskstore.types.scalars import Ids as Ids
 from taskstore.types.scalars import Int64 as Int64
 from taskstore.types.scalars import Priority as Priority
+from taskstore.types.scalars import Reason as Reason
 from taskstore.types.scalars import Timespec as Timespec
 
 from ..core.validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_WAIT_MS
@@ -29,7 +30,6 @@ Wait = Annotated[
 MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="How many at most at once.")]
 Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
-Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
 CLIENT_TEXT_LENGTH = 255
 ClientText = Annotated[str, Meta(description="At most 255 characters.")]
 ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Of the operating system.")]

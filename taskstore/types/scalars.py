@@ -28,6 +28,7 @@ Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description=
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
 After = Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
 
 
 def prepare(*kinds: type) -> None:
