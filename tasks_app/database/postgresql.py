@@ -19,7 +19,7 @@ from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
 from .postgresql_claims import Candidates
 from .postgresql_pipeline import Doubts
 from .postgresql_writing import IS_LISTED, insertion_of, statement_of
-from .rows import Row, Statement, Steps, record_of
+from .rows import Last, Row, Statement, Steps, record_of
 
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 LEAST_MS = 50  # 0 would be for ever.
@@ -211,7 +211,7 @@ class PostgreSQL(Candidates):
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
         self._pools.lower(written.drafts)
-        [rows] = yield [statement_of(written, self.array)]
+        [rows] = yield Last([statement_of(written, self.array)])
         return [task_id for (task_id,) in rows]
 
     def election(self) -> Statement:

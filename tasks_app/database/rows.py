@@ -58,6 +58,10 @@ class Statement(NamedTuple):
     parameters: Sequence[Any] = ()
 
 
+class Last(tuple[Statement, ...]):
+    """The last statements of a transaction: the COMMIT may be sent with them."""
+
+
 # Says which statements to send together, and is told the rows that each gave.
 Steps = Generator[Sequence[Statement], Sequence[Sequence[Row]], T]
 

@@ -193,7 +193,7 @@ class Project(CommandsView, LoopView):
         commands = await sync_to_async(new_commands)(project, asked.submissions)
         adds = tuple(new_command_task(project, command, asked.status) for command in commands)
         operation = Commit(key=self.key_of(asked), owner=asked.clientid, adds=adds, scope=self.scope())
-        records = await Task.objects.adecide(operation)
+        records = await Task.objects.aperform(operation)
         answer = SubmittedAnswer(commands=tuple(_submitted(project, asked.status, record) for record in records))
         return HttpResponse(ENCODER.encode(answer), content_type=JSONRenderer.media_type, status=201)
 

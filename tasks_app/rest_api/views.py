@@ -242,7 +242,7 @@ def found(ids: Sequence[int], scope: GroupScope) -> Response:
 
 async def outcome_of(operation: Operation, *, is_checked: bool = False) -> bytes:
     # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
-    tasks = await Task.objects.adecide(operation, is_checked=is_checked)
+    tasks = await Task.objects.aperform(operation, is_checked=is_checked)
     if len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE:
         return await beside_the_loop(_encoded_one_by_one, tasks)
     return ENCODER.encode(Outcome(tasks=tuple(map(answer_of, tasks))))

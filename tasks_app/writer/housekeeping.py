@@ -16,7 +16,7 @@ from taskstore.types.tasks import NOBODY, Ending
 from ..conf import retention
 from ..core.heartbeats import LOST_MS
 from ..core.operations import Commit, Operator
-from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of, history_partitions, look_and_decide
+from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.outage import HOUSEKEEPING, WRITER, outage
 from ..database.time_limits import TookTooLong, at_most
 from .background import BackgroundLoop
@@ -320,9 +320,7 @@ def _old_tasks(group: str, rule: retention.Rule, dialect: Dialect) -> Steps[list
 def _delete(ids: Sequence[int], rule: retention.Rule, dialect: Dialect) -> Steps[None]:
     """By a commit like any other, with its trail. One that somebody is at is refused, and comes again next time."""
     operator = Operator(name=RETENTION, ending=Ending.DELETED, reason=f"{rule.pattern} is kept for {rule.kept}")
-    plan = yield from look_and_decide([Commit(owner=NOBODY, deletes=tuple(ids), operator=operator)], dialect)
-    if plan.written:
-        yield from dialect.write(plan.written)
+    yield from transact([Commit(owner=NOBODY, deletes=tuple(ids), operator=operator)], dialect)
 
 
 # ---- Bulk operations
