@@ -11,6 +11,7 @@ from taskstore.types.tasks import Refusal
 
 from ..core.operations import Claim, Effect, Operation, Prohibited, Query, TaskRecord
 from ..core.rules import World, decide, is_held
+from ..core.schedules import fed_by
 from .batch import Decision, Done, Seen, Undecided, written_by
 from .demand import changed_ids
 from .dialect import Dialect
@@ -25,7 +26,7 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     _put_off_repeated_keys(operations, outcomes)
     yield from refuse_too_many(operations, outcomes, dialect)
     open_places = [place for place, outcome in enumerate(outcomes) if outcome is None]
-    world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest)
+    world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest, fed_by=fed_by)
     answers = decide([operations[place] for place in open_places], world)
     for place, answer in zip(open_places, answers, strict=True):
         outcomes[place] = answer
