@@ -18,10 +18,11 @@ from ..core.heartbeats import LOST_MS
 from ..core.operations import Commit, Operator
 from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.outage import HOUSEKEEPING, WRITER, outage
+from ..database.rows import quoted
 from ..database.time_limits import TookTooLong, at_most
 from .background import BackgroundLoop
 from .connection import WriterConnection
-from .totals import BEYOND_EVERY_NAME, HAPPENED, add_to_rates, fold, numbers_of_all, when_elected
+from .totals import BEYOND_EVERY_NAME, Happened, add_to_rates, fold, numbers_of_all, when_elected
 
 LIMIT_S = 5.0
 GRACE_MS = 10_000  # After the end of a minute: what there is later says too little about it.
@@ -189,7 +190,7 @@ def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
     [rows] = yield [
         Statement(
             f"""
-            SELECT id, "group", minute, {", ".join(f'"{name}"' for name in HAPPENED)}
+            SELECT id, "group", minute, {", ".join(quoted(Happened._fields))}
             FROM tasks_app_rate
             WHERE minutes = %s AND minute < %s
             ORDER BY minute
@@ -199,7 +200,8 @@ def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
         )
     ]
     if rows:
-        yield from add_to_rates(tier.next_minutes, [row[1:] for row in rows], dialect)
+        happened = [(group, minute, Happened.read(values)) for _, group, minute, *values in rows]
+        yield from add_to_rates(tier.next_minutes, happened, dialect)
         ids = dialect.list_of(row[0] for row in rows)
         yield [Statement(f"DELETE FROM tasks_app_rate WHERE {dialect.is_listed}", [ids])]
     return len(rows) == STEP
