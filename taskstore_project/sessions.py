@@ -77,15 +77,16 @@ def is_signed_in(cookies: str) -> bool:
     without that Django refuses the form. Does not query the database, so a session that was ended early counts until
     this process has answered one request of it.
     """
-    from tasks_app.access.sessions import is_known_to_be_over
-
     held = parse_cookie(cookies)
     if settings.SESSION_COOKIE_NAME not in held or settings.CSRF_COOKIE_NAME not in held:
         return False
+    # Late: servers know this module before there are models.
+    from tasks_app.access.sessions import is_known_to_be_over
+
     kept = signed_cookies.SessionStore(held[settings.SESSION_COOKIE_NAME]).load()
     if SESSION_KEY not in kept or ID not in kept or is_known_to_be_over(kept[ID], kept[GENERATION]):
         return False
-    return time.time() - kept.get(BEGAN, 0) < float(settings.SESSION_LONGEST_S)
+    return bool(time.time() - kept.get(BEGAN, 0) < settings.SESSION_LONGEST_S)
 
 
 def _was_ended(kept: dict[str, Any]) -> bool:
