@@ -23,16 +23,16 @@ from taskstore.types.command_record import (
     place_of,
     why_no_project,
 )
+from taskstore.types.commands import CommandSeen, CommandWhole, ListPage, ListWhole, ProjectStatus, ResultPage
 
 from ..access.policy import Action, commands_are_on, may, may_command
 from ..commands import looking
-from ..commands.looking import CommandSeen, CommandWhole, ListPage, ListWhole, ProjectStatus, ResultPage
+from ..commands.paging import command_seen
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..core.validation import LABEL_LENGTH, LATEST_MS
 from ..models import Task
 from ..reading import history
 from ..reading.history import chain_of
-from ..reading.listing import Cursor
 from . import parameters as reading
 from . import payload
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, Step, flow_of
@@ -147,6 +147,10 @@ class ProjectPage:
     def found(self) -> ProjectStatus:
         return looking.status(self.project)
 
+    @cached_property
+    def now_ms(self) -> int:
+        return Task.objects.now_ms()
+
     @property
     def way(self) -> list[Step]:
         return flow_of(self.found.counts, self.found.lists, WAY)
@@ -161,7 +165,7 @@ class ProjectPage:
 
     @property
     def rows(self) -> list[tuple[CommandSeen, str]]:
-        return [(each, LOOKS[each.status]) for each in self.results.results] if self.results else []
+        return [(each, LOOKS[each.status]) for each in self.results.commands] if self.results else []
 
     @property
     def verbs(self) -> Sequence[str]:
@@ -257,8 +261,8 @@ def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
         "console/_command_list.html" if is_partial(request) else "console/command_list.html",
         {
             "whole": found,
-            "seen": found.seen,
-            "look": LOOKS[found.seen.status],
+            "seen": found.list,
+            "look": LOOKS[found.list.status],
             "rows": _rows_of(found),
             "now_ms": Task.objects.now_ms(),
             "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
@@ -282,11 +286,11 @@ def command(request: HttpRequest) -> HttpResponse:
         {
             "asked_id": command_id,
             "shown": _shown(seen),
-            "line": payload.text_of(seen.command.cmd.encode(), is_whole=True),
+            "line": payload.text_of(seen.cmd.encode(), is_whole=True),
             "meaning": MEANINGS[seen.status],
             "progress": _progress_of(seen),
             "in_list": seen.status in OF_LISTS,
-            **_times_of(seen.command),
+            **_times_of(seen),
             "runs": [(each, LOOKS[each.status]) for each in (found.newest, *found.earlier)],
             "newest": found.newest,
             "tail": _tail_of(found.tail) if found.tail and seen is found.newest else None,
@@ -306,7 +310,7 @@ def output(request: HttpRequest) -> HttpResponse:
     if stream not in ("out", "err"):
         raise InvalidInput({"stream": ["one of out, err"]})
     found = looking.command(name, command_id)
-    run = run_with(found, command_id).command.run if found else None
+    run = run_with(found, command_id).run if found else None
     if run is None:
         raise Http404
     written: Output = getattr(run, stream)
@@ -345,7 +349,7 @@ def _with_list(shown: ProjectPage, request: HttpRequest) -> ProjectPage:
     """The page with what it lists below the flow."""
     name, status = shown.project, shown.status
     text = reading.text_of(request.GET, "text", reading.LONGEST_FILTER)
-    after = Cursor.read(request.GET["after"], "after") if request.GET.get("after") else None
+    after = request.GET.get("after") or None
     if status in OF_LISTS:
         return replace(shown, lists=looking.lists(name, status=status, after=after))
     if status or text or after:
@@ -377,8 +381,8 @@ def _rows_of(found: ListWhole) -> list[tuple[Command, str, str]]:
     """Each command of a list with its look, and the word for how far it is."""
     under_way = {live.command for live in found.live}
     return [
-        (command, *_progress(command, place < found.seen.done, command.id in under_way))
-        for place, command in enumerate(found.list.commands)
+        (command, *_progress(command, place < found.list.done, command.id in under_way))
+        for place, command in enumerate(found.commands)
     ]
 
 
@@ -386,7 +390,7 @@ def _progress_of(seen: CommandSeen) -> str:
     """How far a command is within its running list; empty: it is in none."""
     found = looking.command_list(seen.task) if seen.status is CommandStatus.RUNNING else None
     words = {command.id: word for command, _, word in _rows_of(found)} if found else {}
-    return words.get(seen.command.id, "")
+    return words.get(seen.id, "")
 
 
 def _progress(command: Command, is_done: bool, is_under_way: bool) -> tuple[str, str]:
@@ -399,13 +403,13 @@ def _progress(command: Command, is_done: bool, is_under_way: bool) -> tuple[str,
 
 def run_with(found: CommandWhole, command_id: str) -> CommandSeen:
     """The run of this id, or the newest one, with all that is kept of what it wrote."""
-    seen = next((each for each in found.earlier if each.command.id == command_id), found.newest)
+    seen = next((each for each in found.earlier if each.id == command_id), found.newest)
     [task] = Task.objects.find([seen.task]) if seen is not found.newest else [None]
-    return replace(seen, command=Command.decode(bytes(task.data))) if task else seen
+    return (command_seen(task, seen.project) if task else None) or seen
 
 
 def _shown(seen: CommandSeen) -> CommandView:
-    run = seen.command.run
+    run = seen.run
     return CommandView(
         seen=seen,
         out=show(run.out) if run else None,
@@ -413,7 +417,7 @@ def _shown(seen: CommandSeen) -> CommandView:
     )
 
 
-def _times_of(command: Command) -> dict[str, int]:
+def _times_of(command: CommandSeen) -> dict[str, int]:
     """Its times in milliseconds, 0 for those that it has not."""
     run = command.run
     return {

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
+from taskstore.types.requests import TasksRequest
 
 from ..core.operations import GroupScope
 from ..managers import TaskQuerySet, limits
@@ -29,7 +30,6 @@ from ..writer.totals import PAGE_GROUPS
 from . import bodies
 from .base import View, serves
 from .errors import ENCODER, JSONRenderer
-from .requests import TasksRequest
 from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
@@ -180,7 +180,7 @@ class TasksByPath(View):
 
 
 class TasksByBody(View):
-    @serves(endpoints.TASKS_BY_BODY, body=TasksRequest)
+    @serves(endpoints.TASKS_BY_BODY)
     def post(self, request: Request) -> Response:
         return found(bodies.read(request, TasksRequest).ids, self.scope())
 

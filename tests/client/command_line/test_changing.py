@@ -7,6 +7,8 @@ from tasks_app.access import tokens
 from tasks_app.models import AuditEntry, BulkOperation, Scope
 from taskstore import Client, NewTask
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
