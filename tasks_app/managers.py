@@ -161,17 +161,16 @@ class TaskManager(models.Manager["Task"]):
         reason when something is gone or leased to another client (drop the work, claim again),
         InvalidInput when a value makes no sense. Source: contract.md section 3, `/update`.
         """
-        return self.perform(
-            Commit(
-                owner=owner,
-                adds=tuple(adds),
-                updates=tuple(updates),
-                deletes=tuple(deletes),
-                depends=tuple(depends),
-                scope=scope,
-                operator=operator,
-            )
+        commit = Commit(
+            owner=owner,
+            adds=tuple(adds),
+            updates=tuple(updates),
+            deletes=tuple(deletes),
+            depends=tuple(depends),
+            scope=scope,
+            operator=operator,
         )
+        return list(map(self.model.of, self.perform(commit)))
 
     def claim(
         self,
@@ -189,44 +188,49 @@ class TaskManager(models.Manager["Task"]):
         Returns their successors, or an empty list when nothing is available. Raises CommitRefused
         when one of `depends` is gone, also when nothing is available.
         """
-        return self.perform(
-            Claim(
-                groups=_names(groups),
-                owner=owner,
-                duration_ms=duration_ms,
-                limit=limit,
-                order=Order(order),
-                depends=tuple(depends),
-                scope=scope,
-            )
+        claim = Claim(
+            groups=_names(groups),
+            owner=owner,
+            duration_ms=duration_ms,
+            limit=limit,
+            order=Order(order),
+            depends=tuple(depends),
+            scope=scope,
         )
+        return list(map(self.model.of, self.perform(claim)))
 
-    def perform(self, operation: Operation) -> list[Task]:
-        """Do a commit or a claim that is there as a value already. See `commit` and `claim`."""
-        validate(operation, limits())
+    def perform(self, operation: Operation, *, is_checked: bool = False) -> list[TaskRecord]:
+        """Do a commit or a claim that is there as a value already. See `commit` and `claim`.
+
+        Returns records: to make a model of each row costs more than all else here. `is_checked`: its values have
+        been looked at already, beside the event loop as they are many.
+        """
+        self._check(operation, is_checked=is_checked)
+        using = self.writing_alias
+        writer = running(using)
+        if writer is not None and writer.is_on_this_loop:
+            raise SynchronousOnlyOperation("this would wait for its own event loop: await acommit, aclaim or aperform")
         try:
-            records = self._decide(operation)
+            if writer is not None and not connections[using].in_atomic_block:
+                return writer.submit_from_thread(operation)
+            records = database.run(operation, using)
         except TaskStoreError as error:
             meters.note_refusal(error)
             raise
-        return [self.model.of(record) for record in records]
-
-    def _decide(self, operation: Operation) -> list[TaskRecord]:
-        writer = running(self.writing_alias)
-        if writer is not None and writer.is_on_this_loop:
-            raise SynchronousOnlyOperation("this would wait for its own event loop: await acommit, aclaim or aperform")
-        if writer is not None and not connections[self.writing_alias].in_atomic_block:
-            return writer.perform_from_thread(operation)
-        [answer] = database.run([operation], using=self.writing_alias)
-        totals.now_and_then_fold(self.writing_alias)
-        records = database.granted(answer)
+        totals.now_and_then_fold(using)
         # Claims may wait for these tasks, and no writer sees what others commit.
         if writer is not None:
             for group in {record.group for record in records}:
-                transaction.on_commit(partial(writer.look_into, group), using=self.writing_alias)
+                transaction.on_commit(partial(writer.look_into, group), using=using)
         elif supplied := {record.group for record in records if not record.leased}:
-            tell_once_committed(supplied, self.writing_alias)
+            tell_once_committed(supplied, using)
         return records
+
+    def _check(self, operation: Operation, *, is_checked: bool) -> None:
+        if is_checked:
+            refuse_forbidden(operation)
+        else:
+            validate(operation, limits())
 
     def check_writable(self) -> None:
         """Raise StoreUnavailable, or what Django raises, when nothing can be written now."""
@@ -272,28 +276,19 @@ class TaskManager(models.Manager["Task"]):
         return database.newest_id(using=self.db)
 
     async def acommit(self, **asked: Any) -> list[Task]:
-        return await self.aperform(Commit(**_as_values(asked)))
+        return list(map(self.model.of, await self.aperform(Commit(**_as_values(asked)))))
 
     async def aclaim(self, groups: str | Iterable[str], **asked: Any) -> list[Task]:
-        return await self.aperform(Claim(groups=_names(groups), **_as_values(asked)))
+        claim = Claim(groups=_names(groups), **_as_values(asked))
+        return list(map(self.model.of, await self.aperform(claim)))
 
-    async def aperform(self, operation: Operation) -> list[Task]:
-        return [self.model.of(record) for record in await self.adecide(operation)]
-
-    async def adecide(self, operation: Operation, *, is_checked: bool = False) -> list[TaskRecord]:
-        """As `aperform`, but it returns records: rows make a model each, which costs more than all else here.
-
-        `is_checked`: its values have been looked at already, beside the event loop as they are many.
-        """
-        if is_checked:
-            refuse_forbidden(operation)
-        else:
-            validate(operation, limits())
+    async def aperform(self, operation: Operation, *, is_checked: bool = False) -> list[TaskRecord]:
         writer = running(self.writing_alias)
+        if writer is None or not writer.is_on_this_loop:
+            return await sync_to_async(self.perform)(operation, is_checked=is_checked)
+        self._check(operation, is_checked=is_checked)
         try:
-            if writer is None or not writer.is_on_this_loop:
-                return await sync_to_async(self._decide)(operation)
-            return await writer.perform(operation)
+            return await writer.submit(operation)
         except TaskStoreError as error:
             meters.note_refusal(error)
             raise

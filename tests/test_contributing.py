@@ -12,7 +12,8 @@ from lab.testing import PROJECT
 pytestmark = pytest.mark.once
 
 PAGE = (PROJECT / "docs" / "CONTRIBUTING.md").read_text()
-ROWS = re.findall(r"^\|[^|]*\| `([\w/.]+)` \| (.*) \|$", PAGE, re.MULTILINE)
+ROW = re.compile(r"^\|[^|]*\| `([\w/.]+)` \| (.*) \|$", re.MULTILINE)
+ROWS = ROW.findall(PAGE)
 
 
 def names_in(file: Path) -> Iterator[str]:
@@ -51,3 +52,11 @@ def test_what_it_runs_is_there():
     [tests] = {word for word in commands.split() if word.startswith("tests/")}
     [words] = re.findall(r"-k (\w+)", commands)
     assert any(words in name for name in names_in(PROJECT / tests))
+
+
+def test_the_way_of_a_claim_is_short():
+    way = PAGE.partition("`POST /claim`, from the socket to the rule:")[2].partition("`transact` is a generator")[0]
+    files = [file for file, _ in ROW.findall(way)]
+    assert files[-1] == "tasks_app/core/rules.py"
+    assert len(files) <= 7
+    assert len(set(files)) <= 5

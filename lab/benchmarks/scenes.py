@@ -31,6 +31,7 @@ from .contenders import (
     WRITER,
     WRITER_SQLITE,
     XARGS,
+    Contender,
 )
 from .figures import Figures
 from .load import Load, Verb
@@ -91,6 +92,12 @@ RATES = (Column(title="tasks a second", figure="per_second", has_spread=True), *
 
 def scenes(pace: Pace) -> list[Scene]:
     ours = OURS[:2] if pace.is_short else OURS
+    console = Load(clients=1, present=pace.many)
+    return [*hand_outs(pace, ours), *long_runs(ours), *waits(ours), *runners(), *console_scenes(console)]
+
+
+def hand_outs(pace: Pace, ours: Sequence[Contender]) -> list[Scene]:
+    """How fast tasks are claimed and deleted, and what it depends on."""
     return [
         Scene(
             name="cycles",
@@ -145,6 +152,11 @@ def scenes(pace: Pace) -> list[Scene]:
             ],
             columns=RATES,
         ),
+    ]
+
+
+def long_runs(ours: Sequence[Contender]) -> list[Scene]:
+    return [
         Scene(
             name="endurance",
             title="A long time of full load: each cycle adds a task for the one that it deletes",
@@ -160,6 +172,12 @@ def scenes(pace: Pace) -> list[Scene]:
             ),
             rounds=1,
         ),
+    ]
+
+
+def waits(ours: Sequence[Contender]) -> list[Scene]:
+    """How soon a claim that waits gets its task."""
+    return [
         Scene(
             name="wakeups",
             title="From sending a commit to the answer of the claim that waited for it",
@@ -186,6 +204,12 @@ def scenes(pace: Pace) -> list[Scene]:
             is_quick=True,
             rounds=1,
         ),
+    ]
+
+
+def runners() -> list[Scene]:
+    """How fast workers run jobs and shell commands."""
+    return [
         Scene(
             name=JOBS,
             title=f"Jobs that do nothing, {AT_ONCE} at a time, by each one's own workers",
@@ -204,7 +228,6 @@ def scenes(pace: Pace) -> list[Scene]:
             entries=[Entry(contender=each, load=Load(clients=AT_ONCE)) for each in (COMMANDS_WORKER, XARGS)],
             columns=(Column(title="commands a second", figure="per_second", has_spread=True),),
         ),
-        *console_scenes(Load(clients=1, present=pace.many)),
     ]
 
 

@@ -9,23 +9,14 @@ from dataclasses import dataclass
 import psycopg
 
 from tasks_app.core.operations import Operation, TaskRecord
-from tasks_app.database import (
-    SILENCE_S,
-    Decided,
-    PostgreSQL,
-    Row,
-    Statement,
-    Steps,
-    T,
-    Undecided,
-    granted,
-    look_and_decide,
-)
+from tasks_app.database import SILENCE_S, Decision, PostgreSQL, Row, Statement, Steps, T, Undecided, transact
 from tasks_app.writer.connection import COMMIT, PostgreSQLConnection
+from taskstore.errors import TaskStoreError
 
 Connection = psycopg.AsyncConnection[Row]
 MakeDialect = Callable[..., PostgreSQL]  # As PostgreSQL itself.
-Answer = Decided | psycopg.Error  # The last: what nobody expects, and a client would be answered with a 500.
+# The last: what nobody expects, and a client would be answered with a 500.
+Answer = list[TaskRecord] | TaskStoreError | psycopg.Error
 
 BEGIN, ROLLBACK = Statement("BEGIN"), Statement("ROLLBACK")
 LOOK_S = 0.004  # A statement that takes longer may be waiting for a lock.
@@ -74,12 +65,11 @@ def performed(operation: Operation, way: Way, make_dialect: MakeDialect = Postgr
             way = ALONE
 
 
-def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[Decided | Undecided]:
-    plan = yield from one_by_one(look_and_decide([operation], dialect), way.opening(operation, dialect))
-    ids = (yield from one_by_one(dialect.write(plan.written))) if plan.written else ()
-    [outcome] = plan.outcomes_with(ids)
-    yield [ROLLBACK if isinstance(outcome, Undecided) and way.waits else COMMIT]
-    return outcome
+def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[Decision]:
+    done = yield from one_by_one(transact([operation], dialect), way.opening(operation, dialect))
+    [decision] = done.decisions
+    yield [ROLLBACK if isinstance(decision, Undecided) and way.waits else COMMIT]
+    return decision
 
 
 def one_by_one(steps: Steps[T], opening: Sequence[Statement] = ()) -> Steps[T]:
@@ -115,9 +105,9 @@ class Rival:
 
     def tasks(self) -> list[TaskRecord]:
         """What was answered. Raises CommitRefused, or what went wrong."""
-        if isinstance(self.answer, psycopg.Error):
+        if isinstance(self.answer, Exception):
             raise self.answer
-        return granted(self.answer)
+        return self.answer
 
     @property
     def pid(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taskstore.types.tasks import Change, NewTask
 
 from ..core.operations import GroupScope
-from ..core.rules import SCHEDULES, why_forbidden
+from ..core.schedules import SCHEDULES, why_forbidden
 from ..models import BulkItem, BulkOperation, Task
 from ..reading.listing import Cursor
 from ..reading.search.conditions import Condition

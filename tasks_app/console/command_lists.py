@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -22,7 +23,7 @@ from taskstore.types.command_record import (
     place_of,
     why_no_project,
 )
-from taskstore.types.commands import CommandSeen, CommandWhole, ListWhole, ProjectStatus
+from taskstore.types.commands import CommandSeen, CommandWhole, ListPage, ListWhole, ProjectStatus, ResultPage
 
 from ..access.policy import Action, commands_are_on, may, may_command
 from ..commands import looking
@@ -34,7 +35,7 @@ from ..reading import history
 from ..reading.history import chain_of
 from . import parameters as reading
 from . import payload
-from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
+from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, Step, flow_of
 from .pages import is_partial, page, user_of
 from .payload import HexLine
 from .replica import from_replica
@@ -129,6 +130,81 @@ class CommandView:
         return LOOKS[self.seen.status]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProjectPage:
+    """How far a project is, and what of it is listed."""
+
+    project: str
+    status: CommandStatus | None  # Of what is listed; None: some of what runs, and of the results.
+    text: str  # That the results contain.
+    is_first: bool  # The beginning of the list.
+    may_change: bool
+    lists: ListPage | None = None
+    results: ResultPage | None = None
+    problems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # Why nothing is listed, by parameter.
+
+    @cached_property
+    def found(self) -> ProjectStatus:
+        return looking.status(self.project)
+
+    @cached_property
+    def now_ms(self) -> int:
+        return Task.objects.now_ms()
+
+    @property
+    def way(self) -> list[Step]:
+        return flow_of(self.found.counts, self.found.lists, WAY)
+
+    @property
+    def beside(self) -> list[Step]:
+        return flow_of(self.found.counts, self.found.lists, BESIDE)
+
+    @property
+    def here(self) -> Step | None:
+        return flow_of(self.found.counts, self.found.lists, [self.status])[0] if self.status else None
+
+    @property
+    def rows(self) -> list[tuple[CommandSeen, str]]:
+        return [(each, LOOKS[each.status]) for each in self.results.commands] if self.results else []
+
+    @property
+    def verbs(self) -> Sequence[str]:
+        """What can be done to those that somebody selects."""
+        return VERBS.get(self.status, ()) if self.status else ()
+
+    @property
+    def may_select(self) -> bool:
+        return self.may_change and bool(self.verbs)
+
+    @property
+    def may_take_all(self) -> bool:
+        """Whether all of the status can be selected, also what is on no page yet."""
+        return self.status in FINAL and not self.text
+
+    @property
+    def failed(self) -> int:
+        return self._sum(CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT)
+
+    @property
+    def waiting(self) -> int:
+        return self._sum(CommandStatus.NEW, CommandStatus.OPEN)
+
+    @property
+    def stashed(self) -> int:
+        return self._sum(CommandStatus.NEW_STASHED, CommandStatus.OPEN_STASHED)
+
+    @property
+    def completed(self) -> int:
+        return self._sum(CommandStatus.COMPLETED)
+
+    def _sum(self, *statuses: CommandStatus) -> int:
+        return sum(self.found.counts.get(status, 0) for status in statuses)
+
+    @property
+    def command_to_run(self) -> str:
+        return command_to_run_commands(self.project)
+
+
 @require_safe
 @page(Action.SEE)
 @from_replica
@@ -153,12 +229,24 @@ def commands(request: HttpRequest) -> HttpResponse:
 @from_replica
 def project(request: HttpRequest) -> HttpResponse:
     """How far a project is; with `status` what lies there."""
-    name, status = project_in(request.GET), status_in(request.GET)
+    shown = ProjectPage(
+        project=project_in(request.GET),
+        status=status_in(request.GET),
+        text=request.GET.get("text", ""),
+        is_first="after" not in request.GET,
+        may_change=may_command(user_of(request)),
+    )
     try:
-        listed = _listed(request, name, status)
+        shown, code = _with_list(shown, request), 200
     except InvalidInput as refused:
-        return _project(request, name, status, {"problems": refused.fields}, 400)
-    return _project(request, name, status, listed)
+        shown, code = replace(shown, problems=refused.fields), 400
+    context = {
+        "page": shown,
+        "command": command_to_submit(request, shown.project),
+        "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
+        **rights_of(request),
+    }
+    return render(request, "console/command_project.html", context, status=code)
 
 
 @require_safe
@@ -257,59 +345,23 @@ def status_in(asked: Mapping[str, str]) -> CommandStatus | None:
     return CommandStatus(text) if text else None
 
 
-def _listed(request: HttpRequest, name: str, status: CommandStatus | None) -> dict[str, Any]:
-    """What the page has below the flow."""
+def _with_list(shown: ProjectPage, request: HttpRequest) -> ProjectPage:
+    """The page with what it lists below the flow."""
+    name, status = shown.project, shown.status
     text = reading.text_of(request.GET, "text", reading.LONGEST_FILTER)
     after = request.GET.get("after") or None
     if status in OF_LISTS:
-        return {"lists": looking.lists(name, status=status, after=after)}
+        return replace(shown, lists=looking.lists(name, status=status, after=after))
     if status or text or after:
         _refuse_search(request, text)
-        return {"results": looking.results(name, status=status, text=text, after=after)}
+        return replace(shown, results=looking.results(name, status=status, text=text, after=after))
     running = looking.lists(name, status=CommandStatus.RUNNING, limit=FEW)
-    return {"lists": running, "results": looking.results(name, limit=FEW)}
+    return replace(shown, lists=running, results=looking.results(name, limit=FEW))
 
 
 def _refuse_search(request: HttpRequest, text: str) -> None:
     if text and not may(user_of(request), Action.SEE_PAYLOADS):
         raise InvalidInput({"text": ["your role does not let you see command lines, nor search in them"]})
-
-
-def _project(
-    request: HttpRequest, name: str, status: CommandStatus | None, listed: Mapping[str, Any], code: int = 200
-) -> HttpResponse:
-    found = looking.status(name)
-    results = listed["results"].commands if "results" in listed else []
-    rights = rights_of(request)
-    context = {
-        "project": name,
-        "status": status,
-        "found": found,
-        "way": flow_of(found.counts, found.lists, WAY),
-        "beside": flow_of(found.counts, found.lists, BESIDE),
-        "here": flow_of(found.counts, found.lists, [status])[0] if status else None,
-        "text": request.GET.get("text", ""),
-        "is_first": "after" not in request.GET,
-        "rows": [(each, LOOKS[each.status]) for each in results],
-        "verbs": VERBS.get(status, ()) if status else (),
-        "failed": _sum(found, CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT),
-        "waiting": _sum(found, CommandStatus.NEW, CommandStatus.OPEN),
-        "stashed": _sum(found, CommandStatus.NEW_STASHED, CommandStatus.OPEN_STASHED),
-        "completed": _sum(found, CommandStatus.COMPLETED),
-        "now_ms": Task.objects.now_ms(),
-        "command": command_to_submit(request, name),
-        "command_to_run": command_to_run_commands(name),
-        "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
-        **rights,
-        "may_select": rights["may_change"] and status in VERBS,
-        "taken_whole": FINAL,
-        **listed,
-    }
-    return render(request, "console/command_project.html", context, status=code)
-
-
-def _sum(found: ProjectStatus, *statuses: CommandStatus) -> int:
-    return sum(found.counts.get(status, 0) for status in statuses)
 
 
 def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:

@@ -5,9 +5,8 @@ Every way into the store ends here. Source: contract.md sections 2 and 3.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -24,17 +23,17 @@ from taskstore.types.tasks import (
 )
 
 from .operations import Claim, Commit, Effect, GroupScope, Operation, Prohibited, Query, Removal, TaskRecord, Update
+from .schedules import SCHEDULES
 
 Answer = Effect | Refusal
-
-SCHEDULES = "schedules"  # The group of the tasks that are schedules; see schedules/record.py.
 
 
 class World:
     """What the operations of one transaction see: the time, the tasks they name, the tasks they may claim.
 
     `candidates` holds for each group the tasks that were locked to be claimed, the best first; `earliest`
-    those that were locked for queries, the longest available first.
+    those that were locked for queries, the longest available first. `fed_by` reads the data of a schedule: the group
+    that it adds tasks to, or nothing.
     """
 
     def __init__(
@@ -43,12 +42,15 @@ class World:
         named: Mapping[int, TaskRecord],
         candidates: Mapping[str, Sequence[TaskRecord]] | None = None,
         earliest: Mapping[str, Sequence[TaskRecord]] | None = None,
+        *,
+        fed_by: Callable[[bytes], str],
     ) -> None:
         self.now_ms = now_ms
         self._named = named
         self._candidates = {group: deque(tasks) for group, tasks in (candidates or {}).items()}
         self._earliest = {group: deque(tasks) for group, tasks in (earliest or {}).items()}
         self._gone: set[int] = set()
+        self.fed_by = fed_by
 
     def find(self, task_id: int, scope: GroupScope) -> TaskRecord | None:
         """The task, or None when it is gone or lies in a group that the asker may not touch."""
@@ -146,31 +148,19 @@ def _forbidden(commit: Commit, world: World) -> tuple[str, ...]:
     """Why tasks that it names may not be changed by this client, or schedules not be what it makes of them."""
     scope = commit.scope
     named = [task for task_id in commit.changed_ids if (task := world.find(task_id, scope))]
-    groups = {task.group for task in named} | {_fed_by(add.group, add.data) for add in commit.adds}
+    groups = {task.group for task in named} | {_fed_by(add.group, add.data, world) for add in commit.adds}
     # To end a schedule, or to move it away, is as much a change of what it feeds.
-    groups |= {_fed_by(task.group, task.data) for task in named}
+    groups |= {_fed_by(task.group, task.data, world) for task in named}
     for change in (*commit.updates, *[add.moving for add in commit.adds if add.moving]):
         if task := world.find(change.id, scope):
-            groups.add(_fed_by(change.group or task.group, task.data if change.data is None else change.data))
+            data = task.data if change.data is None else change.data
+            groups.add(_fed_by(change.group or task.group, data, world))
     return tuple(sorted(filter(None, map(scope.why_forbidden, groups))))
 
 
-def why_forbidden(group: str, data: bytes, scope: GroupScope) -> str:
-    """Why a task of the group with this data may be seen but not changed, as a sentence; empty: it may."""
-    return scope.why_forbidden(group) or scope.why_forbidden(_fed_by(group, data))
-
-
-def _fed_by(group: str, data: bytes) -> str:
-    """The group that a schedule adds tasks to, which is as good as writing there; empty: none, or it is no schedule."""
-    if group != SCHEDULES:
-        return ""
-    try:
-        added = json.loads(data)["task"]["group"]
-    except RecursionError:
-        return COMMAND_GROUPS  # Nobody knows: a scheduler, whose stack has more room left, may understand it.
-    except (ValueError, LookupError, TypeError):
-        return ""  # As a schedule it is broken, and adds nothing.
-    return added if isinstance(added, str) else ""
+def _fed_by(group: str, data: bytes, world: World) -> str:
+    """The group that a schedule adds tasks to; empty: none, or it is no schedule."""
+    return world.fed_by(data) if group == SCHEDULES else ""
 
 
 def is_held(task: TaskRecord, now_ms: int) -> bool:

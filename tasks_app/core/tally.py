@@ -164,6 +164,24 @@ def counter_in(text: str) -> Counter[int]:
     return counter
 
 
+class Histogram:
+    """How often which number was counted. Adds up many by keeping their texts, which are read when it is written."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = texts
+
+    @classmethod
+    def added_up(cls, histograms: Iterable[Histogram]) -> Histogram:
+        return cls(*[text for histogram in histograms for text in histogram._texts])
+
+    def __str__(self) -> str:
+        return text_of(self.counter)
+
+    @property
+    def counter(self) -> Counter[int]:
+        return counter_in(" ".join(self._texts))
+
+
 # ---- Times, in buckets that grow with them
 
 

@@ -8,7 +8,7 @@ SQL instead of the ORM, because row locks of two strengths in one order, ids tha
 are never used twice, and inserts of ten thousand rows at once can't be said in it.
 """
 
-from .batch import Decided, Decision, Plan, Undecided
+from .batch import Decision, Done, Undecided
 from .dialect import ID_JUMP, PATIENCE_S, UNCONFIRMED, Dialect, is_opportunistic
 from .django_transaction import (
     DIALECTS,
@@ -26,9 +26,9 @@ from .django_transaction import (
     run,
 )
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
-from .rows import COLUMNS, MINUTE_MS, Row, Statement, Steps, T
+from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T
 from .sqlite import SQLite
-from .transaction import granted, look_and_decide
+from .transaction import transact
 
 __all__ = [
     "COLUMNS",
@@ -39,10 +39,10 @@ __all__ = [
     "PATIENCE_S",
     "SILENCE_S",
     "UNCONFIRMED",
-    "Decided",
     "Decision",
     "Dialect",
-    "Plan",
+    "Done",
+    "Last",
     "PostgreSQL",
     "Row",
     "SQLite",
@@ -53,11 +53,9 @@ __all__ = [
     "bookkeeping",
     "collation_of",
     "dialect_of",
-    "granted",
     "group_names",
     "hurry",
     "is_opportunistic",
-    "look_and_decide",
     "newest_id",
     "now_ms",
     "probe",
@@ -65,4 +63,5 @@ __all__ = [
     "reading",
     "rows_at_once",
     "run",
+    "transact",
 ]

@@ -1,4 +1,4 @@
-"""What a transaction sees, and what it is going to write: values, filled from what was decided."""
+"""What a transaction sees, what it writes and what came of it: values."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from enum import Enum
-from itertools import islice
 
-from taskstore.errors import KeyReused, TooManyGroups
+from taskstore.errors import TaskStoreError
 from taskstore.types.tasks import Refusal
 
 from ..conf import retention
 from ..core import idempotency
 from ..core.operations import Claim, Commit, Effect, Operation, Supply, TaskRecord
 from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
-from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered, with_id
+from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered
 
 
 class Undecided(Enum):
@@ -26,8 +25,17 @@ class Undecided(Enum):
     CONTENDED = "there is something to claim, but all of it is locked or just being added"
 
 
-Decided = list[TaskRecord] | Refusal | KeyReused | TooManyGroups
-Decision = Decided | Undecided
+# What comes of an operation: its new tasks, or the error to raise.
+Decision = list[TaskRecord] | TaskStoreError | Undecided
+
+
+@dataclass(slots=True)
+class Done:
+    """What came of each operation of a batch, what they added that can be claimed, and how much they did."""
+
+    decisions: Sequence[Decision]
+    supply: Supply
+    work: Work
 
 
 @dataclass(slots=True)
@@ -38,7 +46,7 @@ class Seen:
     named: Mapping[int, TaskRecord]
     candidates: dict[str, list[TaskRecord]]  # By group, locked, the best first.
     commits: Sequence[int]  # A number for each operation, should it come to a commit.
-    kept: Mapping[str, tuple[str, Decided]]  # By key: the digest of the request, and its answer.
+    kept: Mapping[str, tuple[str, list[TaskRecord] | Refusal]]  # By key: the digest of the request, and its answer.
     locked: set[int] = field(default_factory=set)  # Named tasks that are there, but locked by others.
     exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
     earliest: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, locked for queries, in their order.
@@ -61,37 +69,19 @@ class Written:
     def __bool__(self) -> bool:
         return bool(self.removed or self.drafts or self.kept)
 
-
-@dataclass(slots=True)
-class Plan:
-    """What a transaction has decided and is about to write."""
-
-    outcomes: Sequence[Effect | Decision]
-    written: Written
-    now_ms: int
-
-    def supply(self) -> Supply:
+    def supply(self, now_ms: int) -> Supply:
         """What it adds that can be claimed, now or later."""
         available, next_in_ms = Counter[str](), dict[str, int]()
-        for draft in self.written.drafts:
-            in_ms = draft.available_at_ms - self.now_ms
+        for draft in self.drafts:
+            in_ms = draft.available_at_ms - now_ms
             if in_ms <= 0:
                 available[draft.group] += 1
             else:
                 next_in_ms[draft.group] = min(in_ms, next_in_ms.get(draft.group, in_ms))
-        return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.written.removed))
-
-    def outcomes_with(self, ids: Sequence[int]) -> list[Decision]:
-        """What to answer, now that the drafts have ids."""
-        drafts = self.written.drafts
-        tasks = (with_id(draft, task_id) for draft, task_id in zip(drafts, ids, strict=True))
-        return [
-            list(islice(tasks, len(outcome.drafts))) if isinstance(outcome, Effect) else outcome
-            for outcome in self.outcomes
-        ]
+        return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.removed))
 
 
-def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Decision], seen: Seen) -> Written:
+def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
     written = Written(deltas=_delta_rows(deltas, seen.now_ms))
     commits = 0
@@ -116,7 +106,7 @@ def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:
     ]
 
 
-def _is_worth_keeping(operation: Operation, outcome: Effect | Decision) -> bool:
+def _is_worth_keeping(operation: Operation, outcome: Effect | Refusal | Decision) -> bool:
     if isinstance(operation, Claim) and isinstance(outcome, Effect):
         return bool(outcome.drafts)  # Who found nothing asks again because it hopes for something.
     return isinstance(outcome, Effect | Refusal)

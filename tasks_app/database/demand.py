@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from taskstore.types.tasks import Order
+from taskstore.types.tasks import Order, Refusal
 
 from ..core import idempotency
 from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
-from .batch import Decided
 from .rows import Row, record_of
 
 
@@ -19,7 +18,7 @@ def keys_of(operations: Iterable[Operation]) -> list[str]:
     return [operation.key.key for operation in operations if operation.key]
 
 
-def kept_by_key(rows: Iterable[Row]) -> Mapping[str, tuple[str, Decided]]:
+def kept_by_key(rows: Iterable[Row]) -> Mapping[str, tuple[str, list[TaskRecord] | Refusal]]:
     return {
         key: (digest, idempotency.answer_in(answer, [int(task_id) for task_id in ids.split(",") if task_id]))
         for key, digest, answer, ids in rows

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
 
-from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
+from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable, TaskStoreError
 
+from ..core.meters import meters
 from ..core.operations import Operation, TaskRecord
-from .batch import Decided, Decision, Undecided
+from .batch import Undecided
 from .dialect import UNCONFIRMED, Again, Dialect
 from .outage import is_away, reason_of, takes_no_changes
 from .postgresql import PostgreSQL
@@ -24,20 +26,19 @@ from .transaction import transact
 DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
 
 
-def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS, since_s: float | None = None) -> list[Decided]:
-    """Do the operations in order in one transaction, which joins the caller's if there is one.
+def run(operation: Operation, using: str = DEFAULT_DB_ALIAS, since_s: float | None = None) -> list[TaskRecord]:
+    """Do the operation in a transaction, which joins the caller's if there is one. Returns its new tasks.
 
     `since_s`: from when on the patience counts, by the clock that never goes back (None: now).
 
-    Returns for each its new tasks, or why it was refused. Raises StoreBusy when rows
-    stay locked, StoreUnavailable when the database can't be reached, CommitUnknown when it
-    did not confirm the COMMIT.
+    Raises what it is refused for, StoreBusy when rows stay locked, StoreUnavailable when the database can't
+    be reached, CommitUnknown when it did not confirm the COMMIT.
     """
     dialect = dialect_of(using)
     dialect.began_s = dialect.began_s if since_s is None else since_s
     for pause_s in _growing_pauses():
         try:
-            return _transaction(operations, dialect)
+            decision = _transaction(operation, dialect)
         except (Again, Error) as error:
             if takes_no_changes(error):
                 leave(using)
@@ -47,11 +48,16 @@ def run(operations: Sequence[Operation], using: str = DEFAULT_DB_ALIAS, since_s:
                 raise StoreUnavailable(f"{reason_of(error)}: try again later") from error
             if dialect.left_s < pause_s:
                 raise StoreBusy("the tasks are locked by another transaction: try again later") from error
-        time.sleep(pause_s)
+            time.sleep(pause_s)
+            continue
+        if isinstance(decision, TaskStoreError):
+            raise decision
+        return decision
     raise AssertionError("the pauses never end")
 
 
-def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Decided]:
+def _transaction(operation: Operation, dialect: Dialect) -> list[TaskRecord] | TaskStoreError:
+    """Returns why it was refused, instead of raising that: the answer may be kept, which has to be committed."""
     is_ours = not connections[dialect.using].in_atomic_block
     is_written = False
     try:
@@ -62,10 +68,14 @@ def _transaction(operations: Sequence[Operation], dialect: Dialect) -> list[Deci
             transaction.atomic(using=dialect.using),
         ):
             if is_ours:
-                dialect.send(dialect.preparation(operations))
-            outcomes = _decided(dialect.drive(transact(operations, dialect)))
+                dialect.send(dialect.preparation([operation]))
+            done = dialect.drive(transact([operation], dialect))
+            [decision] = done.decisions
+            if isinstance(decision, Undecided):
+                raise Again
+            transaction.on_commit(partial(meters.note_work, done.work), using=dialect.using)
             is_written = True
-        return outcomes
+        return decision
     except Error as error:
         if is_ours and is_written and is_away(error) and dialect.leaves_outcome_unknown(error):
             raise CommitUnknown(UNCONFIRMED) from error
@@ -78,15 +88,6 @@ def leave(using: str) -> None:
         if connections[using].connection is not None:
             connections[using].connection.close()
         connections[using].close()
-
-
-def _decided(outcomes: Iterable[Decision]) -> list[Decided]:
-    decided: list[Decided] = []
-    for outcome in outcomes:
-        if isinstance(outcome, Undecided):
-            raise Again
-        decided.append(outcome)
-    return decided
 
 
 def _growing_pauses() -> Iterator[float]:

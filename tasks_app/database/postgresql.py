@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import islice
 from typing import Any
 
 from django.db import connections, transaction
@@ -19,7 +18,7 @@ from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
 from .postgresql_claims import Candidates
 from .postgresql_pipeline import Doubts
 from .postgresql_writing import IS_LISTED, insertion_of, statement_of
-from .rows import Row, Statement, Steps, record_of
+from .rows import Last, Questions, Row, Statement, Steps, record_of
 
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 LEAST_MS = 50  # 0 would be for ever.
@@ -134,53 +133,48 @@ class PostgreSQL(Candidates):
         )
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
-        changed, demands = changed_ids(operations), demands_of(operations)
-        queried = queried_by(operations)
-        taken_from = {group: asked for group, asked in queried.items() if asked.tasks}
-        read = [group for group, asked in queried.items() if asked.is_read]
+        changed = changed_ids(operations)
         depended = depended_ids(operations) - changed
-        skip = "" if self.waits else "SKIP LOCKED"
+        demands, queried, keys = demands_of(operations), queried_by(operations), keys_of(operations)
         self._pools.begin([*demands, *queried])
         to_read = [group for group, demand in demands.items() if self._pools.must_read(group, demand.limit)]
-        keys = keys_of(operations)
+        skip = "" if self.waits else "SKIP LOCKED"
+        asked = Questions()
         # Each kind in one statement, in id order: two commits that share tasks would deadlock otherwise.
         # Depends are shared, so that a task which every commit depends on serialises nobody.
-        statements = [
-            *([self.tasks_of(changed, f"ORDER BY id FOR UPDATE {skip}")] if changed else []),
-            *([self.tasks_of(depended, f"ORDER BY id FOR KEY SHARE {skip}")] if depended else []),
-            *(self._lock_candidates(group, demand) for group, demand in demands.items()),
-            *(self._read_pool(group) for group in to_read),
-            *(self._lock_earliest(group, asked) for group, asked in taken_from.items()),
-            *map(self.first_of, read),
-            *([self.kept_answers(keys)] if keys else []),
-            # The time comes last: a lease that ran out while this waited for locks has run out.
-            self._time_and_numbers(len(operations)),
-        ]
-        found = iter((yield statements))
-        named_rows = islice(found, bool(changed) + bool(depended))
-        named = {task.id: task for rows in named_rows for task in map(record_of, rows)}
-        candidates = {group: best_first(next(found), demand) for group, demand in demands.items()}
-        for group in to_read:
-            self._pools.note(group, next(found), (task.id for task in candidates[group]))
-        earliest = {group: [*map(record_of, next(found))] for group in taken_from}
-        for group, tasks in earliest.items():
-            self._pools.note_earliest(group, tasks, queried[group].tasks)
-        first = {group: [*map(record_of, next(found))] for group in read}
-        kept = next(found) if keys else ()
-        numbers = next(found)
-        if not _is_log_intact(numbers):
+        locks = [(changed, "FOR UPDATE"), (depended, "FOR KEY SHARE")]
+        named = [asked.ask(self.tasks_of(ids, f"ORDER BY id {lock} {skip}")) for ids, lock in locks if ids]
+        candidates = {group: asked.ask(self._lock_candidates(group, demand)) for group, demand in demands.items()}
+        pools = {group: asked.ask(self._read_pool(group)) for group in to_read}
+        earliest = {group: asked.ask(self._lock_earliest(group, each)) for group, each in queried.items() if each.tasks}
+        first = {group: asked.ask(self.first_of(group)) for group, each in queried.items() if each.is_read}
+        kept = asked.ask(self.kept_answers(keys)) if keys else []
+        # The time comes last: a lease that ran out while this waited for locks has run out.
+        numbers = asked.ask(self._time_and_numbers(len(operations)))
+        yield from asked.answered()
+        if not all(is_log_intact for _, is_log_intact, _ in numbers):
             yield from self._jump_after_lost_log()
-            [numbers] = yield [self._time_and_numbers(len(operations))]
-        missing = (changed | depended) - named.keys()
+            [anew] = yield [self._time_and_numbers(len(operations))]
+            numbers = list(anew)
         seen = Seen(
-            *(numbers[0][0], named, candidates, [number for *_, number in numbers], kept_by_key(kept)),
-            earliest=earliest,
-            first=first,
+            now_ms=numbers[0][0],
+            named={task.id: task for rows in named for task in map(record_of, rows)},
+            candidates={group: best_first(rows, demands[group]) for group, rows in candidates.items()},
+            commits=[number for *_, number in numbers],
+            kept=kept_by_key(kept),
+            earliest={group: [*map(record_of, rows)] for group, rows in earliest.items()},
+            first={group: [*map(record_of, rows)] for group, rows in first.items()},
         )
+        for group, rows in pools.items():
+            self._pools.note(group, rows, (task.id for task in seen.candidates[group]))
+        for group, tasks in seen.earliest.items():
+            self._pools.note_earliest(group, tasks, queried[group].tasks)
         yield from self._look_behind_locks(demands, seen)
-        if missing and not self.waits:
-            [rows] = yield [Statement(f"SELECT id FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(missing)])]
-            seen.locked = {task_id for (task_id,) in rows}
+        missing = () if self.waits else (changed | depended) - seen.named.keys()
+        if missing:
+            sql = f"SELECT id FROM tasks_app_task WHERE {self.is_listed}"
+            [locked] = yield [Statement(sql, [self.list_of(missing)])]
+            seen.locked = {task_id for (task_id,) in locked}
         return seen
 
     def _time_and_numbers(self, commits: int) -> Statement:
@@ -211,7 +205,7 @@ class PostgreSQL(Candidates):
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
         self._pools.lower(written.drafts)
-        [rows] = yield [statement_of(written, self.array)]
+        [rows] = yield Last([statement_of(written, self.array)])
         return [task_id for (task_id,) in rows]
 
     def election(self) -> Statement:
@@ -284,10 +278,6 @@ class PostgreSQL(Candidates):
 def _at_once(*settings: str) -> Statement:
     """Statements without parameters, in one round trip."""
     return Statement("; ".join(settings))
-
-
-def _is_log_intact(numbers: Sequence[Row]) -> bool:
-    return all(is_intact for _, is_intact, _ in numbers)
 
 
 def _sqlstate(error: BaseException) -> str | None:

@@ -60,8 +60,29 @@ class Statement(NamedTuple):
     parameters: Sequence[Any] = ()
 
 
+class Last(tuple[Statement, ...]):
+    """The last statements of a transaction: the COMMIT may be sent with them."""
+
+
 # Says which statements to send together, and is told the rows that each gave.
 Steps = Generator[Sequence[Statement], Sequence[Sequence[Row]], T]
+
+
+class Questions:
+    """Statements that are sent together. Each is asked for a list, which has its rows once all are answered."""
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[Statement, list[Row]]] = []
+
+    def ask(self, statement: Statement) -> list[Row]:
+        rows: list[Row] = []
+        self._asked.append((statement, rows))
+        return rows
+
+    def answered(self) -> Steps[None]:
+        answers = yield [statement for statement, _ in self._asked]
+        for (_, rows), answer in zip(self._asked, answers, strict=True):
+            rows.extend(answer)
 
 
 # Not `_replace` or `_make`, which take three times as long; three records are made for each claim.

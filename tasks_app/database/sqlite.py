@@ -25,6 +25,7 @@ from .rows import (
     ITEM_COLUMNS,
     KEPT_ANSWER_COLUMNS,
     OWN_ID,
+    Last,
     Row,
     Statement,
     Steps,
@@ -194,7 +195,7 @@ class SQLite(Dialect):
         ]
         ended = [(*row[:-1], None if row[-1] is None else ids[row[-1]]) for row in written.ended]
         kept = [(*row[:-2], ",".join(map(str, ids[row[-2] : row[-1]]))) for row in written.kept]
-        yield [
+        statements = [
             Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)]),
             *self._let_go(written.payloads_gone),
             *_insertions("tasks_app_payload", ("id", "data"), payloads),
@@ -204,6 +205,7 @@ class SQLite(Dialect):
             *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
             *_insertions("tasks_app_bulkitem", ITEM_COLUMNS, written.items),
         ]
+        yield Last(statements)
         return ids
 
     def _let_go(self, payloads: Sequence[int]) -> Iterator[Statement]:

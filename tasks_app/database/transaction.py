@@ -2,50 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import cast
 
-from django.db import transaction
-
-from taskstore.errors import CommitRefused, Forbidden, KeyReused, TooManyGroups
+from taskstore.errors import CommitRefused, Forbidden, KeyReused
 from taskstore.types.tasks import Refusal
 
-from ..core.meters import meters
 from ..core.operations import Claim, Effect, Operation, Prohibited, Query, TaskRecord
 from ..core.rules import World, decide, is_held
-from .batch import Decided, Decision, Plan, Seen, Undecided, written_by
+from ..core.schedules import fed_by
+from .batch import Decision, Done, Seen, Undecided, written_by
 from .demand import changed_ids
 from .dialect import Dialect
 from .new_groups import refuse_too_many
-from .rows import Steps
+from .rows import Steps, with_id
 
 
-def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[list[Decision]]:
-    """The steps of one transaction, from its first look to its last write, for operations in order."""
-    plan = yield from look_and_decide(operations, dialect)
-    ids = (yield from dialect.write(plan.written)) if plan.written else ()
-    transaction.on_commit(partial(meters.note_work, plan.written.work), using=dialect.using)
-    return plan.outcomes_with(ids)
-
-
-def look_and_decide(operations: Sequence[Operation], dialect: Dialect) -> Steps[Plan]:
-    """Lock and read what the operations need, and say what comes of each."""
+def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
+    """Do the operations in one transaction: look, decide, write. Each sees what the ones before it left."""
     seen = yield from dialect.look(operations)
-    outcomes: list[Effect | Decision | None] = [_known(operation, seen) for operation in operations]
+    outcomes: list[Effect | Refusal | Decision | None] = [_known(operation, seen) for operation in operations]
     _put_off_repeated_keys(operations, outcomes)
     yield from refuse_too_many(operations, outcomes, dialect)
     open_places = [place for place, outcome in enumerate(outcomes) if outcome is None]
-    world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest)
+    world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest, fed_by=fed_by)
     answers = decide([operations[place] for place in open_places], world)
     for place, answer in zip(open_places, answers, strict=True):
         outcomes[place] = answer
-    known = cast("list[Effect | Decision]", outcomes)
-    yield from _doubt_empty_claims(operations, known, seen, dialect)
-    return Plan(known, written_by(operations, known, seen), seen.now_ms)
+    decided = cast("list[Effect | Refusal | Decision]", outcomes)
+    yield from _doubt_empty_claims(operations, decided, seen, dialect)
+    written = written_by(operations, decided, seen)
+    ids = (yield from dialect.write(written)) if written else ()
+    tasks = (with_id(draft, task_id) for draft, task_id in zip(written.drafts, ids, strict=True))
+    decisions = [_decision(outcome, tasks) for outcome in decided]
+    return Done(decisions, written.supply(seen.now_ms), written.work)
 
 
-def _known(operation: Operation, seen: Seen) -> Decision | None:
+def _decision(outcome: Effect | Refusal | Decision, tasks: Iterator[TaskRecord]) -> Decision:
+    """What to answer; `tasks`: those that the effects left, in their order."""
+    match outcome:
+        case Effect():
+            return list(islice(tasks, len(outcome.drafts)))
+        case Prohibited():
+            return Forbidden(" ".join(outcome.forbidden))
+        case Refusal():
+            return CommitRefused(outcome)
+    return outcome
+
+
+def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
     """What is known about an operation without deciding: it was answered before, or it can't be decided now."""
     if operation.key and operation.key.key in seen.kept:
         digest, answer = seen.kept[operation.key.key]
@@ -61,7 +67,7 @@ def _read(query: Query, seen: Seen) -> list[TaskRecord]:
     return [task for task in tasks if task.available_at_ms <= (query.at_ms or seen.now_ms)]
 
 
-def _put_off_repeated_keys(operations: Sequence[Operation], outcomes: list[Effect | Decision | None]) -> None:
+def _put_off_repeated_keys(operations: Sequence[Operation], outcomes: list[Effect | Refusal | Decision | None]) -> None:
     """Of two operations with one key in a batch the second will find the first one's answer in the next."""
     seen_keys: set[str] = set()
     for place, operation in enumerate(operations):
@@ -77,7 +83,7 @@ def _names_locked(operation: Operation, locked: set[int]) -> bool:
 
 def _doubt_empty_claims(
     operations: Sequence[Operation],
-    outcomes: list[Effect | Decision],
+    outcomes: list[Effect | Refusal | Decision],
     seen: Seen,
     dialect: Dialect,
 ) -> Steps[None]:
@@ -104,14 +110,14 @@ def _doubt_empty_claims(
             outcomes[place] = Undecided.CONTENDED
 
 
-def _is_empty(outcome: Effect | Decision) -> bool:
+def _is_empty(outcome: Effect | Refusal | Decision) -> bool:
     return not outcome.drafts if isinstance(outcome, Effect) else outcome == []
 
 
 def _doubt_empty_queries(
     queries: Mapping[int, Query],
     drafts: Iterable[TaskRecord],
-    outcomes: list[Effect | Decision],
+    outcomes: list[Effect | Refusal | Decision],
     seen: Seen,
     dialect: Dialect,
 ) -> Steps[None]:
@@ -130,14 +136,3 @@ def _earliest_by_group(tasks: Iterable[TaskRecord]) -> dict[str, int]:
     for task in tasks:
         earliest[task.group] = min(task.available_at_ms, earliest.get(task.group, task.available_at_ms))
     return earliest
-
-
-def granted(answer: Decided) -> list[TaskRecord]:
-    """The new tasks. Raises Forbidden, CommitRefused, KeyReused or TooManyGroups when that is the answer."""
-    if isinstance(answer, Prohibited):
-        raise Forbidden(" ".join(answer.forbidden))
-    if isinstance(answer, Refusal):
-        raise CommitRefused(answer)
-    if isinstance(answer, KeyReused | TooManyGroups):
-        raise answer
-    return answer

@@ -99,9 +99,9 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
 
 async def _decided(asked: Query, token: Token) -> list[TaskRecord]:
     if not asked.wait_ms:
-        return await Task.objects.adecide(asked)
+        return await Task.objects.aperform(asked)
     async with waiting_tokens.while_valid(token, no_token()):
-        return await Task.objects.adecide(asked)
+        return await Task.objects.aperform(asked)
 
 
 def _left_ms(context: ServicerContext[Any, Any]) -> int:
@@ -134,7 +134,7 @@ async def update(request: UpdateRequest, token: Token) -> UpdateResponse:
         must_reach(token, Action.OPERATE, refs.groups)
         ids = await beside_the_loop(_operate, request, asked, refs, actor_of(token))
     else:
-        ids = [task.id for task in await Task.objects.adecide(asked, is_checked=True)]
+        ids = [task.id for task in await Task.objects.aperform(asked, is_checked=True)]
     return UpdateResponse(created_ids=ids)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -47,36 +48,34 @@ class LoopView(View):
     """As View, but its handlers are coroutines, which DRF has none of, and return the JSON that they answer."""
 
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
-        answer = await self.answer(request, *args, **kwargs)
+        try:
+            await self.admit(request)
+            answer: bytes | HttpResponse = await self.handler(self.request, *args, **kwargs)
+        except Exception as error:
+            answer = self.handle_exception(error)
         if isinstance(answer, bytes):
             answer = HttpResponse(answer, content_type=JSONRenderer.media_type)
         return self.finished(answer)
 
-    async def answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> bytes | HttpResponse:
-        """The JSON of what was asked for; a response that is not `finished` yet when something else is to be said."""
-        self.args, self.kwargs = args, kwargs
-        self.request: Request = self.initialize_request(request, *args, **kwargs)
-        try:
-            # The look into the database happens beside the loop; what follows finds it done.
-            if self.authentication_classes:
-                await learn_token(self.request)
-            self.initial(self.request, *args, **kwargs)
-            answer: bytes | HttpResponse = await self._handler()(self.request, *args, **kwargs)
-        except Exception as error:
-            return self.handle_exception(error)
-        return answer
+    async def admit(self, request: HttpRequest) -> None:
+        """Make `self.request` of it. Raises what DRF answers to whoever may not ask for this, or not that often."""
+        self.request: Request = self.initialize_request(request, *self.args, **self.kwargs)
+        # The look into the database happens beside the loop; what follows finds it done.
+        if self.authentication_classes:
+            await learn_token(self.request)
+        self.initial(self.request, *self.args, **self.kwargs)
+
+    @property
+    def handler(self) -> Callable[..., Any]:
+        """The coroutine function that serves the request; what raises MethodNotAllowed when there is none."""
+        name = (self.request._request.method or "").lower()
+        handler = getattr(self, name, None) if name in self.http_method_names else None
+        return handler or self.http_method_not_allowed
 
     def finished(self, response: HttpResponse) -> HttpResponse:
         """With all that a response has beside its content."""
         self.headers = self.default_response_headers
         return self.finalize_response(self.request, response, *self.args, **self.kwargs)
-
-    def _handler(self) -> Any:
-        name = (self.request._request.method or "").lower()
-        return getattr(self, name, self._refuse_method) if name in self.http_method_names else self._refuse_method
-
-    async def _refuse_method(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return self.http_method_not_allowed(request, *args, **kwargs)
 
     async def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
         # Django takes a view for asynchronous only when all its handlers are.

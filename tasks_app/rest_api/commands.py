@@ -179,7 +179,7 @@ class Project(CommandsView, LoopView):
         commands = await sync_to_async(new_commands)(project, asked.submissions)
         adds = tuple(new_command_task(project, command, asked.status) for command in commands)
         operation = Commit(key=self.key_of(asked), owner=asked.clientid, adds=adds, scope=self.scope())
-        records = await Task.objects.adecide(operation)
+        records = await Task.objects.aperform(operation)
         # From the records: when the request was sent again, they are what the first one added.
         made = (seen_as(Command.decode(bytes(each.data)), each, project, asked.status) for each in records)
         answer = ENCODER.encode(SubmittedCommands(commands=tuple(made)))

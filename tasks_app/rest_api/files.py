@@ -52,5 +52,5 @@ class ImportTasks(LoopView):
         for name in asked.groups:
             self.must_reach(name)
         operation = importing.within_scope(asked.operation(self.scope(), self.key_of(asked)))
-        tasks = await Task.objects.adecide(operation, is_checked=is_large)
+        tasks = await Task.objects.aperform(operation, is_checked=is_large)
         return ENCODER.encode(Imported(imported=len(tasks), ids=tuple(task.id for task in tasks)))

@@ -1,4 +1,4 @@
-"""The shortest way to the two views that workers call all the time.
+"""Claims and commits, the two calls that workers make all the time, and the shortest way to them.
 
 Django's handler, its middleware and its URL resolver cost several times what the views do. None
 of them matters to a request that carries a token and no cookie.
@@ -9,19 +9,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from typing import Any
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse, JsonResponse
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from . import views
+from taskstore import endpoints
+from taskstore.types.tasks import Outcome
+
+from ..access.tokens import waiting_tokens
+from ..core.operations import TaskRecord
+from ..models import Task
+from ..offload.threads import beside_the_loop, by_the_helper
+from ..wire import strict_json
+from ..wire.decoding import value_of
+from ..wire.size import is_light
+from ..wire.tasks import answer_of
+from . import bodies, health, large_bodies
 from .async_views import LoopView
-from .errors import JSONRenderer
-from .health import Healthz
+from .authentication import NO_TOKEN
+from .base import serves
+from .errors import ENCODER, JSONRenderer
+from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
+from .large_bodies import BYTES_AT_ONCE, LargeUpdate
+from .requests import ClaimRequest, UpdateRequest
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -32,10 +50,52 @@ PAUSE_AFTER_BYTES = 2**20  # Of a body.
 
 log = logging.getLogger(__name__)
 
+
+class Update(LoopView):
+    @serves(endpoints.UPDATE, body=UpdateRequest)
+    async def post(self, request: Request) -> bytes:
+        body = bodies.body_of(request)
+        asked: UpdateRequest | LargeUpdate
+        if is_large := not is_light(body):
+            has_key = "HTTP_IDEMPOTENCY_KEY" in request._request.META
+            asked = LargeUpdate.of(await by_the_helper(large_bodies.update, body, has_key))
+        else:
+            asked = value_of(strict_json.read(body), UpdateRequest)
+        for group in asked.groups:
+            self.must_reach(group)
+        operation = asked.operation(self.scope(), self.key_of(asked))
+        return await outcome_of(await Task.objects.aperform(operation, is_checked=is_large))
+
+
+class ClaimTasks(LoopView):
+    @serves(endpoints.CLAIM, body=ClaimRequest)
+    async def post(self, request: Request) -> bytes:
+        asked = await bodies.read_on_the_loop(request, ClaimRequest)
+        for group in asked.wanted:
+            self.must_reach(group)
+        operation = asked.operation(self.scope(), self.key_of(asked))
+        if not asked.wait:
+            return await outcome_of(await Task.objects.aperform(operation))
+        async with waiting_tokens.while_valid(self.token(), AuthenticationFailed(NO_TOKEN)):
+            return await outcome_of(await Task.objects.aperform(operation))
+
+
+async def outcome_of(tasks: Sequence[TaskRecord]) -> bytes:
+    # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
+    if len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE:
+        return await beside_the_loop(_encoded_one_by_one, tasks)
+    return ENCODER.encode(Outcome(tasks=tuple(map(answer_of, tasks))))
+
+
+def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
+    """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
+    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_of(task)) for task in tasks])
+
+
 # Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.
 VIEWS: Mapping[tuple[str, str], type[LoopView]] = {
     (served.endpoint.method, served.endpoint.path): view
-    for view in (views.ClaimTasks, views.Update, Healthz)
+    for view in (ClaimTasks, Update, health.Healthz)
     for served in view.served()
 }
 
@@ -54,18 +114,30 @@ class HotPath:
         self._others = others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        view = VIEWS.get((scope.get("method", ""), scope.get("path", "")))  # A websocket has no method.
-        if view is None:
+        kind = VIEWS.get((scope.get("method", ""), scope.get("path", "")))  # A websocket has no method.
+        if kind is None:
             await self._others(scope, receive, send)
-        elif (body := await _body(receive)) is not None:
-            request = ASGIRequest(scope, BytesIO(body))
-            may_wait = view is views.ClaimTasks and (len(body) > PAUSE_AFTER_BYTES or b'"wait"' in body)
-            del body  # What is left of it while the request is answered is up to the view.
-            answer = await _while_connected(_answer(view, request), receive, may_wait=may_wait)
-            if isinstance(answer, bytes):
-                await _send(200, HEADERS, answer, send)
-            elif answer is not None:
-                await _send(answer.status_code, _headers(answer), answer.content, send)
+            return
+        body = await _body(receive)
+        if body is None:
+            return
+        view, request = kind(), ASGIRequest(scope, BytesIO(body))
+        view.setup(request)
+        may_wait = kind is ClaimTasks and (len(body) > PAUSE_AFTER_BYTES or b'"wait"' in body)
+        del body  # What is left of it while the request is answered is up to the view.
+        answer: bytes | HttpResponse | None = None
+        with _while_connected(receive) if may_wait else nullcontext():
+            try:
+                await view.admit(request)
+                answer = await view.handler(view.request)
+            except Exception as error:
+                answer = _failure(error, view)
+            finally:
+                del view.request  # It knows the view: the collector would have to find this circle, and everybody wait.
+        if isinstance(answer, bytes):
+            await _send(200, HEADERS, answer, send)
+        elif answer is not None:
+            await _send(answer.status_code, _headers(answer), answer.content, send)
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -85,40 +157,34 @@ async def _body(receive: Receive) -> bytes | None:
             return b"".join(chunks)
 
 
-async def _answer(view_class: type[LoopView], request: ASGIRequest) -> bytes | HttpResponse:
-    view = view_class()
-    view.setup(request)
+def _failure(error: Exception, view: LoopView) -> HttpResponse:
+    """What to answer; the log has the number of what nobody expected."""
     try:
-        answer = await view.answer(request)
-        if isinstance(answer, bytes):
-            return answer
-        response = view.finished(answer)
+        response = view.finished(view.handle_exception(error))
         return response.render() if isinstance(response, Response) else response
     except Exception:
         number = secrets.token_hex(8)
+        request = view.request._request
         log.exception("request %s failed: %s %s", number, request.method, request.path)
         return JsonResponse({"detail": "Something went wrong in the server.", "request_id": number}, status=500)
-    finally:
-        del view.request  # It knows the view: the collector would have to find this circle, and everybody would wait.
 
 
-async def _while_connected(
-    answering: Awaitable[bytes | HttpResponse], receive: Receive, *, may_wait: bool
-) -> bytes | HttpResponse | None:
-    """The answer, or None when the client has gone before it was there: who has gone takes no task."""
+@contextmanager
+def _while_connected(receive: Receive) -> Iterator[None]:
+    """End what is within when the client has gone: who has gone takes no task."""
     us = asyncio.current_task()
-    if not may_wait or us is None:
-        return await answering
+    if us is None:
+        yield
+        return
     # Not a task for each of the two: thousands may wait.
     gone = asyncio.ensure_future(receive())
     gone.add_done_callback(stop := lambda _: us.cancel())
     try:
-        return await answering
+        yield
     except asyncio.CancelledError:
         # Cancelled by somebody else, as some servers do when the client has gone?
         if not gone.done() or us.uncancel():
             raise
-        return None
     finally:
         gone.remove_done_callback(stop)
         gone.cancel()

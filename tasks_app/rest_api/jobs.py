@@ -160,10 +160,10 @@ class Jobs(LoopView):
         body = bodies.body_of(request)
         if is_light(body):
             asked = with_parameters(body, value_of(strict_json.read(body), JobRequest))
-            [record] = await Task.objects.adecide(self._operation(asked))
+            [record] = await Task.objects.aperform(self._operation(asked))
             return _answer(asked, record)
         [asked] = await by_the_helper(decoded_with_parameters, body, JobRequest)
-        [record] = await Task.objects.adecide(await beside_the_loop(self._operation, asked))
+        [record] = await Task.objects.aperform(await beside_the_loop(self._operation, asked))
         return await beside_the_loop(_answer, asked, record)
 
     def _operation(self, asked: JobRequest) -> Operation:

@@ -9,10 +9,10 @@ from django.urls import path, register_converter
 
 from taskstore.endpoints import Endpoint
 
-from . import audit, commands, files, groups, health, jobs, operations, schedules, schema, search, views
+from . import audit, commands, files, groups, health, hot_path, jobs, operations, schedules, schema, search, views
 from .base import View
 
-MODULES = (audit, commands, files, groups, health, jobs, operations, schedules, schema, search, views)
+MODULES = (audit, commands, files, groups, health, hot_path, jobs, operations, schedules, schema, search, views)
 
 
 class GroupName:

@@ -1,4 +1,4 @@
-"""The views of tasks, groups, claims and commits."""
+"""The views that read tasks and groups."""
 
 from __future__ import annotations
 
@@ -11,36 +11,25 @@ from typing import IO
 
 from django.db import connections
 from django.http import StreamingHttpResponse
-from rest_framework.exceptions import AuthenticationFailed, NotFound
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
 from taskstore.types.requests import TasksRequest
-from taskstore.types.tasks import Outcome
 
-from ..access.tokens import waiting_tokens
-from ..core.operations import GroupScope, Operation, TaskRecord
+from ..core.operations import GroupScope
 from ..managers import TaskQuerySet, limits
 from ..models import Task
-from ..offload.threads import beside_the_loop, by_the_helper
 from ..reading import history
 from ..reading.counts import stats_in_pages
 from ..reading.files import streamed
-from ..wire import strict_json
-from ..wire.decoding import value_of
-from ..wire.size import is_light
 from ..wire.tasks import answer_of
 from ..writer.totals import PAGE_GROUPS
-from . import bodies, large_bodies
-from .async_views import LoopView
-from .authentication import NO_TOKEN
+from . import bodies
 from .base import View, serves
 from .errors import ENCODER, JSONRenderer
-from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
-from .large_bodies import BYTES_AT_ONCE, LargeUpdate
-from .requests import ClaimRequest, UpdateRequest
 from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
@@ -196,34 +185,6 @@ class TasksByBody(View):
         return found(bodies.read(request, TasksRequest).ids, self.scope())
 
 
-class Update(LoopView):
-    @serves(endpoints.UPDATE, body=UpdateRequest)
-    async def post(self, request: Request) -> bytes:
-        body = bodies.body_of(request)
-        asked: UpdateRequest | LargeUpdate
-        if is_large := not is_light(body):
-            has_key = "HTTP_IDEMPOTENCY_KEY" in request._request.META
-            asked = LargeUpdate.of(await by_the_helper(large_bodies.update, body, has_key))
-        else:
-            asked = value_of(strict_json.read(body), UpdateRequest)
-        for group in asked.groups:
-            self.must_reach(group)
-        return await outcome_of(asked.operation(self.scope(), self.key_of(asked)), is_checked=is_large)
-
-
-class ClaimTasks(LoopView):
-    @serves(endpoints.CLAIM, body=ClaimRequest)
-    async def post(self, request: Request) -> bytes:
-        asked = await bodies.read_on_the_loop(request, ClaimRequest)
-        for group in asked.wanted:
-            self.must_reach(group)
-        operation = asked.operation(self.scope(), self.key_of(asked))
-        if not asked.wait:
-            return await outcome_of(operation)
-        async with waiting_tokens.while_valid(self.token(), AuthenticationFailed(NO_TOKEN)):
-            return await outcome_of(operation)
-
-
 class History(View):
     @serves(endpoints.HISTORY)
     def get(self, request: Request, id: str) -> Response:
@@ -239,16 +200,3 @@ def found(ids: Sequence[int], scope: GroupScope) -> Response:
     if len(ids) > most:
         raise LimitExceeded({"ids": [f"at most {most} at once, not {len(ids)}"]})
     return Response([task and answer_of(task) for task in Task.objects.find(ids, scope)])
-
-
-async def outcome_of(operation: Operation, *, is_checked: bool = False) -> bytes:
-    # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
-    tasks = await Task.objects.adecide(operation, is_checked=is_checked)
-    if len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE:
-        return await beside_the_loop(_encoded_one_by_one, tasks)
-    return ENCODER.encode(Outcome(tasks=tuple(map(answer_of, tasks))))
-
-
-def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
-    """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
-    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_of(task)) for task in tasks])

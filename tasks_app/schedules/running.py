@@ -39,7 +39,8 @@ class Scheduler(BackgroundLoop):
         super().__init__("schedules", self._add_what_is_due)
 
     async def _add_what_is_due(self) -> float:
-        await self.aside(settle_all, await Task.objects.aperform(self._claim))
+        due = await Task.objects.aperform(self._claim)
+        await self.aside(settle_all, list(map(Task.of, due)))
         return 0.0
 
 
@@ -53,7 +54,7 @@ def work(stop: threading.Event) -> None:
     try:
         while not stop.is_set():
             try:
-                due = Task.objects.perform(claim)
+                due = list(map(Task.of, Task.objects.perform(claim)))
                 settle_all(due)
                 failures.clear()
                 rest_s = 0.0 if due else LOOK_EVERY_S

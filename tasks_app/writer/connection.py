@@ -1,4 +1,4 @@
-"""The writer's connection to the database: a batch of operations, one transaction, few round trips."""
+"""The connections of the writer and of housekeeping: they run the steps of a transaction in few round trips."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import asyncio
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
-from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
+from taskstore.errors import CommitUnknown, StoreBusy
 
-from ..core.operations import Operation, Supply
-from ..core.tally import Work
 from ..database import (
     PATIENCE_S,
     SILENCE_S,
     UNCONFIRMED,
-    Decision,
     Dialect,
-    Plan,
+    Last,
     PostgreSQL,
     Row,
     SQLite,
@@ -32,7 +28,6 @@ from ..database import (
     T,
     dialect_of,
     is_opportunistic,
-    look_and_decide,
 )
 from ..database.outage import translated
 from ..database.postgresql_pipeline import packed
@@ -43,18 +38,7 @@ if TYPE_CHECKING:
 
 COMMIT = Statement("COMMIT")
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
-MOST_AT_ONCE = 300  # Tasks of a batch, and bytes of their data: what is more is done beside the event loop.
-MOST_BYTES_AT_ONCE = 4 * 2**20
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What came of a batch, what it left to claim, and how much it did."""
-
-    outcomes: Sequence[Decision]
-    supply: Supply
-    work: Work
 
 
 class WriterConnection(ABC):
@@ -68,33 +52,20 @@ class WriterConnection(ABC):
         # The writer and whoever looks for waiting claims take turns.
         self._turn = asyncio.Lock()
 
-    async def run(self, operations: Sequence[Operation]) -> Answered:
-        """Do the operations in order in one transaction.
+    @abstractmethod
+    async def run(self, steps: Steps[T], *, is_large: bool = False) -> T:
+        """Run the steps of a batch in one transaction. `is_large`: they take so long that they need a thread.
 
         Raises StoreUnavailable when the database can't be reached, CommitUnknown when it did not confirm the COMMIT.
         """
-        async with self._turn:
-            return await self._run(operations)
 
-    async def supply_of(self, groups: Sequence[str], depends: Iterable[int]) -> Supply:
-        """What there is to claim in these groups, and which of these ids are not there."""
-        async with self._turn:
-            return await self._read(self.dialect.supply_of(groups, depends))
-
+    @abstractmethod
     async def change(self, steps: Steps[T]) -> T:
-        """Run steps that change something, in one transaction."""
-        async with self._turn:
-            return await self._change(steps)
+        """Run steps that change something else, in one transaction."""
 
     @abstractmethod
-    async def _run(self, operations: Sequence[Operation]) -> Answered: ...
-
-    @abstractmethod
-    async def _read(self, steps: Steps[T]) -> T:
+    async def read(self, steps: Steps[T]) -> T:
         """Run steps that change nothing."""
-
-    @abstractmethod
-    async def _change(self, steps: Steps[T]) -> T: ...
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -103,32 +74,6 @@ class WriterConnection(ABC):
 def connection_to(using: str, *, is_durable: bool = True) -> WriterConnection:
     kinds: dict[type[Dialect], type[WriterConnection]] = {PostgreSQL: PostgreSQLConnection, SQLite: SQLiteConnection}
     return kinds[type(dialect_of(using))](using, is_durable=is_durable)
-
-
-class By(Protocol):
-    """How a step is done."""
-
-    async def __call__(self, step: Callable[..., T], *args: Any) -> T: ...
-
-
-async def _at_once(step: Callable[..., T], *args: Any) -> T:
-    return step(*args)
-
-
-async def _beside(step: Callable[..., T], *args: Any) -> T:
-    """In a thread: it is worth a change of threads, and would keep everybody else from the event loop."""
-    return await by_the_writer(step, *args)
-
-
-def are_large(operations: Sequence[Operation]) -> bool:
-    """Whether the batch is about so much that the event loop can't wait for it."""
-    if sum([operation.weight for operation in operations]) > MOST_AT_ONCE:
-        return True
-    return sum([operation.data_bytes for operation in operations]) > MOST_BYTES_AT_ONCE
-
-
-def _answered(plan: Plan, ids: Sequence[int]) -> Answered:
-    return Answered(plan.outcomes_with(ids), plan.supply(), plan.written.work)
 
 
 def _next(steps: Steps[T], answers: Sequence[Sequence[Row]] | None) -> tuple[Sequence[Statement], StopIteration | None]:
@@ -170,88 +115,71 @@ class PostgreSQLConnection(WriterConnection):
         ),
     )
 
-    async def _run(self, operations: Sequence[Operation]) -> Answered:
-        connection = await self._connected()
-        async with self._failures():
-            steps = look_and_decide(operations, self.dialect)
-            by = _beside if are_large(operations) else _at_once
-            plan = await self._drive(connection, steps, self._opening(), ANSWERED_S, by)
-        ids = await self._write(connection, plan, by)
-        return await by(_answered, plan, ids)
-
-    async def _write(self, connection: Pipeline, plan: Plan, by: By) -> Sequence[int]:
-        if not plan.written:
-            async with self._failures():
-                await connection.run([COMMIT], ANSWERED_S)
-            return ()
-        writing = self.dialect.write(plan.written)
-        async with self._failures(CommitUnknown(UNCONFIRMED)):
-            *answers, _ = await connection.run([*await by(next, writing), COMMIT], ANSWERED_S)
-        return await by(_end_of, writing, answers)
-
-    def _opening(self) -> Sequence[Statement]:
+    async def run(self, steps: Steps[T], *, is_large: bool = False) -> T:
         begin, configure = self.opening
         limit = f"{SILENCE_S}s"
-        return [begin, Statement(configure.sql, ["off" if is_opportunistic() else "on", limit, limit])]
+        opening = [begin, Statement(configure.sql, ["off" if is_opportunistic() else "on", limit, limit])]
+        async with self._turn:
+            return await self._drive(steps, opening, ANSWERED_S, is_large=is_large)
 
-    async def _change(self, steps: Steps[T]) -> T:
-        connection = await self._connected()
+    async def change(self, steps: Steps[T]) -> T:
         durability = "on" if self.is_durable and not is_opportunistic() else "off"
         opening = [
             Statement("BEGIN"),
             Statement("SELECT set_config('synchronous_commit', %s, true)", [durability]),
             Statement("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [f"{SILENCE_S}s"]),
         ]
-        async with self._failures():
-            result = await self._drive(connection, steps, opening)
-            await connection.run([COMMIT])
-        return result
+        async with self._turn:
+            return await self._drive(steps, opening)
 
-    async def _read(self, steps: Steps[T]) -> T:
-        connection = await self._connected()
-        async with self._failures():
-            return await self._drive(connection, steps)
+    async def read(self, steps: Steps[T]) -> T:
+        async with self._turn:
+            return await self._drive(steps)
 
-    @asynccontextmanager
-    async def _failures(self, meaning: StoreUnavailable | None = None) -> AsyncIterator[None]:
-        """Whatever goes wrong, the transaction ends with its connection; the next batch opens another one.
+    async def _drive(
+        self,
+        steps: Steps[T],
+        opening: Sequence[Statement] = (),
+        within_s: float | None = None,
+        *,
+        is_large: bool = False,
+    ) -> T:
+        """With an opening the steps are a transaction, whose COMMIT goes with their last statements.
 
-        `meaning`: of a COMMIT that was not confirmed. What the database itself refuses, its disk being full, was not
-        done.
+        Whatever goes wrong, the transaction ends with its connection; the next one opens another.
         """
+        answers: Sequence[Sequence[Row]] | None = None
+        is_last, must_commit = False, bool(opening)
         try:
-            yield
+            connection = await self._connected()
+            while True:
+                statements, end = await by_the_writer(_next, steps, answers) if is_large else _next(steps, answers)
+                if end:
+                    break
+                is_last = must_commit and isinstance(statements, Last)
+                sent = [*opening, *statements, COMMIT] if is_last else [*opening, *statements]
+                rows = await connection.run(sent, within_s)
+                answers = rows[len(opening) : len(opening) + len(statements)]
+                opening, must_commit = (), must_commit and not is_last
+            if must_commit:
+                await connection.run([COMMIT], within_s)
         except BaseException as error:
             await self.close()
             told = translated(error)
             if told is None:
                 raise
-            raise (meaning if meaning and self.dialect.leaves_outcome_unknown(error) else told) from error
-
-    async def _drive(
-        self,
-        connection: Pipeline,
-        steps: Steps[T],
-        opening: Sequence[Statement] = (),
-        within_s: float | None = None,
-        by: By = _at_once,
-    ) -> T:
-        statements, end = await by(_next, steps, None)
-        answers = (await connection.run([*opening, *statements], within_s))[len(opening) :]
-        while True:
-            statements, end = await by(_next, steps, answers)
-            if end:
-                result: T = end.value
-                return result
-            answers = await connection.run(statements, within_s)
+            # What the database itself refuses, its disk being full, was not done.
+            is_unknown = is_last and self.dialect.leaves_outcome_unknown(error)
+            raise (CommitUnknown(UNCONFIRMED) if is_unknown else told) from error
+        result: T = end.value
+        return result
 
     async def _connected(self) -> Pipeline:
         # Where the database is SQLite nothing needs psycopg, which is a tenth of a start.
         from ..database.postgresql_pipeline import Pipeline
 
         if self._connection is None or self._connection.is_closed:
-            async with self._failures():
-                self._connection = await Pipeline.connect(parameters_of(self.using))
+            self._connection = await Pipeline.connect(parameters_of(self.using))
         return self._connection
 
     async def close(self) -> None:
@@ -268,15 +196,6 @@ def parameters_of(using: str) -> dict[str, Any]:
     return parameters
 
 
-def _end_of(steps: Steps[T], answers: Sequence[Sequence[Row]]) -> T:
-    try:
-        steps.send(answers)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    raise AssertionError("PostgreSQL writes a batch in one step")
-
-
 class SQLiteConnection(WriterConnection):
     """In line on the event loop: a thread beside a busy loop would lose the interpreter at each step."""
 
@@ -286,22 +205,18 @@ class SQLiteConnection(WriterConnection):
         self._connection: sqlite3.Connection | None = None
         self._locked_since_s = self._last_locked_s = float("-inf")
 
-    async def _run(self, operations: Sequence[Operation]) -> Answered:
-        by = _beside if are_large(operations) else _at_once
-        async with self._transaction() as connection:
-            is_written, answered = await by(self._do, connection, operations)
+    async def run(self, steps: Steps[T], *, is_large: bool = False) -> T:
+        async with self._turn, self._transaction() as connection:
+            result, is_written = (
+                await by_the_writer(_drive, connection, steps) if is_large else _drive(connection, steps)
+            )
             # Claims that find nothing come all day long: they must not wait for the disk.
-            await self._execute(connection, "COMMIT" if is_written else "ROLLBACK", by)
-        return answered
+            await self._execute(connection, "COMMIT" if is_written else "ROLLBACK", is_large=is_large)
+        return result
 
-    def _do(self, connection: sqlite3.Connection, operations: Sequence[Operation]) -> tuple[bool, Answered]:
-        plan = _drive(connection, look_and_decide(operations, self.dialect))
-        ids = _drive(connection, self.dialect.write(plan.written)) if plan.written else ()
-        return bool(plan.written), _answered(plan, ids)
-
-    async def _change(self, steps: Steps[T]) -> T:
-        async with self._transaction() as connection:
-            result = _drive(connection, steps)
+    async def change(self, steps: Steps[T]) -> T:
+        async with self._turn, self._transaction() as connection:
+            result, _ = _drive(connection, steps)
             await self._execute(connection, "COMMIT")
         return result
 
@@ -319,19 +234,21 @@ class SQLiteConnection(WriterConnection):
                 raise told from error
             raise
 
-    async def _read(self, steps: Steps[T]) -> T:
-        try:
-            return _drive(self._connected(), steps)
-        except sqlite3.OperationalError as error:  # Without a write-ahead log each commit locks readers out, too.
-            if told := translated(error):
-                raise told from error
-            raise
+    async def read(self, steps: Steps[T]) -> T:
+        async with self._turn:
+            try:
+                result, _ = _drive(self._connected(), steps)
+            except sqlite3.OperationalError as error:  # Without a write-ahead log each commit locks readers out, too.
+                if told := translated(error):
+                    raise told from error
+                raise
+        return result
 
-    async def _execute(self, connection: sqlite3.Connection, statement: str, by: By = _at_once) -> None:
+    async def _execute(self, connection: sqlite3.Connection, statement: str, *, is_large: bool = False) -> None:
         """Again while others lock the file. They are short: sessions, the audit, and without WAL readers, too."""
         while True:
             try:
-                await by(connection.execute, statement)
+                _ = await by_the_writer(connection.execute, statement) if is_large else connection.execute(statement)
                 self._last_locked_s = float("-inf")
                 return
             except sqlite3.OperationalError as error:
@@ -377,15 +294,17 @@ class SQLiteConnection(WriterConnection):
             self._connection = None
 
 
-def _drive(connection: sqlite3.Connection, steps: Steps[T]) -> T:
+def _drive(connection: sqlite3.Connection, steps: Steps[T]) -> tuple[T, bool]:
+    """What comes of the steps, and whether they have written something."""
     answers: list[list[Row]] | None = None
+    is_written = False
     try:
         while True:
             statements = next(steps) if answers is None else steps.send(answers)
+            is_written |= isinstance(statements, Last)
             answers = [
                 connection.execute(statement.sql.replace("%s", "?"), statement.parameters).fetchall()
                 for statement in statements
             ]
     except StopIteration as stop:
-        result: T = stop.value
-        return result
+        return stop.value, is_written

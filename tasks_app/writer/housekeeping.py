@@ -16,12 +16,13 @@ from taskstore.types.tasks import NOBODY, Ending
 from ..conf import retention
 from ..core.heartbeats import LOST_MS
 from ..core.operations import Commit, Operator
-from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of, history_partitions, look_and_decide
+from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.outage import HOUSEKEEPING, WRITER, outage
+from ..database.rows import quoted
 from ..database.time_limits import TookTooLong, at_most
 from .background import BackgroundLoop
 from .connection import WriterConnection
-from .totals import BEYOND_EVERY_NAME, HAPPENED, add_to_rates, fold, numbers_of_all, when_elected
+from .totals import BEYOND_EVERY_NAME, Happened, add_to_rates, fold, numbers_of_all, when_elected
 
 LIMIT_S = 5.0
 GRACE_MS = 10_000  # After the end of a minute: what there is later says too little about it.
@@ -189,7 +190,7 @@ def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
     [rows] = yield [
         Statement(
             f"""
-            SELECT id, "group", minute, {", ".join(f'"{name}"' for name in HAPPENED)}
+            SELECT id, "group", minute, {", ".join(quoted(Happened._fields))}
             FROM tasks_app_rate
             WHERE minutes = %s AND minute < %s
             ORDER BY minute
@@ -199,7 +200,8 @@ def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
         )
     ]
     if rows:
-        yield from add_to_rates(tier.next_minutes, [row[1:] for row in rows], dialect)
+        happened = [(group, minute, Happened.read(values)) for _, group, minute, *values in rows]
+        yield from add_to_rates(tier.next_minutes, happened, dialect)
         ids = dialect.list_of(row[0] for row in rows)
         yield [Statement(f"DELETE FROM tasks_app_rate WHERE {dialect.is_listed}", [ids])]
     return len(rows) == STEP
@@ -320,9 +322,7 @@ def _old_tasks(group: str, rule: retention.Rule, dialect: Dialect) -> Steps[list
 def _delete(ids: Sequence[int], rule: retention.Rule, dialect: Dialect) -> Steps[None]:
     """By a commit like any other, with its trail. One that somebody is at is refused, and comes again next time."""
     operator = Operator(name=RETENTION, ending=Ending.DELETED, reason=f"{rule.pattern} is kept for {rule.kept}")
-    plan = yield from look_and_decide([Commit(owner=NOBODY, deletes=tuple(ids), operator=operator)], dialect)
-    if plan.written:
-        yield from dialect.write(plan.written)
+    yield from transact([Commit(owner=NOBODY, deletes=tuple(ids), operator=operator)], dialect)
 
 
 # ---- Bulk operations

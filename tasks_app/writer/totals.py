@@ -20,8 +20,9 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from taskstore.types.tasks import RESULTS, holds_results
 
 from ..core.operations import GroupScope
-from ..core.tally import COUNTERS, HISTOGRAMS, counter_in, text_of
+from ..core.tally import COUNTERS, Histogram
 from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
+from ..database.rows import quoted
 
 FOLD_ONCE_IN = 256  # Commits of a process in which no server does it.
 # Of the future of a group so much is counted; beyond that the numbers of claimed and scheduled tasks are too low.
@@ -36,8 +37,65 @@ PLACE_DIGITS = 6
 COUNTS = ("tasks", "leases", "failed")  # Of a group, at a moment.
 EVENTS = ("entered", "left", "failures", "claimed")  # In a group, within a time.
 TOTAL_COLUMNS = ("group", *COUNTS)
-HAPPENED = (*EVENTS, "tasks", *HISTOGRAMS)  # Of a group, within a time; tasks: how many there were at its end.
-RATE_COLUMNS = ("group", "minutes", "minute", *HAPPENED)
+
+
+class Happened(NamedTuple):
+    """What happened in a group within a time."""
+
+    entered: int
+    left: int
+    failures: int
+    claimed: int
+    tasks: int  # How many there were at its end.
+    waits: Histogram
+    runs: Histogram
+
+    @classmethod
+    def read(cls, values: Sequence[Any]) -> Happened:
+        """What a row of rates holds in these columns."""
+        entered, left, failures, claimed, tasks, waits, runs = values
+        return cls(entered, left, failures, claimed, tasks, Histogram(waits), Histogram(runs))
+
+    def then(self, later: Happened) -> Happened:
+        """What happened within both times, which follow each other."""
+        return Happened(
+            entered=self.entered + later.entered,
+            left=self.left + later.left,
+            failures=self.failures + later.failures,
+            claimed=self.claimed + later.claimed,
+            tasks=later.tasks,
+            waits=Histogram.added_up([self.waits, later.waits]),
+            runs=Histogram.added_up([self.runs, later.runs]),
+        )
+
+    @property
+    def row(self) -> Row:
+        return (*self[:-2], str(self.waits), str(self.runs))
+
+
+RATE_COLUMNS = ("group", "minutes", "minute", *Happened._fields)
+
+
+class Folded(NamedTuple):
+    """By how much all deltas of a minute change the numbers of a group, and what happened there."""
+
+    group: str
+    minute: int
+    counts: Sequence[int]  # COUNTS
+    events: Sequence[int]  # EVENTS
+    waits: Histogram
+    runs: Histogram
+    done: Histogram  # By client.
+
+    @classmethod
+    def read(cls, row: Row) -> Folded:
+        group, minute, *numbers = row[: -len(COUNTERS)]
+        waits, runs, done = map(Histogram, row[-len(COUNTERS) :])
+        return cls(group, minute, numbers[: len(COUNTS)], numbers[len(COUNTS) :], waits, runs, done)
+
+    def happened(self, tasks: int) -> Happened:
+        entered, left, failures, claimed = self.events
+        return Happened(entered, left, failures, claimed, tasks, self.waits, self.runs)
 
 
 class Numbers(NamedTuple):
@@ -606,22 +664,17 @@ def fold(dialect: Dialect) -> Steps[bool]:
     texts = map(dialect.joined, COUNTERS)
     rows = yield from dialect.take("tasks_app_countdelta", ", ".join((*sums, *texts)), grouped_by='"group", minute')
     if rows:
-        tasks = yield from _add_to_totals(rows, dialect)
-        yield from add_to_rates(1, [_happened(row, tasks) for row in rows], dialect)
-        yield from _add_to_work_done(rows, dialect)
+        folded = list(map(Folded.read, rows))
+        tasks = yield from _add_to_totals(folded, dialect)
+        happened = [(each.group, each.minute, each.happened(tasks[each.group])) for each in folded]
+        yield from add_to_rates(1, happened, dialect)
+        yield from _add_to_work_done(folded, dialect)
     return False
 
 
-def _happened(row: Row, tasks: Mapping[str, int]) -> Row:
-    """A folded delta as a row of rates: its group, its minute, HAPPENED."""
-    group, minute, *rest, _ = row
-    events, histograms = rest[len(COUNTS) : -len(HISTOGRAMS)], rest[-len(HISTOGRAMS) :]
-    return (group, minute, *events, tasks[group], *histograms)
-
-
-def _add_to_totals(rows: Sequence[Row], dialect: Dialect) -> Steps[Mapping[str, int]]:
-    """Add numbers of groups: a name, a minute, COUNTS, more. Returns how many tasks each of them holds now."""
-    groups = sorted({row[0] for row in rows})
+def _add_to_totals(folded: Sequence[Folded], dialect: Dialect) -> Steps[Mapping[str, int]]:
+    """Returns how many tasks each of the groups holds now."""
+    groups = sorted({each.group for each in folded})
     [before] = yield [
         Statement(
             f'SELECT "group", tasks, leases, failed FROM tasks_app_grouptotal WHERE {_is_one_of(dialect)}',
@@ -629,8 +682,8 @@ def _add_to_totals(rows: Sequence[Row], dialect: Dialect) -> Steps[Mapping[str, 
         )
     ]
     totals = {group: [0, 0, 0] for group in groups} | {group: list(counts) for group, *counts in before}
-    for group, _, *numbers in rows:
-        totals[group] = [old + new for old, new in zip(totals[group], numbers, strict=False)]
+    for each in folded:
+        totals[each.group] = [old + new for old, new in zip(totals[each.group], each.counts, strict=True)]
     living = [(group, *counts) for group, counts in totals.items() if any(counts)]
     ended = [group for group, counts in totals.items() if not any(counts)]
     yield [
@@ -643,16 +696,16 @@ def _add_to_totals(rows: Sequence[Row], dialect: Dialect) -> Steps[Mapping[str, 
     return {group: counts[0] for group, counts in totals.items()}
 
 
-def add_to_rates(minutes: int, rows: Sequence[Row], dialect: Dialect) -> Steps[None]:
-    """Add what happened to the rates of so many minutes. Rows: group, minute, HAPPENED."""
-    sums: dict[tuple[str, int], Row] = {}
-    for group, minute, *happened in sorted(rows, key=lambda row: row[1]):
+def add_to_rates(minutes: int, rows: Iterable[tuple[str, int, Happened]], dialect: Dialect) -> Steps[None]:
+    """Add what happened in groups, each in a minute, to the rates of so many minutes."""
+    sums: dict[tuple[str, int], Happened] = {}
+    for group, minute, happened in sorted(rows, key=lambda row: row[1]):
         key = (group, minute - minute % minutes)
-        sums[key] = _sum(sums[key], happened) if key in sums else tuple(happened)
+        sums[key] = sums[key].then(happened) if key in sums else happened
     [before] = yield [
         Statement(
             f"""
-            SELECT "group", minute, {", ".join(f'"{name}"' for name in HAPPENED)}
+            SELECT "group", minute, {", ".join(quoted(Happened._fields))}
             FROM tasks_app_rate
             WHERE minutes = %s AND minute >= %s AND minute <= %s AND {_is_one_of(dialect)}
             """,
@@ -664,35 +717,22 @@ def add_to_rates(minutes: int, rows: Sequence[Row], dialect: Dialect) -> Steps[N
             ],
         )
     ]
-    for group, minute, *happened in before:
+    for group, minute, *values in before:
         if (group, minute) in sums:
-            sums[group, minute] = _sum(happened, sums[group, minute])
-    rates = [(group, minutes, minute, *_folded(happened)) for (group, minute), happened in sums.items()]
+            sums[group, minute] = Happened.read(values).then(sums[group, minute])
+    rates = [(group, minutes, minute, *happened.row) for (group, minute), happened in sums.items()]
     yield dialect.replace("tasks_app_rate", RATE_COLUMNS, rates, key=3)
 
 
-def _sum(earlier: Sequence[Any], later: Sequence[Any]) -> Row:
-    """Of HAPPENED: the events add up, the tasks are those at the end, the histograms stand one after the other."""
-    *events, _, waits, runs = earlier
-    *more_events, tasks, more_waits, more_runs = later
-    added_up = (a + b for a, b in zip(events, more_events, strict=True))
-    return (*added_up, tasks, f"{waits} {more_waits}", f"{runs} {more_runs}")
-
-
-def _folded(happened: Row) -> Row:
-    *numbers, waits, runs = happened
-    return (*numbers, text_of(counter_in(waits)), text_of(counter_in(runs)))
-
-
-def _add_to_work_done(rows: Sequence[Row], dialect: Dialect) -> Steps[None]:
-    """Add what was done, by client: the last of COUNTERS. The rows begin with a group and a minute."""
-    texts: dict[int, list[str]] = {}
-    for _, minute, *_, text in rows:
-        texts.setdefault(minute, []).append(text)
+def _add_to_work_done(folded: Iterable[Folded], dialect: Dialect) -> Steps[None]:
+    """Add what each client was done with."""
+    by_minute: dict[int, list[Histogram]] = {}
+    for each in folded:
+        by_minute.setdefault(each.minute, []).append(each.done)
     done = [
-        (minute, client, count)
-        for minute, of_minute in texts.items()
-        for client, count in counter_in(" ".join(of_minute)).items()
+        (minute, client, tasks)
+        for minute, clients in by_minute.items()
+        for client, tasks in Histogram.added_up(clients).counter.items()
     ]
     if done:
         yield dialect.add("tasks_app_workdone", ("minute", "client", "tasks"), done, key=2)

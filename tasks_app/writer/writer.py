@@ -22,7 +22,7 @@ from taskstore.types.tasks import Change
 from .. import database
 from ..core.meters import meters
 from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
-from ..database import PATIENCE_S, Decided, Decision, Undecided, dialect_of, granted
+from ..database import PATIENCE_S, Decision, Undecided, dialect_of, transact
 from ..database.outage import WRITER, outage
 from .cancelling import ended
 from .connection import WriterConnection, connection_to
@@ -34,6 +34,8 @@ MOST_TURNS = 8  # Of the event loop, for what arrives together to become one bat
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
 CHECKED_S = 1.0  # How old a check may be: anybody may ask for one, as often as they like.
 LEVELS_EVERY_S = 1.0  # How much there is to do is noted.
+MOST_AT_ONCE = 300  # Tasks of a batch, and bytes of their data: what is more is done beside the event loop.
+MOST_BYTES_AT_ONCE = 4 * 2**20
 
 _running: dict[str, Writer] = {}
 
@@ -77,6 +79,7 @@ class Writer:
         self._bounds = bounds or Bounds()
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Asked] = deque()
+        self._halves: list[list[Asked]] = []  # Of a batch that failed for an unexpected reason; the next one is last.
         self._arrived = asyncio.Event()
         self._set_aside: set[asyncio.Task[None]] = set()
         self._waiting = WaitingClaims(self._enqueue)
@@ -86,7 +89,7 @@ class Writer:
         self._is_stopping = False
         self._check: asyncio.Task[None] | None = None
         self._checked_s = 0.0  # When it began.
-        self._work_task = self._loop.create_task(self._work())
+        self._work_task = self._loop.create_task(self._run_batches())
         self._watch_task = self._loop.create_task(self._watch())
         self._note_levels()
 
@@ -119,19 +122,24 @@ class Writer:
         except RuntimeError:
             return False
 
-    async def perform(self, operation: Operation) -> list[TaskRecord]:
-        """Do the operation. Returns its new tasks; raises what `Task.objects.perform` raises."""
-        if self._is_stopping:
-            raise StoreUnavailable("the server is stopping: try again")
-        if len(self._queue) >= self._bounds.queued:
-            raise StoreBusy("too many operations wait already: try again later")
+    def submit(self, operation: Operation) -> asyncio.Future[list[TaskRecord]]:
+        """Put the operation into the queue. Gives its new tasks, or raises what `Task.objects.perform` raises."""
         asked = Asked(operation, self._loop.create_future())
-        self._enqueue(asked)
-        return await asked.answer
+        if self._is_stopping:
+            asked.fail(StoreUnavailable("the server is stopping: try again"))
+        elif len(self._queue) >= self._bounds.queued:
+            asked.fail(StoreBusy("too many operations wait already: try again later"))
+        else:
+            self._enqueue(asked)
+        return asked.answer
 
-    def perform_from_thread(self, operation: Operation) -> list[TaskRecord]:
-        """The same, for code that runs in a thread beside the loop."""
-        return asyncio.run_coroutine_threadsafe(self.perform(operation), self._loop).result()
+    def submit_from_thread(self, operation: Operation) -> list[TaskRecord]:
+        """Do the operation, for code that runs in a thread beside the loop."""
+
+        async def submitted() -> list[TaskRecord]:
+            return await self.submit(operation)
+
+        return asyncio.run_coroutine_threadsafe(submitted(), self._loop).result()
 
     def check_from_thread(self) -> None:
         """Raise StoreUnavailable, with the reason, when nothing can be written now."""
@@ -193,24 +201,43 @@ class Writer:
         self._queue.append(asked)
         self._arrived.set()
 
-    async def _work(self) -> None:
-        while self._queue or not self._is_stopping:
-            await self._let_more_arrive()
-            if batch := self._next_batch():
-                await self._do(batch)
+    async def _run_batches(self) -> None:
+        """Do what has arrived, all of it in one transaction, and answer; until the writer stops."""
+        connection = self._connection
+        while self._queue or self._halves or not self._is_stopping:
+            if not (batch := await self._next_batch()):
+                continue
+            operations = [asked.operation for asked in batch]
+            self.begun += len(batch)
+            begun_s = time.monotonic()
+            try:
+                done = await connection.run(transact(operations, connection.dialect), is_large=are_large(operations))
+            except TaskStoreError as error:
+                outage.failed(WRITER, error)
+                for asked in batch:
+                    asked.fail(error)
+            except Exception as error:
+                self._take_apart(batch, error)
             else:
-                self._arrived.clear()
-                await self._arrived.wait()
+                outage.worked(WRITER)
+                meters.note_batch(len(batch), time.monotonic() - begun_s)
+                meters.note_work(done.work)
+                self._waiting.note(done.supply)
+                if self._neighbours:
+                    self._neighbours.tell(done.supply)
+                for asked, decision in zip(batch, done.decisions, strict=True):
+                    self._settle(asked, decision)
 
-    async def _let_more_arrive(self) -> None:
-        """As long as each turn of a busy loop brings more: what has been sent already shares the transaction."""
+    async def _next_batch(self) -> list[Asked]:
+        """What has arrived, as much as goes together. Waits for something; empty when whoever asked has gone."""
+        if self._halves:
+            return self._halves.pop()
+        # As long as each turn of a busy loop brings more: what has been sent already shares the transaction.
         for _ in range(MOST_TURNS):
             there = len(self._queue)
             await asyncio.sleep(0)
             if len(self._queue) == there:
-                return
-
-    def _next_batch(self) -> list[Asked]:
+                break
         batch: list[Asked] = []
         size = 0
         while self._queue and len(batch) < self._bounds.operations and size < self._bounds.bytes:
@@ -219,56 +246,39 @@ class Writer:
             if not asked.answer.done():
                 batch.append(asked)
                 size += asked.size
+        if not (batch or self._is_stopping):
+            self._arrived.clear()
+            await self._arrived.wait()
         return batch
 
-    async def _do(self, batch: Sequence[Asked]) -> None:
-        self.begun += len(batch)
-        begun_s = time.monotonic()
-        try:
-            answered = await self._connection.run([asked.operation for asked in batch])
-        except TaskStoreError as error:
-            outage.failed(WRITER, error)
-            for asked in batch:
-                asked.fail(error)
-        except Exception as error:
-            await self._do_halves(batch, error)
-        else:
-            outage.worked(WRITER)
-            meters.note_batch(len(batch), time.monotonic() - begun_s)
-            meters.note_work(answered.work)
-            self._waiting.note(answered.supply)
-            if self._neighbours:
-                self._neighbours.tell(answered.supply)
-            for asked, outcome in zip(batch, answered.outcomes, strict=True):
-                self._settle(asked, outcome)
-
-    async def _do_halves(self, batch: Sequence[Asked], error: Exception) -> None:
+    def _take_apart(self, batch: list[Asked], error: Exception) -> None:
         """An operation that fails for an unexpected reason must not fail its neighbours."""
-        if len(batch) == 1:
-            if self._connection.dialect.is_contention(error):
-                self._try_again(batch[0])
-            else:
-                batch[0].fail(error)
-            return
-        half = len(batch) // 2
-        await self._do(batch[:half])
-        await self._do(batch[half:])
+        if len(batch) > 1:
+            half = len(batch) // 2
+            self._halves += [batch[half:], batch[:half]]
+        elif self._connection.dialect.is_contention(error):
+            self._try_again(batch[0])
+        else:
+            batch[0].fail(error)
 
-    def _settle(self, asked: Asked, outcome: Decision) -> None:
-        if outcome is Undecided.LOCKED:
+    def _settle(self, asked: Asked, decision: Decision) -> None:
+        if decision is Undecided.LOCKED:
             self._put_aside(self._do_aside(asked))
-        elif outcome is Undecided.CONTENDED:
+        elif decision is Undecided.CONTENDED:
             self._try_again(asked)
+        elif isinstance(decision, TaskStoreError):
+            asked.fail(decision)
         elif asked.answer.cancelled():
-            self._give_back(asked.operation, outcome)
-        elif outcome != [] or not self._waiting.takes(asked):
-            _answer(asked, outcome)
+            self._give_back(asked.operation, decision)
+        elif decision or not self._waiting.takes(asked):
+            asked.succeed(decision)
 
-    def _give_back(self, operation: Operation, outcome: Decision) -> None:
+    def _give_back(self, operation: Operation, tasks: Sequence[TaskRecord]) -> None:
         """Whoever asked went while the transaction was under way: what they took is for others, without a wait."""
-        if not (taken := _taken_by(operation, outcome)):
+        has_taken = isinstance(operation, Claim) and not (isinstance(operation, Query) and operation.only_reads)
+        if not (has_taken and tasks) or operation.key:  # With a key they can ask for it again.
             return
-        changes = tuple(Change(id=task.id, release=True) for task in taken)
+        changes = tuple(Change(id=task.id, release=True) for task in tasks)
         answer: asyncio.Future[list[TaskRecord]] = self._loop.create_future()
         # If it fails, the leases run out as those of a worker that died.
         answer.add_done_callback(lambda answer: answer.exception())
@@ -302,11 +312,11 @@ class Writer:
         since_s = min(time.monotonic(), asked.arrived_s + asked.wait_s)
         run_alone = sync_to_async(_run_alone, thread_sensitive=False)
         try:
-            outcome = await run_alone(asked.operation, self._connection.using, since_s)
+            tasks = await run_alone(asked.operation, self._connection.using, since_s)
         except Exception as error:
             asked.fail(error)
         else:
-            self._settle(asked, outcome)
+            self._settle(asked, tasks)
 
     def _note_levels(self) -> None:
         """By the clock and not by the work: when the database hangs is when somebody looks at them."""
@@ -326,28 +336,21 @@ class Writer:
             await self._waiting.time_to_look()
             if groups := self._waiting.groups():
                 try:
-                    self._waiting.note(await self._connection.supply_of(groups, self._waiting.depends()))
+                    steps = self._connection.dialect.supply_of(groups, self._waiting.depends())
+                    self._waiting.note(await self._connection.read(steps))
                 except TaskStoreError:
                     continue  # The next turn looks again; those who wait go on waiting.
 
 
-def _taken_by(operation: Operation, outcome: Decision) -> list[TaskRecord]:
-    """What a claim has taken that nobody can ask for again."""
-    if not isinstance(operation, Claim) or operation.key or not isinstance(outcome, list):
-        return []
-    return [] if isinstance(operation, Query) and operation.only_reads else outcome
+def are_large(operations: Sequence[Operation]) -> bool:
+    """Whether the batch is about so much that the event loop can't wait for it."""
+    if sum([operation.weight for operation in operations]) > MOST_AT_ONCE:
+        return True
+    return sum([operation.data_bytes for operation in operations]) > MOST_BYTES_AT_ONCE
 
 
-def _answer(asked: Asked, outcome: Decided) -> None:
+def _run_alone(operation: Operation, using: str, since_s: float) -> list[TaskRecord]:
     try:
-        asked.succeed(granted(outcome))
-    except TaskStoreError as error:
-        asked.fail(error)
-
-
-def _run_alone(operation: Operation, using: str, since_s: float) -> Decided:
-    try:
-        [outcome] = database.run([operation], using, since_s)
-        return outcome
+        return database.run(operation, using, since_s)
     finally:
         connections[using].close()  # The thread may never be used again.

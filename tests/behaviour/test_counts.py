@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from threading import Barrier, Thread
 
@@ -11,9 +11,9 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
-from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope
+from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation
 from tasks_app.core.tally import bucket_of, counter_in
-from tasks_app.database import run
+from tasks_app.database import dialect_of, transact
 from tasks_app.managers import TaskQuerySet
 from tasks_app.models import CountDelta, EndedTask, GroupTotal, PausedGroup, Rate, Task, WorkDone
 from tasks_app.reading.clients import done_per_minute
@@ -140,6 +140,13 @@ def ended_by_their_holders() -> Iterator[EndedTask]:
         is_renewed = task.successor is not None and successors[task.successor].leased
         if task.owner == task.ended_by and not is_renewed:
             yield task
+
+
+def run(operations: Sequence[Operation]) -> None:
+    """Do all of them in one transaction."""
+    dialect = dialect_of("default")
+    with transaction.atomic():
+        dialect.drive(transact(operations, dialect))
 
 
 def test_counts_are_true_after_batches(transactional_db):
@@ -271,11 +278,11 @@ def test_the_writer_folds_by_itself_and_counts_right(transactional_db):
         writer = Writer.start()
         try:
             adds = [Commit(owner=ANN, adds=(NewTask(group=group),)) for group in GROUPS * 30]
-            await asyncio.gather(*map(writer.perform, adds))
+            await asyncio.gather(*map(writer.submit, adds))
             claims = [Claim(groups=("mail",), owner=BOB, duration_ms=3_600_000) for _ in range(20)]
-            tasks = await asyncio.gather(*map(writer.perform, claims))
+            tasks = await asyncio.gather(*map(writer.submit, claims))
             done = [Commit(owner=BOB, deletes=(task.id,)) for [task] in tasks[:10]]
-            await asyncio.gather(*map(writer.perform, done))
+            await asyncio.gather(*map(writer.submit, done))
             await everything_is_folded()
         finally:
             await writer.stop()

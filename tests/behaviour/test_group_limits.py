@@ -3,7 +3,7 @@
 import pytest
 from grpc import StatusCode
 
-from tasks_app.core.operations import EVERY_GROUP, Commit, GroupScope, Update
+from tasks_app.core.operations import EVERY_GROUP, Commit, GroupScope, TaskRecord, Update
 from tasks_app.database import new_groups
 from tasks_app.grpc_api.statuses import status_of
 from tasks_app.models import Task
@@ -30,7 +30,7 @@ def forget() -> None:
     new_groups.memories.clear()
 
 
-def add(*groups: str, scope: GroupScope = EVERY_GROUP) -> list[Task]:
+def add(*groups: str, scope: GroupScope = EVERY_GROUP) -> list[TaskRecord]:
     operation = Commit(owner=ANN, adds=tuple(NewTask(group=group) for group in groups), scope=scope)
     return Task.objects.perform(operation)
 

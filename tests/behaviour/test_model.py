@@ -10,7 +10,7 @@ from tasks_app import database
 from tasks_app.core.operations import Claim, TaskRecord
 from tasks_app.database import Undecided, postgresql_writing, sqlite
 from tasks_app.models import EndedTask, Task
-from taskstore.errors import KeyReused, StoreBusy
+from taskstore.errors import CommitRefused, StoreBusy
 from taskstore.types.tasks import Ending, NewTask, Refusal
 from tests.rules.harness import Disagreement, agree, without_texts
 from tests.rules.model import Ended, NaiveStore
@@ -27,8 +27,10 @@ def compare(sequence, clock):
     for step in sequence:
         let_pass(step.elapsed_ms or 0, model, clock)
         operation = resolved(step.operation, sorted(model.tasks), model.last_id)
-        [answer] = database.run([operation])
-        assert not isinstance(answer, KeyReused)
+        try:
+            answer: list[TaskRecord] | Refusal = database.run(operation)
+        except CommitRefused as refused:
+            answer = refused.refusal
         agree(operation, unnumbered(answer), unnumbered(model.perform(operation)))
     agree_in_the_end(model)
 
@@ -40,8 +42,10 @@ def compare_batches(sequence, clock, served):
         let_pass(elapsed_ms, model, clock)
         living = sorted(model.tasks)
         batch = [resolved(operation, living, model.last_id) for operation in operations]
-        answered = served.run(served.writer._connection.run(batch))
-        for operation, outcome in zip(batch, answered.outcomes, strict=True):
+        connection = served.writer._connection
+        done = served.run(connection.run(database.transact(batch, connection.dialect)))
+        for operation, decision in zip(batch, done.decisions, strict=True):
+            outcome = decision.refusal if isinstance(decision, CommitRefused) else decision
             if isinstance(operation, Claim) and not isinstance(outcome, Refusal):
                 agree_on_claim(operation, outcome, model)
             else:

@@ -1,5 +1,7 @@
 """MassTasker's words for a claim and a commit, on the store itself: what others hold or have just locked."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from tasks_app.core.operations import Claim, Operator, Query, Update
@@ -20,11 +22,8 @@ READING = Query(groups=("mail",))
 @pytest.fixture(params=[0, 1, 99], ids=["alone", "batch-2", "batch-100"])
 def perform(request, transactional_db):
     """The verb in this thread, and through a writer."""
-    if not request.param:
-        yield Task.objects.perform
-        return
-    with writing(request.param):
-        yield Task.objects.perform
+    with writing(request.param) if request.param else nullcontext():
+        yield lambda operation: list(map(Task.of, Task.objects.perform(operation)))
 
 
 def add(*tasks, group="mail"):

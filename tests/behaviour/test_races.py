@@ -452,7 +452,7 @@ def test_a_key_in_use_fails_nobody_in_the_writers_batch(ann):
         try:
             with ann.transaction() as transaction:
                 [first] = await sync_to_async(ann.do)(lambda: Task.objects.perform(again))
-                asked = [asyncio.create_task(writer.perform(operation)) for operation in (again, other)]
+                asked = [writer.submit(operation) for operation in (again, other)]
                 await sync_to_async(wait_until)(is_anybody_waiting_for_a_lock)
                 transaction.commit()
             return [[first], *await asyncio.gather(*asked)]

@@ -66,7 +66,7 @@ def test_an_operation_that_the_database_refuses_fails_alone(served, monkeypatch)
     good, bad, other = together(
         served,
         Task.objects.acommit(owner=ANN, adds=[MAIL]),
-        served.writer.perform(Commit(owner=2**63, adds=(MAIL,))),
+        served.writer.submit(Commit(owner=2**63, adds=(MAIL,))),
         Task.objects.acommit(owner=ANN, adds=[MAIL]),
     )
     assert isinstance(bad, Exception)
@@ -117,7 +117,7 @@ def test_what_arrives_after_the_stop_is_refused(served):
     async def stop_and_ask():
         served.writer.end_waiting()
         served.writer._is_stopping = True
-        return await served.writer.perform(Commit(owner=ANN, adds=(MAIL,)))
+        return await served.writer.submit(Commit(owner=ANN, adds=(MAIL,)))
 
     with pytest.raises(StoreUnavailable):
         served.run(stop_and_ask())
@@ -174,15 +174,15 @@ def test_a_slow_transaction_of_somebody_else_keeps_only_those_waiting_who_need_i
 def test_a_claim_that_waits_for_what_is_locked_leaves_the_writer_to_others(served, monkeypatch):
     add()
     batches_done = []
-    run = served.writer._connection._run
+    run = served.writer._connection.run
 
-    async def counted(operations):
-        batches_done.append(len(operations))
-        return await run(operations)
+    async def counted(steps, **options):
+        batches_done.append(steps)
+        return await run(steps, **options)
 
-    monkeypatch.setattr(served.writer._connection, "_run", counted)
+    monkeypatch.setattr(served.writer._connection, "run", counted)
     with Rival("Ann") as ann, ann.transaction() as transaction:
-        ann.do(lambda: database.run([Claim(groups=("mail",), owner=ANN)]))
+        ann.do(lambda: database.run(Claim(groups=("mail",), owner=ANN)))
         asked = served.start(Task.objects.aclaim("mail", owner=BOB))
         served.run(asyncio.sleep(0.3))
         assert not asked.done()

@@ -20,12 +20,15 @@ class CrowdedWriter(Writer):
 
     neighbours = 0
 
-    async def perform(self, operation: Operation) -> list[TaskRecord]:
+    def submit(self, operation: Operation) -> asyncio.Future[list[TaskRecord]]:
+        return asyncio.ensure_future(self._among_neighbours(operation))
+
+    async def _among_neighbours(self, operation: Operation) -> list[TaskRecord]:
         operations = [random.choice(NEIGHBOURS) for _ in range(self.neighbours)]
         place = len(operations) // 2
         operations.insert(place, operation)
         # All are queued before the writer's next turn: one batch.
-        answers = [asyncio.ensure_future(super(CrowdedWriter, self).perform(each)) for each in operations]
+        answers = [super(CrowdedWriter, self).submit(each) for each in operations]
         await asyncio.wait(answers)
         for answer in answers:
             answer.exception()  # Looked at: the neighbours' refusals concern nobody.

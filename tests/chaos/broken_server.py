@@ -127,8 +127,8 @@ def answers_what_it_did_not_commit():
     """To SQLite."""
 
     def broken(right):
-        async def execute(self, connection, statement, *by):
-            await right(self, connection, "ROLLBACK" if statement == "COMMIT" and seldom() else statement, *by)
+        async def execute(self, connection, statement, **options):
+            await right(self, connection, "ROLLBACK" if statement == "COMMIT" and seldom() else statement, **options)
 
         return execute
 

@@ -134,7 +134,7 @@ def test_trouble_with_the_store_is_told_with_what_to_do(client, monkeypatch, err
     async def fail(writer, operation):
         raise error
 
-    monkeypatch.setattr(Writer, "perform", fail)
+    monkeypatch.setattr(Writer, "submit", fail)
     failed = refused(client.create, "mail")
     code, text = outcome(failed)
     assert (code, reason(failed), retry_after_s(failed)) == (StatusCode.UNAVAILABLE, why, after_s)

@@ -29,7 +29,7 @@ def failing(monkeypatch):
         def verb(*args, **kwargs):
             raise error
 
-        for name in ("_decide", "find", "group", "groups"):
+        for name in ("perform", "find", "group", "groups"):
             monkeypatch.setattr(TaskManager, name, verb)
 
     return fail_with

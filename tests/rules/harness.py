@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from tasks_app.core import rules
 from tasks_app.core.operations import Claim, Effect, Operation, TaskRecord
+from tasks_app.core.schedules import fed_by
 from taskstore.types.tasks import Refusal
 
 from .model import Ended, NaiveStore
@@ -28,7 +29,7 @@ class TableInMemory:
     def run(self, operations: Sequence[Operation], now_ms: int) -> list[list[TaskRecord] | Refusal]:
         groups = {group for operation in operations if isinstance(operation, Claim) for group in operation.groups}
         candidates = {group: self.candidates(group) for group in groups}
-        answers = rules.decide(operations, rules.World(now_ms, dict(self.tasks), candidates))
+        answers = rules.decide(operations, rules.World(now_ms, dict(self.tasks), candidates, fed_by=fed_by))
         return [answer if isinstance(answer, Refusal) else self.write(answer) for answer in answers]
 
     def candidates(self, group: str) -> list[TaskRecord]:

@@ -5,6 +5,7 @@ from typing import Any
 from tasks_app.core import rules
 from tasks_app.core.operations import Commit, Effect, TaskRecord
 from tasks_app.core.rules import World, decide
+from tasks_app.core.schedules import fed_by
 from taskstore.types.tasks import NewTask
 
 
@@ -26,7 +27,7 @@ def steps_of_moves(count: int, monkeypatch) -> int:
     adds = tuple(NewTask(group="reports", id=task_id) for task_id in ids)
     named = {task_id: task_with(task_id) for task_id in ids}
     CountingDict.seen = 0
-    [effect] = decide([Commit(owner=1, adds=adds, deletes=tuple(ids))], World(1_000, named))
+    [effect] = decide([Commit(owner=1, adds=adds, deletes=tuple(ids))], World(1_000, named, fed_by=fed_by))
     monkeypatch.undo()
     assert isinstance(effect, Effect)
     assert len(effect.removals) == len(effect.drafts) == count

@@ -13,6 +13,7 @@ from lab.testing import PROJECT
 from tasks_app.core import idempotency
 from tasks_app.core.operations import Claim, Commit, TaskRecord, Update
 from tasks_app.core.rules import World, decide
+from tasks_app.core.schedules import fed_by
 from tasks_app.database.rows import ITEM_FIELDS, KEPT_COLUMNS
 from tasks_app.models import BulkItem, EndedTask
 from tasks_app.models import Task as StoredTask
@@ -49,7 +50,7 @@ def content_of(task):
 
 def drafts_of(operation, *tasks, **found):
     effect: Any
-    [effect] = decide([operation], World(1_000, {task.id: task for task in tasks}, **found))
+    [effect] = decide([operation], World(1_000, {task.id: task for task in tasks}, **found, fed_by=fed_by))
     return effect.drafts
 
 

@@ -29,7 +29,7 @@ def put(name: str = "digest", *, by: str = "olaf", **asked: Any) -> StoredSchedu
 
 def look() -> int:
     """What a server does that looks for what is due. Says how many schedules were."""
-    due = Task.objects.perform(due_claim())
+    due = list(map(Task.of, Task.objects.perform(due_claim())))
     for task in due:
         settle(task)
     return len(due)

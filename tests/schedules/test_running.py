@@ -85,9 +85,9 @@ def test_of_very_many_that_were_missed_the_newest_are_made_up_for(clock, monkeyp
 
 def test_who_lost_the_lease_adds_nothing(clock):
     advance_to(clock, due_of(put()))
-    [first] = Task.objects.perform(due_claim())
+    [first] = map(Task.of, Task.objects.perform(due_claim()))
     clock.advance(LEASE_MS)
-    [second] = Task.objects.perform(due_claim())
+    [second] = map(Task.of, Task.objects.perform(due_claim()))
     settle(second)
     settle(first)
     assert len(added()) == 1
@@ -95,7 +95,7 @@ def test_who_lost_the_lease_adds_nothing(clock):
 
 def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
     advance_to(clock, due_of(put()))
-    [held] = Task.objects.perform(due_claim())
+    [held] = map(Task.of, Task.objects.perform(due_claim()))
     schedules.pause("digest", Actor("olaf"))
     settle(held)
     assert added() == []
@@ -143,7 +143,7 @@ def test_one_that_fails_does_not_hold_up_the_others(clock, monkeypatch):
 
     monkeypatch.setattr(running, "settle", fail_for_the_first)
     with pytest.raises(RuntimeError):
-        settle_all(sorted(Task.objects.perform(due_claim()), key=lambda task: task.labels["name"]))
+        settle_all(sorted(map(Task.of, Task.objects.perform(due_claim())), key=lambda task: task.labels["name"]))
     assert [task.labels["schedule"] for task in added()] == ["second"]
 
 

@@ -10,11 +10,11 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
-from tasks_app.database import Statement, postgresql
+from tasks_app.database import Statement, Steps, postgresql
 from tasks_app.database.time_limits import TookTooLong, at_most
 from tasks_app.models import Task
 from tasks_app.writer import connection as writer_connection
-from tasks_app.writer.connection import COMMIT, PostgreSQLConnection
+from tasks_app.writer.connection import PostgreSQLConnection
 from taskstore.errors import StoreUnavailable
 from taskstore.types.tasks import NewTask
 
@@ -65,14 +65,16 @@ def test_a_commit_that_falls_silent_lets_go_of_its_tasks(ann, monkeypatch):
 @only_postgresql
 @pytest.mark.parametrize("name", ["idle_in_transaction_session_timeout", "statement_timeout"])
 def test_the_writers_transactions_are_limited_and_its_session_is_not(name):
+    def shows() -> Steps[str]:
+        [[(value,)]] = yield [Statement(f"SHOW {name}")]
+        return str(value)
+
     async def limits() -> list[str]:
         writing = PostgreSQLConnection("default")
-        session = await writing._connected()
-        show = Statement(f"SHOW {name}")
-        answers = await session.run([*writing._opening(), show, COMMIT, show])
+        shown = [await run(shows()) for run in (writing.run, writing.read)]
         await writing.close()
         await sync_to_async(connections.close_all)()
-        return [rows[0][0] for rows in (answers[-3], answers[-1])]
+        return shown
 
     assert asyncio.run(limits()) == [f"{postgresql.SILENCE_S // 60}min", "0"]
 
@@ -81,14 +83,13 @@ def test_the_writers_transactions_are_limited_and_its_session_is_not(name):
 def test_a_writer_that_fell_silent_says_that_the_store_is_away(monkeypatch):
     monkeypatch.setattr(writer_connection, "SILENCE_S", 1)
 
+    def silent_steps() -> Steps[None]:
+        yield [Statement("SELECT 1")]
+        time.sleep(3)
+
     async def fall_silent() -> None:
-        writing = PostgreSQLConnection("default")
-        session = await writing._connected()
         try:
-            async with writing._failures():
-                await session.run(writing._opening())
-                await asyncio.sleep(3)
-                await session.run([COMMIT])
+            await PostgreSQLConnection("default").run(silent_steps())
         finally:
             await sync_to_async(connections.close_all)()
 

@@ -87,7 +87,7 @@ def test_a_claim_finds_at_once_what_comes_after_a_lock_that_kept_a_look_out(roll
             other.execute("BEGIN EXCLUSIVE")
             assert kept_out.wait(timeout=10)
             other.execute("COMMIT")
-        database.run([Commit(owner=1, adds=(NewTask(group="mail"),))])
+        database.run(Commit(owner=1, adds=(NewTask(group="mail"),)))
         assert len(claim.result(timeout=5)) == 1
 
 

@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from tasks_app.core.operations import Claim, Commit
-from tasks_app.database import PostgreSQL, claim_pools
+from tasks_app.database import PostgreSQL, claim_pools, transact
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection
@@ -31,11 +31,11 @@ def adding(*data, group="mail"):
 
 def test_everybody_gets_the_own_answer(play):
     async def scenario(writer):
-        answers = await asyncio.gather(*(writer.perform(adding(str(n).encode())) for n in range(300)))
+        answers = await asyncio.gather(*(writer.submit(adding(str(n).encode())) for n in range(300)))
         assert [task.data for [task] in answers] == [str(n).encode() for n in range(300)]
         ids = [task.id for [task] in answers]
         assert ids == sorted(set(ids))
-        claimed = await asyncio.gather(*(writer.perform(Claim(groups=("mail",), owner=n)) for n in range(300)))
+        claimed = await asyncio.gather(*(writer.submit(Claim(groups=("mail",), owner=n)) for n in range(300)))
         assert sorted(task.origin for [task] in claimed) == ids
         assert [task.owner for [task] in claimed] == list(range(300))
 
@@ -44,13 +44,13 @@ def test_everybody_gets_the_own_answer(play):
 
 def test_operations_of_a_batch_see_what_the_ones_before_them_left(play):
     async def scenario(writer):
-        [first], [second] = await writer.perform(adding(b"1")), await writer.perform(adding(b"2"))
+        [first], [second] = await writer.submit(adding(b"1")), await writer.submit(adding(b"2"))
         operations = [
             Commit(owner=ANN, deletes=(first.id,)),
             Commit(owner=BOB, deletes=(first.id,), depends=(second.id,)),
             Claim(groups=("mail",), owner=BOB),
         ]
-        answers: list[Any] = await asyncio.gather(*map(writer.perform, operations), return_exceptions=True)
+        answers: list[Any] = await asyncio.gather(*map(writer.submit, operations), return_exceptions=True)
         deleted, refused, claimed = answers
         assert deleted == []
         assert refused.refusal.deletes == (first.id,)
@@ -62,7 +62,7 @@ def test_operations_of_a_batch_see_what_the_ones_before_them_left(play):
 def test_a_claim_finds_what_its_own_batch_adds(play):
     async def scenario(writer):
         [[added], [claimed]] = await asyncio.gather(
-            writer.perform(adding(b"1")), writer.perform(Claim(groups=("mail",), owner=BOB))
+            writer.submit(adding(b"1")), writer.submit(Claim(groups=("mail",), owner=BOB))
         )
         assert claimed.origin == added.id
 
@@ -80,7 +80,7 @@ def test_what_fails_for_an_unexpected_reason_fails_alone(play, monkeypatch):
 
         monkeypatch.setattr(writer._connection.dialect, "look", stumble)
         operations = [adding(b"1"), adding(b"2"), Commit(owner=BOB, adds=(NewTask(group="mail"),)), adding(b"3")]
-        answers: list[Any] = await asyncio.gather(*map(writer.perform, operations), return_exceptions=True)
+        answers: list[Any] = await asyncio.gather(*map(writer.submit, operations), return_exceptions=True)
         assert isinstance(answers.pop(2), ZeroDivisionError)
         assert [task.data for [task] in answers] == [b"1", b"2", b"3"]
 
@@ -90,7 +90,7 @@ def test_what_fails_for_an_unexpected_reason_fails_alone(play, monkeypatch):
 
 def test_too_much_is_refused_at_once(play):
     async def scenario(writer):
-        answers = await asyncio.gather(*(writer.perform(adding(b"1")) for _ in range(8)), return_exceptions=True)
+        answers = await asyncio.gather(*(writer.submit(adding(b"1")) for _ in range(8)), return_exceptions=True)
         assert [type(answer) for answer in answers] == [list] * 5 + [StoreBusy] * 3
 
     play(scenario, Bounds(operations=2, queued=5))
@@ -98,10 +98,10 @@ def test_too_much_is_refused_at_once(play):
 
 def test_who_has_gone_before_the_turn_came_changes_nothing(play):
     async def scenario(writer):
-        gone = asyncio.ensure_future(writer.perform(adding(b"gone")))
+        gone = asyncio.ensure_future(writer.submit(adding(b"gone")))
         await asyncio.sleep(0)
         gone.cancel()
-        await writer.perform(adding(b"there"))
+        await writer.submit(adding(b"there"))
 
     play(scenario)
     assert [bytes(task.data) for task in Task.objects.all()] == [b"there"]
@@ -111,7 +111,7 @@ def test_it_answers_all_before_it_stops(play):
     answers: list[asyncio.Future[Any]] = []
 
     async def scenario(writer):
-        answers.extend(asyncio.ensure_future(writer.perform(adding(b"1"))) for _ in range(50))
+        answers.extend(asyncio.ensure_future(writer.submit(adding(b"1"))) for _ in range(50))
         await asyncio.sleep(0)
 
     play(scenario, Bounds(operations=7))
@@ -134,7 +134,7 @@ def test_a_verb_in_the_callers_transaction_does_not(play):
 
     async def scenario(writer):
         await sync_to_async(change_and_think_better_of_it)()
-        assert await writer.perform(Claim(groups=("mail",), owner=BOB)) == []
+        assert await writer.submit(Claim(groups=("mail",), owner=BOB)) == []
 
     play(scenario)
 
@@ -151,13 +151,13 @@ def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
         connection.close()
 
     async def scenario(writer):
-        [held], [free] = await writer.perform(adding(b"1")), await writer.perform(adding(b"2"))
+        [held], [free] = await writer.submit(adding(b"1")), await writer.submit(adding(b"2"))
         slow = threading.Thread(target=hold, args=[held.id])
         slow.start()
         await asyncio.to_thread(is_locked.wait)
-        waits = asyncio.ensure_future(writer.perform(Commit(owner=ANN, deletes=(held.id,))))
+        waits = asyncio.ensure_future(writer.submit(Commit(owner=ANN, deletes=(held.id,))))
         # Would never be answered if the writer waited for the locked task.
-        assert len(await writer.perform(Commit(owner=ANN, updates=(Change(id=free.id),)))) == 1
+        assert len(await writer.submit(Commit(owner=ANN, updates=(Change(id=free.id),)))) == 1
         assert not waits.done()
         may_end.set()
         with pytest.raises(CommitRefused):
@@ -196,7 +196,7 @@ def test_its_connection_may_be_cut_off_at_any_time(play):
         for number in range(40):
             data = f"{name} {number}".encode()
             try:
-                await writer.perform(adding(data))
+                await writer.submit(adding(data))
                 said[data] = "there"
             except CommitUnknown:
                 said[data] = "unknown"
@@ -233,13 +233,13 @@ def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypat
 
     async def scenario(writer):
         is_locked, may_end = threading.Event(), threading.Event()
-        [held] = await writer.perform(adding(b"1"))
+        [held] = await writer.submit(adding(b"1"))
         holding = asyncio.ensure_future(asyncio.to_thread(hold, held.id, is_locked, may_end))
         await asyncio.to_thread(is_locked.wait)
         monkeypatch.setattr("tasks_app.writer.writer.Asked", long_ago)
         try:
             with pytest.raises(StoreBusy):
-                await asyncio.wait_for(writer.perform(Commit(owner=ANN, deletes=(held.id,))), 30)
+                await asyncio.wait_for(writer.submit(Commit(owner=ANN, deletes=(held.id,))), 30)
         finally:
             may_end.set()
             await holding
@@ -259,7 +259,7 @@ def test_what_the_database_can_not_write_is_not_done_for_certain(play, transacti
 
     async def scenario(writer):
         with pytest.raises(StoreUnavailable, match="disk of the database is full") as raised:
-            await writer.perform(adding(b"1"))
+            await writer.submit(adding(b"1"))
         assert not isinstance(raised.value, CommitUnknown)
 
     try:
@@ -282,10 +282,10 @@ def claiming(limit=1):
 
 def test_a_task_with_an_old_time_is_the_oldest_at_once(play):
     async def scenario(writer):
-        await writer.perform(adding(b"1", b"2", b"3"))
-        await writer.perform(claiming())
-        [old] = await writer.perform(Commit(owner=ANN, adds=(NewTask(group="mail", timespec_ms=1),)))
-        [claimed] = await writer.perform(claiming())
+        await writer.submit(adding(b"1", b"2", b"3"))
+        await writer.submit(claiming())
+        [old] = await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail", timespec_ms=1),)))
+        [claimed] = await writer.submit(claiming())
         assert claimed.origin == old.id
 
     play(scenario)
@@ -295,11 +295,11 @@ def test_a_task_that_somebody_else_adds_with_an_old_time_is_found_when_nothing_e
     monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
-        await writer.perform(adding(b"1", b"2", b"3"))
-        await writer.perform(claiming())
+        await writer.submit(adding(b"1", b"2", b"3"))
+        await writer.submit(claiming())
         add = sync_to_async(Task.objects.commit, thread_sensitive=False)
         [old] = await add(owner=ANN, adds=[NewTask(group="mail", timespec_ms=1)])
-        claimed = await writer.perform(claiming(limit=10))
+        claimed = await writer.submit(claiming(limit=10))
         assert old.id in {task.origin for task in claimed}
         assert len(claimed) == 3
 
@@ -310,14 +310,14 @@ def test_claims_from_a_large_busy_group_take_each_task_once_and_any_of_the_oldes
     monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
-        tasks = await writer.perform(adding(*[b""] * 3_000))
-        claims = [await writer.perform(Claim(groups=("mail",), owner=BOB, limit=100)) for _ in range(30)]
+        tasks = await writer.submit(adding(*[b""] * 3_000))
+        claims = [await writer.submit(Claim(groups=("mail",), owner=BOB, limit=100)) for _ in range(30)]
         claimed = [task.origin for claim in claims for task in claim]
         assert sorted(claimed) == [task.id for task in tasks]
         places = [task_id - tasks[0].id for task_id in claimed]
         assert all(place < number + 2_000 for number, place in enumerate(places))
         assert places[:1_000] != sorted(places[:1_000])
-        assert await writer.perform(Claim(groups=("mail",), owner=BOB)) == []
+        assert await writer.submit(Claim(groups=("mail",), owner=BOB)) == []
 
     play(scenario)
 
@@ -326,9 +326,9 @@ def test_a_higher_priority_comes_first_also_in_a_busy_group(play, monkeypatch):
     monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
-        await writer.perform(adding(*[b""] * 1_500))
+        await writer.submit(adding(*[b""] * 1_500))
         for _ in range(3):
-            await writer.perform(Claim(groups=("mail",), owner=BOB))
+            await writer.submit(Claim(groups=("mail",), owner=BOB))
         add = sync_to_async(Task.objects.commit, thread_sensitive=False)
         [urgent, _] = await add(
             owner=ANN,
@@ -337,9 +337,9 @@ def test_a_higher_priority_comes_first_also_in_a_busy_group(play, monkeypatch):
                 NewTask(group="mail", priority=9, timespec_ms=-60_000),
             ],
         )
-        [claimed] = await writer.perform(Claim(groups=("mail",), owner=BOB))
+        [claimed] = await writer.submit(Claim(groups=("mail",), owner=BOB))
         assert claimed.origin == urgent.id
-        assert (await writer.perform(Claim(groups=("mail",), owner=BOB)))[0].priority == 0
+        assert (await writer.submit(Claim(groups=("mail",), owner=BOB)))[0].priority == 0
 
     play(scenario)
 
@@ -348,11 +348,11 @@ def test_a_pause_holds_also_in_a_busy_group(play, monkeypatch):
     monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
     async def scenario(writer):
-        await writer.perform(adding(*[b""] * 1_500))
+        await writer.submit(adding(*[b""] * 1_500))
         for _ in range(3):
-            await writer.perform(Claim(groups=("mail",), owner=BOB))
+            await writer.submit(Claim(groups=("mail",), owner=BOB))
         await sync_to_async(PausedGroup.objects.create)(group="mail", by="Ann")
-        assert await writer.perform(Claim(groups=("mail",), owner=BOB)) == []
+        assert await writer.submit(Claim(groups=("mail",), owner=BOB)) == []
 
     play(scenario)
 
@@ -364,13 +364,13 @@ def test_a_reader_without_a_write_ahead_log_holds_a_commit_up_and_no_more(rollba
         with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM tasks_app_task").fetchone()
-            adds = asyncio.ensure_future(alone.run([adding(b"1")]))
+            adds = asyncio.ensure_future(alone.run(transact([adding(b"1")], alone.dialect)))
             while not alone._connected().in_transaction:  # noqa: ASYNC110 - It is SQLite's.
                 await asyncio.sleep(0.001)
             reader.execute("COMMIT")
-            [outcome] = (await adds).outcomes
+            [decision] = (await adds).decisions
             await alone.close()
-        assert isinstance(outcome, list)
-        assert [task.data for task in outcome] == [b"1"]
+        assert isinstance(decision, list)
+        assert [task.data for task in decision] == [b"1"]
 
     asyncio.run(asyncio.wait_for(scenario(), timeout=30))

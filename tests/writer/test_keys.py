@@ -20,9 +20,9 @@ def adding(key=KEY, **more):
 def test_the_second_gets_the_answer_of_the_first(play):
     async def scenario(writer):
         request = adding(data=b"\0\xff", labels={"to": "Bob"}, error="torn", priority=3)
-        first = await writer.perform(request)
-        assert await writer.perform(request) == first
-        assert [task.id for task in first] == [task.id for task in await writer.perform(request)]
+        first = await writer.submit(request)
+        assert await writer.submit(request) == first
+        assert [task.id for task in first] == [task.id for task in await writer.submit(request)]
 
     play(scenario)
     assert Task.objects.count() == 2
@@ -30,7 +30,7 @@ def test_the_second_gets_the_answer_of_the_first(play):
 
 def test_also_within_one_batch(play):
     async def scenario(writer):
-        answers = await asyncio.gather(*(writer.perform(adding()) for _ in range(20)))
+        answers = await asyncio.gather(*(writer.submit(adding()) for _ in range(20)))
         assert all(answer == answers[0] for answer in answers)
 
     play(scenario)
@@ -39,9 +39,9 @@ def test_also_within_one_batch(play):
 
 def test_also_when_what_was_added_is_gone(play):
     async def scenario(writer):
-        first = await writer.perform(adding())
-        await writer.perform(Commit(owner=ANN, deletes=tuple(task.id for task in first)))
-        assert await writer.perform(adding()) == first
+        first = await writer.submit(adding())
+        await writer.submit(Commit(owner=ANN, deletes=tuple(task.id for task in first)))
+        assert await writer.submit(adding()) == first
 
     play(scenario)
     assert Task.objects.count() == 0
@@ -53,7 +53,7 @@ def test_a_refusal_is_kept_too(play):
         refusals = []
         for _ in range(2):
             with pytest.raises(CommitRefused) as refused:
-                await writer.perform(request)
+                await writer.submit(request)
             refusals.append(refused.value.refusal)
         assert refusals[0] == refusals[1]
 
@@ -63,20 +63,20 @@ def test_a_refusal_is_kept_too(play):
 def test_a_claim_that_found_nothing_is_not_kept(play):
     async def scenario(writer):
         request = Claim(groups=("mail",), owner=BOB, key=KEY)
-        assert await writer.perform(request) == []
-        await writer.perform(adding(key=None))
-        first = await writer.perform(request)
+        assert await writer.submit(request) == []
+        await writer.submit(adding(key=None))
+        first = await writer.submit(request)
         assert len(first) == 1
-        assert await writer.perform(request) == first
+        assert await writer.submit(request) == first
 
     play(scenario)
 
 
 def test_another_request_with_the_key_is_an_error(play):
     async def scenario(writer):
-        await writer.perform(adding())
+        await writer.submit(adding())
         with pytest.raises(KeyReused):
-            await writer.perform(adding(key=ResendKey(KEY.key, "another digest")))
+            await writer.submit(adding(key=ResendKey(KEY.key, "another digest")))
 
     play(scenario)
     assert Task.objects.count() == 2

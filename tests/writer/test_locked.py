@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from tasks_app.core.operations import Commit
+from tasks_app.database import transact
 from tasks_app.writer import connection as writer_connection
 from tasks_app.writer.connection import SQLiteConnection
 from taskstore.errors import StoreBusy
@@ -42,12 +43,12 @@ def test_who_was_behind_others_in_the_queue_does_not_wait_as_long_again(other, m
         for _ in range(3):
             writer.tries = 0
             with pytest.raises(StoreBusy):
-                await writer.run([ADD])
+                await writer.run(transact([ADD], writer.dialect))
             tries.append(writer.tries)
         other.execute("ROLLBACK")
-        answered = await writer.run([ADD])
+        done = await writer.run(transact([ADD], writer.dialect))
         await writer.close()
-        return tries, answered.outcomes
+        return tries, done.decisions
 
     monkeypatch.setattr(writer_connection, "PATIENCE_S", 0.2)
     monkeypatch.setattr(writer_connection, "FORGOTTEN_S", 60)
@@ -65,9 +66,9 @@ def test_once_somebody_got_through_it_is_another_lock(other, monkeypatch):
             writer.tries = 0
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreBusy):
-                await writer.run([ADD])
+                await writer.run(transact([ADD], writer.dialect))
             other.execute("ROLLBACK")
-            await writer.run([ADD])
+            await writer.run(transact([ADD], writer.dialect))
         await writer.close()
         return writer.tries
 

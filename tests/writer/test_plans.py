@@ -41,8 +41,8 @@ async def after_it_is_told(writer, before):
     until = time.monotonic() + 30
     while time.monotonic() < until:
         await asyncio.sleep(1.1)
-        [task] = await writer.perform(adding(1))
-        await writer.perform(Commit(owner=ANN, deletes=(task.id,)))
+        [task] = await writer.submit(adding(1))
+        await writer.submit(Commit(owner=ANN, deletes=(task.id,)))
         if (await scans())["tasks_app_task_pkey"] > before["tasks_app_task_pkey"]:
             await asyncio.sleep(1.1)
             return await scans()
@@ -50,11 +50,11 @@ async def after_it_is_told(writer, before):
 
 
 async def plan_while_there_is_one_task(writer):
-    [task] = await writer.perform(adding(1))
+    [task] = await writer.submit(adding(1))
     await analyze()
-    await writer.perform(Commit(owner=ANN, deletes=(task.id,)))
+    await writer.submit(Commit(owner=ANN, deletes=(task.id,)))
     await asyncio.sleep(1.1)
-    await writer.perform(adding(1))  # The one before tells its counts.
+    await writer.submit(adding(1))  # The one before tells its counts.
     await asyncio.sleep(0.1)
 
 
@@ -65,9 +65,9 @@ def by_other_indexes(before, after):
 def test_many_tasks_are_found_by_their_ids(play):
     async def scenario(writer):
         await plan_while_there_is_one_task(writer)
-        tasks = await writer.perform(adding(MANY))
+        tasks = await writer.submit(adding(MANY))
         before = await scans()
-        await writer.perform(Commit(owner=ANN, deletes=tuple(task.id for task in tasks)))
+        await writer.submit(Commit(owner=ANN, deletes=tuple(task.id for task in tasks)))
         assert not any(by_other_indexes(before, await after_it_is_told(writer, before)).values())
 
     play(scenario)

@@ -33,7 +33,7 @@ def claiming(*groups, wait_ms=LONG_MS, **more):
 async def parked(writer, claim):
     """The claim, when it waits."""
     count = len(writer._waiting)
-    asked = asyncio.ensure_future(writer.perform(claim))
+    asked = asyncio.ensure_future(writer.submit(claim))
     await waiting(writer, count + 1)
     return asked
 
@@ -47,7 +47,7 @@ async def waiting(writer, count):
 def test_a_commit_wakes_it(play):
     async def scenario(writer):
         waits = await parked(writer, claiming("reports", "mail"))
-        [added] = await writer.perform(adding())
+        [added] = await writer.submit(adding())
         assert [task.origin for task in await waits] == [added.id]
 
     play(scenario)
@@ -56,7 +56,7 @@ def test_a_commit_wakes_it(play):
 def test_it_finds_nothing_when_the_time_is_over(play):
     async def scenario(writer):
         began = time.monotonic()
-        assert await writer.perform(claiming(wait_ms=150)) == []
+        assert await writer.submit(claiming(wait_ms=150)) == []
         assert time.monotonic() - began >= 0.15
 
     play(scenario)
@@ -64,8 +64,8 @@ def test_it_finds_nothing_when_the_time_is_over(play):
 
 def test_the_time_of_a_scheduled_task_wakes_it(play):
     async def scenario(writer):
-        await writer.perform(adding(timespec_ms=-300))
-        assert len(await writer.perform(claiming())) == 1
+        await writer.submit(adding(timespec_ms=-300))
+        assert len(await writer.submit(claiming())) == 1
 
     play(scenario)
 
@@ -76,8 +76,8 @@ def test_a_time_that_comes_to_be_known_while_it_waits_wakes_it(play, monkeypatch
     async def scenario(writer):
         waits = await parked(writer, claiming())
         # Behind the first look, which knows of nothing: looks take turns.
-        await writer._connection.supply_of(["mail"], ())
-        await writer.perform(adding(timespec_ms=-50))
+        await writer._connection.read(writer._connection.dialect.supply_of(["mail"], ()))
+        await writer.submit(adding(timespec_ms=-50))
         assert len(await asyncio.wait_for(waits, timeout=5)) == 1
 
     play(scenario)
@@ -85,9 +85,9 @@ def test_a_time_that_comes_to_be_known_while_it_waits_wakes_it(play, monkeypatch
 
 def test_the_end_of_a_lease_wakes_it(play):
     async def scenario(writer):
-        await writer.perform(adding())
-        [leased] = await writer.perform(claiming(duration_ms=300))
-        [again] = await writer.perform(claiming())
+        await writer.submit(adding())
+        [leased] = await writer.submit(claiming(duration_ms=300))
+        [again] = await writer.submit(claiming())
         assert (again.origin, again.claims) == (leased.origin, 2)
 
     play(scenario)
@@ -95,10 +95,10 @@ def test_the_end_of_a_lease_wakes_it(play):
 
 def test_a_task_that_is_given_back_wakes_it(play):
     async def scenario(writer):
-        await writer.perform(adding())
-        [leased] = await writer.perform(claiming())
+        await writer.submit(adding())
+        [leased] = await writer.submit(claiming())
         waits = await parked(writer, claiming())
-        await writer.perform(Commit(owner=BOB, updates=(Change(id=leased.id, release=True),)))
+        await writer.submit(Commit(owner=BOB, updates=(Change(id=leased.id, release=True),)))
         assert len(await waits) == 1
 
     play(scenario)
@@ -107,7 +107,7 @@ def test_a_task_that_is_given_back_wakes_it(play):
 def test_a_commit_beside_the_writer_wakes_it(play):
     async def scenario(writer):
         waits = await parked(writer, claiming())
-        await sync_to_async(database.run)([adding()])
+        await sync_to_async(database.run)(adding())
         assert len(await asyncio.wait_for(waits, timeout=5)) == 1
 
     play(scenario)
@@ -120,15 +120,15 @@ def test_what_it_takes_while_its_time_ends_is_its(play, monkeypatch):
         waits, loop = await parked(writer, claiming()), asyncio.get_running_loop()
         run = writer._connection.run
 
-        async def run_until_its_time_is_over(operations):
-            answered = await run(operations)
+        async def run_until_its_time_is_over(steps, **options):
+            done = await run(steps, **options)
             with monkeypatch.context() as patch:
                 patch.setattr(loop, "time", lambda: time.monotonic() + LONG_MS / 1000)
                 for _ in range(3):  # Until what is due then was done.
                     await asyncio.sleep(0)
-            return answered
+            return done
 
-        await sync_to_async(database.run)([adding()])
+        await sync_to_async(database.run)(adding())
         monkeypatch.setattr(writer._connection, "run", run_until_its_time_is_over)
         writer.look_around()
         assert len(await waits) == 1
@@ -140,22 +140,22 @@ def test_what_it_takes_while_its_time_ends_is_its(play, monkeypatch):
 def test_it_is_woken_after_a_look_that_a_lock_kept_out(play, rollback_journal, monkeypatch):
     async def scenario(writer):
         waits, kept_out = await parked(writer, claiming()), asyncio.Event()
-        look = writer._connection.supply_of
+        read = writer._connection.read
 
-        async def seen_to_fail(*asked):
+        async def seen_to_fail(steps):
             try:
-                return await look(*asked)
+                return await read(steps)
             except Exception:
                 kept_out.set()
                 raise
 
-        monkeypatch.setattr(writer._connection, "supply_of", seen_to_fail)
+        monkeypatch.setattr(writer._connection, "read", seen_to_fail)
         with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
             writer.look_around()
             await kept_out.wait()
             other.execute("COMMIT")
-        await sync_to_async(database.run)([adding()])
+        await sync_to_async(database.run)(adding())
         assert len(await asyncio.wait_for(waits, timeout=5)) == 1
 
     play(scenario)
@@ -164,7 +164,7 @@ def test_it_is_woken_after_a_look_that_a_lock_kept_out(play, rollback_journal, m
 def test_the_longest_waiting_is_first(play):
     async def scenario(writer):
         first, second = await parked(writer, claiming()), await parked(writer, claiming())
-        await writer.perform(adding())
+        await writer.submit(adding())
         assert len(await first) == 1
         assert not second.done()
 
@@ -173,9 +173,9 @@ def test_the_longest_waiting_is_first(play):
 
 def test_many_are_woken_and_none_gets_what_another_got(play):
     async def scenario(writer):
-        waits = [asyncio.ensure_future(writer.perform(claiming())) for _ in range(500)]
+        waits = [asyncio.ensure_future(writer.submit(claiming())) for _ in range(500)]
         await waiting(writer, 500)
-        await writer.perform(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 500))
+        await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 500))
         answers = await asyncio.gather(*waits)
         assert len({task.id for [task] in answers}) == 500
         assert len(writer._waiting) == 0
@@ -189,8 +189,8 @@ def test_who_has_gone_takes_nothing(play):
         gone.cancel()
         await asyncio.sleep(0)
         assert len(writer._waiting) == 0
-        [added] = await writer.perform(adding())
-        assert [task.origin for task in await writer.perform(claiming())] == [added.id]
+        [added] = await writer.submit(adding())
+        assert [task.origin for task in await writer.submit(claiming())] == [added.id]
 
     play(scenario)
 
@@ -198,20 +198,20 @@ def test_who_has_gone_takes_nothing(play):
 @pytest.mark.parametrize("claim", [Claim(groups=("mail",), owner=BOB), Query(groups=("mail",), duration_ms=LONG_MS)])
 def test_who_goes_while_the_transaction_is_under_way_takes_nothing(play, monkeypatch, claim):
     async def scenario(writer):
-        [added] = await writer.perform(adding())
-        asked = asyncio.ensure_future(writer.perform(claim))
+        [added] = await writer.submit(adding())
+        asked = asyncio.ensure_future(writer.submit(claim))
         run = writer._connection.run
 
-        async def run_until_they_go(operations):
-            answered = await run(operations)
+        async def run_until_they_go(steps, **options):
+            done = await run(steps, **options)
             asked.cancel()
-            return answered
+            return done
 
         with monkeypatch.context() as patch:
             patch.setattr(writer._connection, "run", run_until_they_go)
             with pytest.raises(asyncio.CancelledError):
                 await asked
-        [again] = await writer.perform(claiming())
+        [again] = await writer.submit(claiming())
         assert again.origin == added.id
 
     play(scenario)
@@ -219,9 +219,9 @@ def test_who_goes_while_the_transaction_is_under_way_takes_nothing(play, monkeyp
 
 def test_it_ends_when_something_that_it_depends_on_goes(play):
     async def scenario(writer):
-        [config] = await writer.perform(adding("config"))
+        [config] = await writer.submit(adding("config"))
         waits = await parked(writer, claiming(depends=(config.id,)))
-        await writer.perform(Commit(owner=ANN, deletes=(config.id,)))
+        await writer.submit(Commit(owner=ANN, deletes=(config.id,)))
         with pytest.raises(CommitRefused) as refused:
             await waits
         assert refused.value.refusal.depends == (config.id,)
@@ -231,9 +231,9 @@ def test_it_ends_when_something_that_it_depends_on_goes(play):
 
 def test_it_ends_when_that_goes_beside_the_writer(play):
     async def scenario(writer):
-        [config] = await writer.perform(adding("config"))
+        [config] = await writer.submit(adding("config"))
         waits = await parked(writer, claiming(depends=(config.id,)))
-        await sync_to_async(database.run)([Commit(owner=ANN, deletes=(config.id,))])
+        await sync_to_async(database.run)(Commit(owner=ANN, deletes=(config.id,)))
         with pytest.raises(CommitRefused):
             await asyncio.wait_for(waits, timeout=5)
 
@@ -243,8 +243,8 @@ def test_it_ends_when_that_goes_beside_the_writer(play):
 def test_a_paused_group_gives_nothing_until_it_goes_on(play):
     async def scenario(writer):
         paused = await PausedGroup.objects.acreate(group="mail", by="Ann", reason="deploy")
-        await writer.perform(adding())
-        assert await writer.perform(claiming(wait_ms=0)) == []
+        await writer.submit(adding())
+        assert await writer.submit(claiming(wait_ms=0)) == []
         waits = await parked(writer, claiming())
         await paused.adelete()
         assert len(await asyncio.wait_for(waits, timeout=5)) == 1

@@ -43,14 +43,14 @@ class WriterClient(StoreClient):
             wait_ms=wait_ms,
             key=self._key(),
         )
-        return [task.id for task in await self.writer.perform(claim)]
+        return [task.id for task in await self.writer.submit(claim)]
 
     async def finish(self, owner: int, tasks: Sequence[int]) -> None:
         adds = (TASK,) * len(tasks) if self.load.verb is Verb.REPLACE else ()
-        await self.writer.perform(Commit(owner=owner, adds=adds, deletes=tuple(tasks), key=self._key()))
+        await self.writer.submit(Commit(owner=owner, adds=adds, deletes=tuple(tasks), key=self._key()))
 
     async def put(self, tasks: int) -> None:
-        await self.writer.perform(Commit(owner=ADDER, adds=(TASK,) * tasks))
+        await self.writer.submit(Commit(owner=ADDER, adds=(TASK,) * tasks))
 
     def _key(self) -> ResendKey | None:
         if not self.load.with_keys:
