@@ -46,7 +46,7 @@ def test_a_chain_that_is_not_there_is_empty(viewer, where):
 
 def test_it_says_when_not_every_id_is_listed(viewer, settings):
     for kept, said in (
-        ("finished", "Not every id is listed: history is reduced to how tasks ended, and pruned after 7 days."),
+        ("finished", "Some ids are missing: history keeps only how tasks ended, and is pruned after 7 days."),
         ("off", "Not every id is listed: history is switched off."),
     ):
         settings.TASKSTORE_HISTORY = kept

@@ -128,7 +128,7 @@ def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypat
     person.go(GROUP)
     person.link("Move all…").click()
     person.page.get_by_label("To group").fill("archive")
-    person.page.get_by_label("It may be a new group").check()
+    person.page.get_by_label("Create the group if it doesn't exist").check()
     person.button("Move 5 tasks").click()
     toast = person.page.locator(".toast")
     expect(toast.get_by_text("Moving 5 tasks from mail to archive")).to_be_visible()

@@ -97,7 +97,7 @@ def test_failed_commands_are_selected_and_run_once_more_by_keyboard_and_dialog(p
     page.get_by_label("All 3 failed count commands").check()
     person.ask("Retry…")
     person.button("Retry 3 commands").click()
-    expect(page.get_by_text("Commands that are run once more: 3.")).to_be_visible()
+    expect(page.get_by_text("Retried commands: 3.")).to_be_visible()
     assert len(commands_in("default", CommandStatus.NEW)) == 3
 
 

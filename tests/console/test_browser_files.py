@@ -27,7 +27,7 @@ def test_a_search_is_kept_found_again_exported_and_imported(person, tmp_path):
     page.keyboard.press("/")
     page.keyboard.type(q)
     page.keyboard.press("Enter")
-    page.get_by_label("Name to keep this search under").press_sequentially("Hello mail")
+    page.get_by_label("Name for this search").press_sequentially("Hello mail")
     page.keyboard.press("Enter")
     expect(page.get_by_text("Saved as Hello mail.")).to_be_visible()
 

@@ -26,7 +26,7 @@ def make(person: Person, name: str) -> str:
     person.page.get_by_role("textbox", name="Name").fill(name)
     person.page.get_by_role("radio", name="read ").check()
     person.page.get_by_role("textbox", name="Groups").fill("mail/*\nreports")
-    person.button("Make the token").click()
+    person.button("Create token").click()
     return str(person.page.locator(".secret pre").text_content())
 
 
@@ -35,7 +35,7 @@ def test_a_token_is_made_copied_and_revoked(person):
     person.go("/console/")
     person.page.keyboard.press("g")
     person.page.keyboard.press("s")
-    expect(person.page.get_by_text("No token yet")).to_be_visible()
+    expect(person.page.get_by_text("No tokens yet")).to_be_visible()
     assert complaints(person.page) == []
     secret = make(person, HOSTILE)
     token = tokens.valid(secret)

@@ -90,8 +90,8 @@ def test_it_is_done_to_the_tasks_of_the_preview_and_undone(api):
     back = set(Task.objects.get_queryset().values_list("origin", flat=True))
     assert back == {first.id, second.id, later.id}
     _, operation = api.get(operation["links"]["operation"])
-    assert (operation["undoable"], operation["not_undoable"]) == (False, "it was undone before")
-    assert refusal(api, operation["links"]["undo"], {})["operation"][0].endswith("it was undone before")
+    assert (operation["undoable"], operation["not_undoable"]) == (False, "it was already undone")
+    assert refusal(api, operation["links"]["undo"], {})["operation"][0].endswith("it was already undone")
     status, history = api.get(f"/history/{first.id}")
     purged, living = history["steps"]
     assert (purged["ended"]["how"], purged["ended"]["successor"], living["ended"]) == ("purged", None, None)
