@@ -29,8 +29,6 @@ from taskstore.errors import StoreBusy, StoreUnavailable
 # No id has so many digits, and no name so many characters. Python itself refuses to read a few thousand digits.
 LONG_NUMBER = re.compile(r"(?:^|/)[0-9]{256,}(?:/|$)")
 
-TOO_LARGE = "The request must be at most {} bytes."
-
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +70,11 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
             field, right, detail = "body", f"must have at most {most} files", f"A form must have at most {most} files."
         case RequestDataTooBig():
             status, most = 413, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-            field, right, detail = "body", f"must be at most {most} bytes", TOO_LARGE.format(most)
+            field, right, detail = (
+                "body",
+                f"must be at most {most} bytes",
+                f"The request must be at most {size_in_words(most)}.",
+            )
         case MultiPartParserError():
             field, right, detail = "body", "must be a valid multipart form", "The body is not a valid multipart form."
         case _:
@@ -131,7 +133,7 @@ def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
     request.method, request.path, request.path_info = "POST", path, path
     request.META = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
     request.COOKIES = parse_cookie(headers.get("cookie", ""))
-    detail = TOO_LARGE.format(most)
+    detail = f"The request must be at most {size_in_words(most)}."
     if is_partial(request):
         told = {"title": "The form is too large", "text": f"{detail} Nothing was changed."}
         response = HttpResponse(get_template("console/_problem.html").render(told, request), status=413)
@@ -144,6 +146,14 @@ def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
 
     SecurityMiddleware(CSPMiddleware(XFrameOptionsMiddleware(respond)))(request)  # What every answer tells a browser.
     return response
+
+
+def size_in_words(size: int) -> str:
+    """Return the number of bytes as people read it: "64 MiB", or "2500 bytes" where no larger unit fits exactly."""
+    for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
+        if size and size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size} bytes"
 
 
 def answer(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse:

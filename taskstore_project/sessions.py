@@ -74,13 +74,19 @@ def is_signed_in(cookies: str) -> bool:
     """Whether a request with these cookies may be one of someone who is signed in.
 
     It has to have a session that this server signed and that has not expired, and the cookie against forged forms:
-    without that Django refuses the form. Asks no database, so a session that was ended early still counts.
+    without that Django refuses the form. Does not query the database, so a session that was ended early counts until
+    this process has answered one request of it.
     """
     held = parse_cookie(cookies)
     if settings.SESSION_COOKIE_NAME not in held or settings.CSRF_COOKIE_NAME not in held:
         return False
+    # Late: servers know this module before there are models.
+    from tasks_app.access.sessions import is_known_to_be_over
+
     kept = signed_cookies.SessionStore(held[settings.SESSION_COOKIE_NAME]).load()
-    return SESSION_KEY in kept and time.time() - kept.get(BEGAN, 0) < settings.SESSION_LONGEST_S
+    if SESSION_KEY not in kept or ID not in kept or is_known_to_be_over(kept[ID], kept[GENERATION]):
+        return False
+    return bool(time.time() - kept.get(BEGAN, 0) < settings.SESSION_LONGEST_S)
 
 
 def _was_ended(kept: dict[str, Any]) -> bool:

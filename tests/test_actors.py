@@ -5,10 +5,10 @@ import pytest
 from tasks_app import commands, schedules
 from tasks_app.access.policy import Action, actor_of
 from tasks_app.access.tokens import create
+from tasks_app.control import leases, pauses
 from tasks_app.core.actors import REASON_LENGTH, Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, PausedGroup, Scope
-from tasks_app.operating import leases, pauses
 from tasks_app.schedules import DueTask, SchedulePlan
 from taskstore.errors import Forbidden, InvalidInput
 

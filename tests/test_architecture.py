@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 TYPES = {"taskstore.types", "taskstore.errors"}
 VALUES = TYPES | {"tasks_app.core"}
 STORE = VALUES | {"tasks_app.conf", "tasks_app.offload", "tasks_app.database", "tasks_app.writer", "tasks_app.models"}
-VERBS = STORE | {"tasks_app.access", "tasks_app.operating", "tasks_app.reading", "tasks_app.wire"}
+VERBS = STORE | {"tasks_app.access", "tasks_app.control", "tasks_app.reading", "tasks_app.wire"}
 BY_ITSELF = {"tasks_app.alerts", "tasks_app.bulk", "tasks_app.commands", "tasks_app.jobs", "tasks_app.schedules"}
 
 MAY_IMPORT = {
@@ -41,8 +41,8 @@ MAY_IMPORT = {
     # The verbs on it.
     "tasks_app.wire": VALUES | {"tasks_app.models"},
     "tasks_app.access": STORE,
-    "tasks_app.operating": STORE | {"tasks_app.access"},
-    "tasks_app.reading": STORE | {"tasks_app.access", "tasks_app.operating", "tasks_app.wire"},
+    "tasks_app.control": STORE | {"tasks_app.access"},
+    "tasks_app.reading": STORE | {"tasks_app.access", "tasks_app.control", "tasks_app.wire"},
     "tasks_app.forms": STORE,
     # What the store does with tasks by itself.
     "tasks_app.bulk": VERBS,

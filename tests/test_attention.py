@@ -4,9 +4,9 @@ import pytest
 
 from tasks_app.alerts import attention
 from tasks_app.alerts.attention import Kind, Notice
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Client, PausedGroup, Rate
-from tasks_app.operating import pauses
 from tasks_app.reading import clients
 from tests.behaviour.conftest import Clock
 from tests.console.store import add, claim

@@ -19,9 +19,9 @@ from tasks_app import schedules
 from tasks_app.access import tokens
 from tasks_app.bulk import Requeue, Selection
 from tasks_app.console.urls import urlpatterns as console_urls
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
-from tasks_app.operating import pauses
 from tasks_app.schedules import DueTask, SchedulePlan
 from taskstore.endpoints import ENDPOINTS
 from taskstore.types.command_record import CommandStatus

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from django.db.models import Sum
 
 from tasks_app import schedules
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.core.heartbeats import LOST_MS
 from tasks_app.core.tally import bucket_of
 from tasks_app.core.validation import MOST_CLAIMED
 from tasks_app.models import Client, Level, Rate, Task, WorkDone
-from tasks_app.operating import pauses
 from tasks_app.reading import clients
 from tasks_app.reading.counts import COUNTED, group_counts
 from tasks_app.schedules import CatchUp, DueJob, DueTask, SchedulePlan

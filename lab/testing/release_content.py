@@ -15,12 +15,12 @@ from tasks_app.access import accounts, sessions, tokens
 from tasks_app.access.accounts import Rights
 from tasks_app.access.policy import actor_of
 from tasks_app.bulk import Asked, Purge, Selection
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Commit, ResendKey
 from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.jobs.queues import enqueue
 from tasks_app.models import Client, EndedSession, Level, SavedSearch, Scope, Task, Token
-from tasks_app.operating import pauses
 from tasks_app.reading import clients
 from tasks_app.schedules import DueJob, DueTask, SchedulePlan
 from tasks_app.writer import totals

@@ -21,6 +21,7 @@ TRUSTED_S = 1.5
 KEPT = 10_000  # Verdicts.
 
 _verdicts: dict[tuple[str, int], tuple[bool, float]] = {}  # By session and generation: the verdict, until when.
+_over: set[tuple[str, int]] = set()  # No session begins again, so these need no second look.
 _changes = 0  # So many times something has ended in this process: what was read before is not believed.
 _watchers: set[Callable[[], None]] = set()
 
@@ -55,17 +56,28 @@ def generation_of(user_pk: int) -> int:
 
 def is_over(session_id: str, user_pk: int, generation: int) -> bool:
     """Whether the session was ended. It may take `TRUSTED_S` to learn what another server has ended."""
+    if is_known_to_be_over(session_id, generation):
+        return True
     verdict, until_s = _verdicts.get((session_id, generation), (False, 0.0))
     now_s = time.monotonic()
     if now_s > until_s:
         changes = _changes
         ended = EndedSession.objects.using(router.db_for_write(EndedSession)).filter(pk=session_id)
         verdict = ended.exists() or generation_of(user_pk) != generation
+        if verdict:
+            if len(_over) >= KEPT:
+                _over.clear()
+            _over.add((session_id, generation))
         if len(_verdicts) >= KEPT:
             _verdicts.clear()
         if changes == _changes:
             _verdicts[session_id, generation] = (verdict, now_s + TRUSTED_S)
     return verdict
+
+
+def is_known_to_be_over(session_id: str, generation: int) -> bool:
+    """Whether this process has seen that the session was ended. Does not query the database."""
+    return (session_id, generation) in _over
 
 
 def look_again() -> None:

@@ -13,8 +13,8 @@ from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State
 
 from ..access.policy import Action, may
-from ..operating import pauses
-from ..operating.pauses import pause_of
+from ..control import pauses
+from ..control.pauses import pause_of
 from ..reading.clients import attending
 from ..reading.counts import Counts, counts_of, flow_of
 from ..reading.failures import failures

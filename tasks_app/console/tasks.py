@@ -15,8 +15,8 @@ from taskstore.types.tasks import State
 
 from ..access.policy import Action, may
 from ..conf import retention
+from ..control import leases
 from ..models import Task
-from ..operating import leases
 from ..reading.history import Chain, chain_of
 from . import links, payload
 from . import parameters as reading

@@ -9,8 +9,8 @@ from operator import attrgetter
 from taskstore.types.groups import GroupStats
 from taskstore.types.tasks import holds_results
 
+from ..control.pauses import paused_groups
 from ..core.operations import EVERY_GROUP, GroupScope
-from ..operating.pauses import paused_groups
 from ..writer import totals
 from ..writer.totals import Numbers
 

@@ -18,9 +18,9 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+from ..control.pauses import paused_groups
 from ..core.meters import HISTOGRAMS, REASONS, meters
 from ..database.time_limits import TookTooLong, at_most
-from ..operating.pauses import paused_groups
 from ..writer.totals import Summary, largest, longest_ready_ms, summary
 from .counts import Counts, counts_of_each
 

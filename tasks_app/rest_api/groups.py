@@ -9,9 +9,9 @@ from taskstore import endpoints
 from taskstore.types.groups import GroupPause
 from taskstore.types.groups import Pause as Paused
 
+from ..control import pauses
 from ..core.actors import Actor
 from ..core.validation import refuse_owner
-from ..operating import pauses
 from ..reading import clients
 from . import bodies
 from .base import View, serves

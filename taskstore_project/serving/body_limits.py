@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from django.apps import apps
 from django.conf import settings
 
+from tasks_app.access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
 from taskstore_project.sessions import is_signed_in
 
 from .http_limits import closing_answer, refusal_of
@@ -20,9 +21,45 @@ PAGES = frozenset({"", "console", "admin", "docs"})  # First parts of the paths 
 UPLOAD = "/console/import"
 
 
-def least_bytes() -> int:
-    """Return how many bytes the body of every request may have."""
-    return min(FORM_BYTES, int(settings.TASKSTORE_MAX_REQUEST_BYTES))
+class Body:
+    """The body of one request while it comes in: how large it may be, and what its sender has at work with it.
+
+    Only for bodies of more than `unchecked_bytes()`; `headers` by their names in small letters.
+    """
+
+    def __init__(self, target: str, headers: Mapping[str, str], peer: str) -> None:
+        self._target, self._headers = target, headers
+        self._most_bytes = most_bytes(target, headers.get("cookie", ""))
+        self._charge = Charge(sender_of(headers.get("authorization", ""), peer, headers.get("x-forwarded-for", "")))
+
+    def refusal(self, size: int) -> bytes | None:
+        """Return the answer that ends the request if it may not have `size` bytes; else None."""
+        if size > self._most_bytes:
+            return self._too_large()
+        if self._charge.raise_to(size):
+            return None
+        return refusal_of(HTTPStatus.TOO_MANY_REQUESTS, REASON, f"Retry-After: {RETRY_AFTER_S}\r\n")
+
+    def end(self) -> None:
+        """The request is answered, or its client has gone."""
+        self._charge.end()
+
+    def _too_large(self) -> bytes:
+        """Return a page for browsers, JSON for everyone else."""
+        if not apps.ready:  # The server of another application, which has no pages of ours.
+            reason = f"The request must be at most {self._most_bytes} bytes."
+            return refusal_of(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
+        # It needs the models, and servers know this module before them.
+        from taskstore_project.error_pages import too_large
+
+        response = too_large(_path_of(self._target), self._headers, self._most_bytes)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in response.items())
+        return closing_answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, lines, response.content)
+
+
+def unchecked_bytes() -> int:
+    """Return how many bytes the body of any request may have without a look at who sends it."""
+    return min(LEAST_BYTES, int(settings.TASKSTORE_MAX_REQUEST_BYTES))
 
 
 def most_bytes(target: str, cookies: str) -> int:
@@ -36,22 +73,10 @@ def most_bytes(target: str, cookies: str) -> int:
     if path.strip("/").partition("/")[0] not in PAGES:
         return most
     if not is_signed_in(cookies):
-        return least_bytes()
+        return min(FORM_BYTES, most)
     if path == UPLOAD:
         return most
     return min(FORM_BYTES + ENCODED * int(settings.TASKSTORE_MAX_DATA_BYTES), most)
-
-
-def refusal(target: str, headers: Mapping[str, str], most: int) -> bytes:
-    """Return the answer to a body of more than `most` bytes: a page for browsers, JSON for everyone else."""
-    if not apps.ready:  # The server of another application, which has no pages of ours.
-        return refusal_of(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request must be at most {most} bytes.")
-    # It needs the models, and servers know this module before them.
-    from taskstore_project.error_pages import too_large
-
-    response = too_large(_path_of(target), headers, most)
-    lines = "".join(f"{name}: {value}\r\n" for name, value in response.items())
-    return closing_answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, lines, response.content)
 
 
 def _path_of(target: str) -> str:

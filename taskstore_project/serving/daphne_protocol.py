@@ -12,10 +12,9 @@ from daphne.http_protocol import HTTPFactory, WebRequest
 from daphne.ws_protocol import WebSocketProtocol
 from twisted.web import http
 
-from tasks_app.access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
-
-from . import body_limits, slow_clients
-from .http_limits import LINGER_S, MOST_HEAD_BYTES, NOT_HTTP, detail, not_http, refusal_of
+from . import slow_clients
+from .body_limits import Body, unchecked_bytes
+from .http_limits import LINGER_S, MOST_HEAD_BYTES, NOT_HTTP, detail, long_head, not_http
 
 # Twisted has no words for statuses as young as 422 and 429, and would call them unknown.
 for status in HTTPStatus:
@@ -56,8 +55,7 @@ class Request(WebRequest):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.flow = Flow()
-        self._charge: Charge | None = None
-        self._most_bytes: int | None = None  # Of the body, once it is long enough to ask.
+        self._body: Body | None = None  # Once it is long enough to be checked.
         # Django parses forms; here a large one would hold up everybody else, and to look whether it is one costs
         # as much as a claim.
         self._parsePOSTFormSubmission = False  # Twisted's name.
@@ -80,37 +78,28 @@ class Request(WebRequest):  # type: ignore[misc]
             super().requestReceived(*args)
 
     def finish(self) -> None:
-        self._end_charge()
+        if self._body:
+            self._body.end()
         super().finish()
 
     def connectionLost(self, reason: Any) -> None:  # noqa: N802
-        self._end_charge()
+        if self._body:
+            self._body.end()
         super().connectionLost(reason)
 
     def _may_have(self, size: int) -> bool:
         """Whether the body may have so many bytes, and the client as many at work. The request is refused otherwise."""
-        if size <= LEAST_BYTES and size <= body_limits.least_bytes():
+        if size <= unchecked_bytes():
             return True
-        headers = {
-            name.decode("latin1").lower(): b",".join(values).decode("latin1")
-            for name, values in self.requestHeaders.getAllRawHeaders()
-        }
-        target = self.channel.target
-        if self._most_bytes is None:
-            self._most_bytes = body_limits.most_bytes(target, headers.get("cookie", ""))
-        if size > self._most_bytes:
-            return self._refuse_body(body_limits.refusal(target, headers, self._most_bytes))
-        if self._charge is None:
-            address = self.getClientAddress().host
-            sender = sender_of(headers.get("authorization", ""), address, headers.get("x-forwarded-for", ""))
-            self._charge = Charge(sender)
-        if self._charge.raise_to(size):
+        if self._body is None:
+            headers = {
+                name.decode("latin1").lower(): b",".join(values).decode("latin1")
+                for name, values in self.requestHeaders.getAllRawHeaders()
+            }
+            self._body = Body(self.channel.target, headers, self.getClientAddress().host)
+        if (answer := self._body.refusal(size)) is None:
             return True
-        retry = f"Retry-After: {RETRY_AFTER_S}\r\n"
-        return self._refuse_body(refusal_of(HTTPStatus.TOO_MANY_REQUESTS, REASON, retry))
-
-    def _refuse_body(self, answer: bytes) -> bool:
-        self._end_charge()
+        self._body.end()
         if self.content:
             self.content.close()
         self.content = BytesIO()
@@ -118,11 +107,6 @@ class Request(WebRequest):  # type: ignore[misc]
         self.requestHeaders.removeHeader(b"expect")
         self.channel.refuse(answer)
         return False
-
-    def _end_charge(self) -> None:
-        charge, self._charge = self._charge, None
-        if charge:
-            charge.end()
 
     def handle_reply(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.body" and not self.finished and self.channel:
@@ -212,7 +196,7 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
 
     def refuse_slow(self) -> None:
         if self._ends or self._part_bytes:
-            self.refuse(refusal_of(slow_clients.STATUS, slow_clients.REASON))
+            self.refuse(slow_clients.refusal())
         else:
             self.transport.abortConnection()  # A browser would take it for the answer to what it asks later.
 
@@ -257,17 +241,10 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
         return False
 
     def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802
-        self._refuse_head()
+        self.refuse(long_head())
 
     def _respondToBadRequestAndDisconnect(self) -> None:  # noqa: N802
-        if self._receivedHeaderSize > self.totalHeadersSize:
-            self._refuse_head()
-        else:
-            self.refuse(not_http())
-
-    def _refuse_head(self) -> None:
-        reason = f"Request line and headers have to be at most {MOST_HEAD_BYTES} bytes together."
-        self.refuse(refusal_of(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason))
+        self.refuse(long_head() if self._receivedHeaderSize > self.totalHeadersSize else not_http())
 
 
 class Factory(HTTPFactory):  # type: ignore[misc]

@@ -80,6 +80,12 @@ def not_http() -> bytes:
     return refusal_of(HTTPStatus.BAD_REQUEST, "This is no valid HTTP/1.1 request.", errors=NOT_HTTP)
 
 
+def long_head() -> bytes:
+    """Return the answer to a request line and headers of more than MOST_HEAD_BYTES."""
+    reason = f"Request line and headers have to be at most {MOST_HEAD_BYTES} bytes together."
+    return refusal_of(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
+
+
 def closing_answer(status: HTTPStatus, headers: str, body: bytes) -> bytes:
     """Return the bytes of a whole answer after which the connection closes."""
     head = f"HTTP/1.1 {status.value} {status.phrase}\r\n{headers}"

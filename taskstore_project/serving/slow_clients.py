@@ -9,8 +9,8 @@ from typing import Protocol
 
 from django.conf import settings
 
-STATUS = HTTPStatus.REQUEST_TIMEOUT
-REASON = "The request came too slowly."
+from .http_limits import refusal_of
+
 LEAST_RATE = 4_096  # Bytes a second, of a body that takes longer than the patience.
 LOOKS = 4  # In the time of the patience.
 
@@ -50,6 +50,10 @@ class Watch:
             else:
                 self._began_s[connection, number] = began_s
         self._look_later()
+
+
+def refusal() -> bytes:
+    return refusal_of(HTTPStatus.REQUEST_TIMEOUT, "The request came too slowly.")
 
 
 def patience_s() -> float:

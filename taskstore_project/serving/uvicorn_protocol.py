@@ -6,16 +6,14 @@ import asyncio
 import os
 import socket
 import struct
-from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from tasks_app.access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
-
-from . import body_limits, slow_clients
-from .http_limits import GRACE_S, LINGER_S, MOST_HEAD_BYTES, not_http, refusal_of
+from . import slow_clients
+from .body_limits import Body, unchecked_bytes
+from .http_limits import GRACE_S, LINGER_S, MOST_HEAD_BYTES, long_head, not_http
 
 
 class Protocol(HttpToolsProtocol):
@@ -29,9 +27,9 @@ class Protocol(HttpToolsProtocol):
         self._ends = 0  # Of heads and of bodies, so far.
         self._begun_bytes = 0  # Of a head that is not complete yet.
         self._body_bytes = 0  # Of the request at hand.
-        self._most_bytes: int | None = None  # Of its body, once one is long enough to ask.
         self._cut_off: asyncio.TimerHandle | None = None
-        self._charge: Charge | None = None  # Of the request at hand.
+        self._body: Body | None = None  # Of the request that comes in, once it is long enough to be checked.
+        self._earlier: list[Body] = []  # Of requests that are not answered yet.
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -46,16 +44,16 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self._is_in_head = True
         self._body_bytes = 0
-        self._most_bytes = None
+        if self._body:
+            self._earlier.append(self._body)
+            self._body = None
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._ends += 1
         self._begun_bytes = 0
         self._refuse_long_head(self._head_bytes())
-        self._refuse_long_body(announced := self._announced())
-        if not self._is_refused:
-            self._count_body(announced)
+        self._check_body(self._announced())
         if not self._is_refused:
             super().on_headers_complete()
             if self._is_ending and self.cycle:
@@ -63,10 +61,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
-        if not self._is_refused:
-            self._refuse_long_body(self._body_bytes)
-        if not self._is_refused:
-            self._count_body(self._body_bytes)
+        self._check_body(self._body_bytes)
         if not self._is_refused:
             super().on_body(body)
 
@@ -90,12 +85,15 @@ class Protocol(HttpToolsProtocol):
         self._spare()
 
     def on_response_complete(self) -> None:
-        self._end_charge()
+        if self._earlier:
+            self._earlier.pop(0).end()
+        elif self._body:
+            self._body.end()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._end_charge()
+        self._end_bodies()
         self._spare()  # Its descriptor may be another connection's soon.
 
     @property
@@ -108,7 +106,7 @@ class Protocol(HttpToolsProtocol):
 
     def refuse_slow(self) -> None:
         if self._ends or self._begun_bytes:
-            self._refuse(refusal_of(slow_clients.STATUS, slow_clients.REASON))
+            self._refuse(slow_clients.refusal())
         else:
             self.transport.abort()  # A browser would take it for the answer to what it asks later.
 
@@ -145,36 +143,21 @@ class Protocol(HttpToolsProtocol):
 
     def _refuse_long_head(self, size: int) -> None:
         if size > MOST_HEAD_BYTES:
-            reason = f"Request line and headers have to be at most {MOST_HEAD_BYTES} bytes together."
-            self._refuse(refusal_of(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason))
+            self._refuse(long_head())
 
-    def _refuse_long_body(self, size: int) -> None:
-        if self._is_refused or size <= body_limits.least_bytes():
+    def _check_body(self, size: int) -> None:
+        if self._is_refused or size <= unchecked_bytes():
             return
-        target, headers = self.url.decode("latin1"), self._texts()
-        if self._most_bytes is None:
-            self._most_bytes = body_limits.most_bytes(target, headers.get("cookie", ""))
-        if size > self._most_bytes:
-            self._refuse(body_limits.refusal(target, headers, self._most_bytes))
+        if self._body is None:
+            headers = {name.decode("latin1"): value.decode("latin1") for name, value in self.headers}
+            self._body = Body(self.url.decode("latin1"), headers, self.client[0] if self.client else "")
+        if answer := self._body.refusal(size):
+            self._refuse(answer)
 
-    def _count_body(self, size: int) -> None:
-        if size <= LEAST_BYTES:
-            return
-        if self._charge is None:
-            headers = self._texts()
-            peer = self.client[0] if self.client else ""
-            sender = sender_of(headers.get("authorization", ""), peer, headers.get("x-forwarded-for", ""))
-            self._charge = Charge(sender)
-        if not self._charge.raise_to(size):
-            self._refuse(refusal_of(HTTPStatus.TOO_MANY_REQUESTS, REASON, f"Retry-After: {RETRY_AFTER_S}\r\n"))
-
-    def _texts(self) -> dict[str, str]:
-        return {name.decode("latin1"): value.decode("latin1") for name, value in self.headers}
-
-    def _end_charge(self) -> None:
-        charge, self._charge = self._charge, None
-        if charge:
-            charge.end()
+    def _end_bodies(self) -> None:
+        for body in (*self._earlier, self._body):
+            if body:
+                body.end()
 
     def _refuse(self, answer: bytes) -> None:
         """Answer by ourselves, take no other request, and close when the client has read it.
@@ -183,7 +166,7 @@ class Protocol(HttpToolsProtocol):
         reset the connection, and the answer would be lost with it.
         """
         self._is_refused = True
-        self._end_charge()
+        self._end_bodies()
         is_begun = self._is_answering and self.cycle.response_started
         if is_begun or self.pipeline:
             self.transport.abort()  # Whatever is said now would be taken for a part of another answer.

@@ -237,7 +237,11 @@ def test_it_asks_into_which_group_it_moves(operator):
     page = text_of(select(operator, *tasks, action="move"))
     assert "Move 2 tasks" in page
     assert "To group" in page
-    for to, words in (("", "This field is required."), ("new", "existing group, and new is not"), ("mail", "other than")):
+    for to, words in (
+        ("", "This field is required."),
+        ("new", "existing group, and new is not"),
+        ("mail", "other than"),
+    ):
         assert words in text_of(select(operator, *tasks, action="move", post="yes", to=to)), to
     assert ids() >= {task.id for task in tasks}
     response = select(operator, *tasks, action="move", post="yes", to="reports")

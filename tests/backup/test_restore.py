@@ -10,9 +10,9 @@ from django.db import DatabaseError, connection, transaction
 from tasks_app import database
 from tasks_app.access import audit, tokens
 from tasks_app.access.people import make_first_admin
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, KeptAnswer, PausedGroup, SavedSearch, Scope, Task, Token
-from tasks_app.operating import pauses
 from taskstore.types.tasks import Change, NewTask
 from taskstore_project import backup
 from taskstore_project.backup.file import MANIFEST, opened

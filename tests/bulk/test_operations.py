@@ -77,7 +77,9 @@ def test_a_number_that_has_drifted_is_refused_and_told(changed):
     before = {task.id for task in tasks_of()}
     with pytest.raises(InvalidInput) as refused:
         bulk.start(Asked(action=Requeue(), selection=seen.selection, expected=30), Actor("olaf"))
-    assert refused.value.fields["expected"] == [f"the selection changed from 30 to {30 + changed} tasks. Review and confirm"]
+    assert refused.value.fields["expected"] == [
+        f"the selection changed from 30 to {30 + changed} tasks. Review and confirm"
+    ]
     assert {task.id for task in tasks_of()} == before
     assert not BulkOperation.objects.exists()
 

@@ -160,7 +160,10 @@ def test_far_more_than_was_agreed_to_is_not_done(submitter):
     for number in range(12):
         ended(f"{number}_0", CommandStatus.FAILED_COUNT)
     answer = submitter.post("/console/commands/retry", {**ALL, "status": "failed_count", "expected": "1"})
-    assert (answer.status_code, "The selection changed from 1 to 12. Review and confirm." in answer.content.decode()) == (422, True)
+    assert (
+        answer.status_code,
+        "The selection changed from 1 to 12. Review and confirm." in answer.content.decode(),
+    ) == (422, True)
     assert commands_in("default", CommandStatus.NEW) == []
 
 

@@ -9,10 +9,10 @@ from django.test import Client
 from django.utils import timezone
 
 from tasks_app.bulk import Requeue, Selection
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, PausedGroup, Task
 from tasks_app.models import Client as Worker
-from tasks_app.operating import pauses
 from tasks_app.reading import clients
 from tasks_app.reading.search.grammar import label_term, quoted
 from taskstore.types.tasks import Change

@@ -5,9 +5,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import Client
-from tasks_app.operating import pauses
 from tasks_app.reading import clients, listing
 
 from .store import ANN, BOB, add, claim, fail, one_of_each_state

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from tasks_app.alerts.attention import Kind, Notice
 from tasks_app.console import group_table, overview, words
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import PausedGroup, Task
-from tasks_app.operating import pauses
 from taskstore.types.tasks import NewTask
 
 from .store import ANN, add, keep_level, one_of_each_state

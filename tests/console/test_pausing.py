@@ -2,9 +2,9 @@
 
 import pytest
 
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operating import pauses
 
 from .store import ANN, add
 

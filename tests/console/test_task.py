@@ -56,7 +56,9 @@ def test_it_says_why_nothing_is_known_of_an_id(viewer, settings, kept):
     EndedTask.objects.all().delete()
     answer = viewer.get(f"/console/task/{task.id}")
     assert answer.status_code == 404
-    assert f"does not exist, or its history has expired ({HISTORY[kept]}). It may continue" in text(answer.content.decode())
+    assert f"does not exist, or its history has expired ({HISTORY[kept]}). It may continue" in text(
+        answer.content.decode()
+    )
 
 
 def test_it_is_found_by_its_first_id_though_the_first_steps_are_not_known(viewer):

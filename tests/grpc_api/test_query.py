@@ -7,10 +7,10 @@ import pytest
 from grpc import StatusCode
 
 from tasks_app.access import tokens
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Claim
 from tasks_app.models import Scope, Task, Token
-from tasks_app.operating import pauses
 from taskstore.types.tasks import NewTask
 
 from .client import message, outcome, querying, wrong_fields

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from tasks_app.control import leases
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.jobs import queues as job_queues
 from tasks_app.jobs.queues import Wanted, delete, enqueue, list_jobs, requeue
 from tasks_app.models import AuditEntry, Task
-from tasks_app.operating import leases
 from tasks_app.reading.history import chain_of
 from taskstore.errors import InvalidInput, JobUnfinished
 from taskstore.types.job_record import JobRecord, JobStatus, NotAJob, new_task

@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.test import Client
 
+from tasks_app.access import sessions
 from tasks_app.models import Task
 from taskstore_project.serving.body_limits import FORM_BYTES
 
@@ -95,7 +96,7 @@ def test_a_stranger_is_refused_before_the_form_comes(connection, parsed, target)
     connection.sendall(head(target, announced(FORM_BYTES + 1), Expect="100-continue"))
     answer = answer_on(connection)
     assert answer.status == 413
-    assert f"at most {FORM_BYTES} bytes".encode() in answer.content
+    assert b"at most 1 MiB" in answer.content
     assert parsed == []
 
 
@@ -120,7 +121,7 @@ def test_the_answer_is_what_was_asked_for(connection, headers):
     assert answer.status == 413
     assert_strict(answer)
     text = answer.content.decode()
-    assert f"must be at most {FORM_BYTES} bytes" in text
+    assert "The request must be at most 1 MiB." in text
     if not headers:
         assert f'"errors": {{"body": ["at most {FORM_BYTES} bytes a request"]}}' in text
     else:
@@ -169,7 +170,13 @@ def no_token(client: Client) -> None:
     del client.cookies[configured.CSRF_COOKIE_NAME]
 
 
-@pytest.mark.parametrize("change", [no_session, forged_session, no_token])
+def ended_session(client: Client) -> None:
+    """The session was ended, and a request has told this server so."""
+    sessions.end_all_of(User.objects.get())
+    assert client.get("/console/").status_code == 302
+
+
+@pytest.mark.parametrize("change", [no_session, forged_session, no_token, ended_session])
 def test_who_has_no_valid_session_or_no_token_is_a_stranger(connection, person, parsed, change):
     change(person)
     parsed.clear()

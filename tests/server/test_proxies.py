@@ -170,7 +170,7 @@ def test_the_limits_of_the_store_are_told_by_the_store(proxied):
     ids = range(10**15, 10**15 + 1_000)  # As long as they get.
     assert proxied.ask("GET", "/tasks/" + ",".join(map(str, ids))).json() == [None] * 1_000
     answer = proxied.ask("POST", "/update", content=b" " * (64 * 2**20 + 1))
-    assert (answer.status_code, "at most 67108864 bytes" in answer.text) == (413, True)
+    assert (answer.status_code, "at most 64 MiB" in answer.text) == (413, True)
 
 
 def test_people_sign_in_and_see_what_happens(proxied):

@@ -1,1 +1,0 @@
-"""What operators do to a group or a lease at once: pause, resume, give back."""
