@@ -193,7 +193,7 @@ def _option_in(asked: QueryDict, option: Option) -> str | int | bool | None:
         case Kind.MINUTES:
             return whole_number(name, asked.get(name) or "0")
         case Kind.PRIORITY:
-            return _priority_in(asked, name)
+            return whole_number(name, asked.get(name, ""), least=-MOST_PRIORITY, most=MOST_PRIORITY)
     return asked.get(name, "")
 
 
@@ -206,14 +206,6 @@ def _moment_in(asked: QueryDict, field: str) -> int:
         return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1_000)
     except ValueError:
         raise InvalidInput({field: ["must be a UTC time such as 2026-01-31T14:00"]}) from None
-
-
-def _priority_in(asked: QueryDict, field: str) -> int:
-    text = asked.get(field, "")
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 5):
-        raise InvalidInput({field: [f"must be a whole number between {-MOST_PRIORITY} and {MOST_PRIORITY}"]})
-    return int(text)
 
 
 def names_of(asked: QueryDict, field: str) -> list[str]:
@@ -241,7 +233,8 @@ def text_of(asked: Mapping[str, str], field: str, longest: int) -> str:
 
 def whole_number(field: str, text: str, *, least: int = 0, most: int = INT64_MAX) -> int:
     # `int` alone would take "1_000", " 7" and the digits of other scripts.
-    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    digits = text.removeprefix("-") if least < 0 else text
+    is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
     if not is_number or not least <= int(text) <= most:
         raise InvalidInput({field: [f"must be a whole number between {least} and {most}"]})
     return int(text)

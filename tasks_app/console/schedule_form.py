@@ -90,9 +90,8 @@ class ScheduleForm(forms.Form):
         return number_in("timeout_s", text, least=1, most=MOST_TIMEOUT_S) if text else None
 
     def clean_priority(self) -> int:
-        text: str = self.cleaned_data["priority"].strip() or "0"
-        size = number_in("priority", text.removeprefix("-"), most=MOST_PRIORITY)
-        return -size if text.startswith("-") else size
+        text = self.cleaned_data["priority"] or "0"
+        return number_in("priority", text, least=-MOST_PRIORITY, most=MOST_PRIORITY)
 
     def clean(self) -> dict[str, Any]:
         """Also as a whole: what would be refused is told beside its field."""

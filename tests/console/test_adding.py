@@ -53,9 +53,10 @@ def test_it_knows_the_group_that_it_was_called_from(operator):
         ("group", "a\0b", "Null characters"), ("text", "a\0b", "Null characters"),
         ("delay", "-1", "Must be a whole number between 0"), ("delay", "1_0", "a whole number"),
         ("delay", "9" * 15, "illiseconds"), ("unit", "years", "Select a valid choice"),
-        ("priority", "101", "a whole number between 0 and 100"), ("priority", "1.5", "a whole number"),
+        ("priority", "101", "a whole number between -100 and 100"), ("priority", "1.5", "a whole number"),
         ("labels", "novalue", "one label per line"), ("labels", "=x", "one label per line"),
-        ("labels", "a=" + "x" * 256, "255 characters, not 256"), ("labels", "\n".join(f"{n}=1" for n in range(65)), "64 labels a task, not 65"),
+        ("labels", "a=" + "x" * 256, "255 characters, not 256"),
+        ("labels", "\n".join(f"{n}=1" for n in range(65)), "64 labels"),
     ],
 )  # fmt: skip
 def test_it_names_what_is_wrong_and_keeps_what_was_typed(operator, field, value, error):

@@ -60,7 +60,7 @@ def test_it_asks_with_verb_number_group_states_and_samples(operator):
         "scheduled1",
     ):
         assert words in question
-    shown = html.split("for example")[1].split("</ul>")[0]
+    shown = html.split("<dt>examples")[1].split("</ul>")[0]
     found = {int(text(each).split()[0].replace("no", "")) for each in shown.split("</li>")[:-1]}
     assert len(found & {task.id for task in tasks.values()}) == bulk.SAMPLES
     assert "Purge 4 tasks" in question
@@ -136,7 +136,7 @@ def test_it_moves_tasks_to_a_group_that_is_there(operator):
     [
         ("", "not empty"),
         ("mail", "a group other than"),
-        ("nowhere", "no group nowhere exists"),
+        ("nowhere", "existing group, and nowhere is not"),
         ("x" * 256, "t most 255"),
     ],
 )

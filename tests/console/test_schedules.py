@@ -157,7 +157,7 @@ def test_it_tells_the_next_due_times_while_somebody_types(viewer):
     assert "At 02:30 every day, Europe/Berlin time. Next:" in shown
     assert len(re.findall(r"\d, 0[23]:[03]0:00 in ", shown)) == 5
     assert "five cron fields" in text(viewer.get("/console/schedules/times", {"cron": "x", "zone": "UTC"}))
-    assert "Zone: the name of a time zone" in text(viewer.get("/console/schedules/times"))
+    assert "Zone: must be the name of a time zone" in text(viewer.get("/console/schedules/times"))
 
 
 def test_it_is_paused_resumed_run_and_deleted_from_the_page(operator, clock):

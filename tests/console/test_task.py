@@ -31,14 +31,14 @@ def test_it_is_found_by_every_id_it_ever_had(viewer):
     third = fail(second)
     for task in (first, second, third):
         assert f"<title>Task {third.id} · Task Store</title>" in page(viewer, task.id)
-    assert f"found as {first.id}, its first id" in text(page(viewer, first.id))
+    assert f"found by its first id, {first.id}" in text(page(viewer, first.id))
 
 
 def test_it_says_that_an_id_was_never_given_out(viewer):
     [task] = add()
     answer = viewer.get(f"/console/task/{task.id + 1}")
     assert answer.status_code == 404
-    assert f"has not been given out: the newest one is {task.id}." in text(answer.content.decode())
+    assert f"has not been assigned yet. The newest id is {task.id}." in text(answer.content.decode())
 
 
 HISTORY = {
@@ -151,7 +151,7 @@ def test_it_names_a_form_that_does_not_exist(operator):
     [task] = add()
     answer = operator.get(f"/console/task/{task.id}?as=picture")
     assert answer.status_code == 400
-    assert "<code>as</code>: one of message, tree, text, hex" in answer.content.decode()
+    assert "<code>as</code>: must be one of message, tree, text, hex" in answer.content.decode()
 
 
 def test_it_shows_the_record_of_a_finished_task(operator):
@@ -182,8 +182,8 @@ def test_it_says_why_a_ready_task_can_not_be_requeued(operator):
 
 def test_it_says_why_a_claimed_task_can_not_be_changed(operator):
     html = page(operator, claimed_task("mail").id)
-    assert "held by 2624" in text(html)
-    assert "other actions wait until the lease ends" in html
+    assert "Claimed by 2624" in text(html)
+    assert "Give the task back to enable the other actions." in html
     assert "/console/confirm" not in html
 
 

@@ -99,7 +99,7 @@ def test_an_id_alone_leads_to_a_task(text, number):
         ('age:">1 year"', "1 year is not an age; write a number and one of ms, s, min, h, d, w: age:>1h"),
         ("age:>", "nothing is not an age"),
         ("available:now", "say whether before or after, as in available:<now"),
-        ("available:<2026-13-01", "2026-13-01 is not a time; write now, now+1h (or ms, s, min, h, d, w), or a day"),
+        ("available:<2026-13-01", "2026-13-01 is not a time; write now, now+1h (or ms, s, min, h, d, w), or a UTC"),
         ("available:<now*1h", "now*1h is not a time"),
         ('error:"timed out', "a quotation mark is not closed"),
         ("x" * 1_001, "a search can have at most 1000 characters, not 1001"),
