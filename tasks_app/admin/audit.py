@@ -48,7 +48,7 @@ class EndedTaskAdmin(KeyedAdmin):
     def created(self, task: EndedTask) -> datetime:
         return moment(task.created_at_ms)
 
-    @admin.display(description="got this id")
+    @admin.display(description="id assigned")
     def made(self, task: EndedTask) -> datetime:
         return moment(task.made_at_ms)
 

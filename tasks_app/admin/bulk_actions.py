@@ -191,7 +191,7 @@ def sentences(operation: BulkOperation, meant: int) -> Iterator[str]:
     if operation.failed:
         yield f"Failed: {operation.failed}."
     if gone := meant - operation.done - operation.skipped - operation.failed:
-        yield f"No longer existing: {gone}."
+        yield f"Already gone: {gone}."
 
 
 def ids_in(request: HttpRequest) -> list[int]:

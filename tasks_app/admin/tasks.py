@@ -123,7 +123,7 @@ class TaskAdmin(ActsOnSelected):
         if chain and not living:
             self.message_user(request, link_to_trail(chain.origin, f"Task {task_id} has ended."), messages.WARNING)
         if chain is None and (doubt := history.doubt_about(task_id)):
-            self.message_user(request, f"Nothing is known of task {task_id}{doubt}.", messages.WARNING)
+            self.message_user(request, f"Task {task_id} does not exist{doubt}.", messages.WARNING)
         return living.id if living else task_id
 
     @admin.display(description="group")
@@ -154,7 +154,7 @@ class TaskAdmin(ActsOnSelected):
     def created(self, task: Task) -> datetime:
         return moment(task.created_at_ms)
 
-    @admin.display(description="got this id")
+    @admin.display(description="id assigned")
     def made(self, task: Task) -> datetime:
         return moment(task.made_at_ms)
 

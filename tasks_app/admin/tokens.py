@@ -40,7 +40,9 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
         widget=AdminTextInputWidget,
         help_text="Client numbers, separated by spaces. The token can act only for these. Leave empty for all clients.",
     )
-    expires_at = forms.SplitDateTimeField(required=False, widget=AdminSplitDateTime, help_text="Leave empty for never.")
+    expires_at = forms.SplitDateTimeField(
+        required=False, widget=AdminSplitDateTime, help_text="Leave empty for no expiry."
+    )
 
     class Meta:
         model = Token

@@ -55,7 +55,7 @@ def _known(kind: type[Message], name: str, data: bytes) -> Decoded:
     try:
         message = kind.FromString(data)
     except DecodeError:
-        return Decoded(note=f"These bytes are not a {name}.")
+        return Decoded(note=f"The data is not a valid {name}.")
     try:
         return Decoded(lines=json_tree.lines_of_json(_json(message)), note=_left_out(message, name))
     except NoTree:

@@ -107,8 +107,8 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_KEY_SECONDS", says="lifetime of an Idempotency-Key", show=seconds),
     ),
     "Sessions and rate limits": (
-        Limit(name="TASKSTORE_SESSION_IDLE_MINUTES", says="sign out after inactivity of", show=minutes),
-        Limit(name="TASKSTORE_SESSION_HOURS", says="sign out in any case after", show=hours),
+        Limit(name="TASKSTORE_SESSION_IDLE_MINUTES", says="inactivity before sign-out", show=minutes),
+        Limit(name="TASKSTORE_SESSION_HOURS", says="maximum session length", show=hours),
         Limit(name="TASKSTORE_SIGN_IN_RATE", says="sign-in attempts per address", show=per_minute),
         Limit(name="TASKSTORE_WRONG_TOKEN_RATE", says="wrong tokens per address", show=per_second),
         Limit(name="TASKSTORE_TOKEN_RATE", says="requests per token", show=per_second),
@@ -118,7 +118,7 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_SOCKETS", says="maximum open live pages", show=words.number),
         Limit(name="TASKSTORE_PROXIES", says="trusted proxies in front of the server"),
     ),
-    "Shutdown": (Limit(name="TASKSTORE_DRAIN_SECONDS", says="time to serve requests while not ready", show=seconds),),
+    "Shutdown": (Limit(name="TASKSTORE_DRAIN_SECONDS", says="drain time before shutdown", show=seconds),),
     "Metrics": (
         Limit(name="TASKSTORE_METRICS_GROUPS", says="maximum groups listed by name in /metrics", show=words.number),
     ),

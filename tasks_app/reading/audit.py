@@ -60,7 +60,7 @@ class AuditCursor:
 
 
 NO_PLACE = "must be a position in the list, as in the links of its pages"
-NO_TIME = "now, now-1h or 2026-01-31T12:00 (UTC); units: ms, s, min, h, d, w"
+NO_TIME = "must be now-1h (with ms, s, min, h, d or w), now, or a UTC time such as 2026-01-31T12:00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,9 +159,7 @@ def test_it_tells_of_what_was_skipped_and_what_is_gone(operator):
     held = claim("reports")
     assert f"{held.id} in reports, claimed by {BOB}: skipped" in text_of(select(operator, held, task))
     response = select(operator, held, gone, task, post="yes")
-    assert messages_of(response) == [
-        f"Purged 1 task. Skipped 1: claimed by a worker. No longer existing: 1. {undo_link()}"
-    ]
+    assert messages_of(response) == [f"Purged 1 task. Skipped 1: claimed by a worker. Already gone: 1. {undo_link()}"]
     assert ids() == {held.id}
 
 

@@ -39,7 +39,7 @@ def test_one_is_made_with_its_due_times_in_sight_and_paused(person):
     page.get_by_label("Function", exact=True).fill("reports.build")
     page.get_by_label("Keyword arguments").fill('{"of": "yesterday"}')
     person.button("Create schedule").click()
-    expect(page.get_by_role("status").filter(has_text="Made the schedule nightly report")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Created schedule nightly report")).to_be_visible()
     assert record_of(now("nightly report")).group == "jobs/default"
     page.get_by_role("link", name="Pause… nightly report").click()
     expect(person.dialog).to_contain_text("Nothing comes due until somebody resumes it")

@@ -55,7 +55,7 @@ def test_it_asks_with_verb_number_group_states_and_samples(operator):
         assert words in question
     for words in (
         "ready2",
-        "claimed1: skipped unless you include them below",
+        "claimed1: skipped unless included below",
         "expired1",
         "scheduled1",
     ):
@@ -244,7 +244,7 @@ def test_it_counts_selected_tasks_that_have_gone(operator):
     first, second = add(count=2)
     Task.objects.commit(owner=first.owner, deletes=[first.id])
     html, _ = ask(operator, "purge", id=[first.id, second.id])
-    assert "changed1 since you selected them: skipped" in text(html)
+    assert "changed1 since your selection: skipped" in text(html)
 
 
 def test_it_has_nothing_to_ask_when_all_would_be_skipped(operator):

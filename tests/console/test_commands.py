@@ -188,7 +188,7 @@ def test_a_list_that_is_gone_leads_to_its_project(submitter):
     Task.objects.commit(owner=BOB, deletes=[task.id])
     assert 'href="/console/commands/project?project=default"' in text_of(submitter, f"commands/list/{task.id}", 404)
     part = submitter.get(f"/console/commands/list/{task.id}", headers={"HX-Request-Type": "partial"})
-    assert (part.status_code, "The list has finished or was taken apart" in part.content.decode()) == (200, True)
+    assert (part.status_code, "The list has finished or was split up" in part.content.decode()) == (200, True)
     assert "There is no list with this id" in text_of(submitter, "commands/list/999", 404)
     assert "There is no list with this id" in text_of(submitter, "commands/list/99999999999999999999", 404)
 

@@ -122,11 +122,11 @@ def test_it_shows_by_numbers_what_can_not_be_written_by_names():
 @pytest.mark.parametrize(
     ("data", "data_type", "note"),
     [
-        (b"\xff", PREFIX + "google.protobuf.Empty", "These bytes are not a google.protobuf.Empty."),
+        (b"\xff", PREFIX + "google.protobuf.Empty", "The data is not a valid google.protobuf.Empty."),
         (
             field(1, b"\xff"),
             PREFIX + "google.protobuf.StringValue",
-            "These bytes are not a google.protobuf.StringValue.",
+            "The data is not a valid google.protobuf.StringValue.",
         ),
         (field(1, b"x")[:2], ORDER, "The type shop.Order is unknown, and the data is not a protobuf message."),
         (b"\x0a" + varint(2**62), ORDER, "The type shop.Order is unknown, and the data is not a protobuf message."),
