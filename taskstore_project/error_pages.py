@@ -104,7 +104,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
         return response
     number = secrets.token_hex(8)
     log.exception("request %s failed: %s %s", number, request.method, request.path)
-    response = answer(request, 500, "Server error.", request_id=number)
+    response = answer(request, 500, "Something went wrong in the server.", request_id=number)
     # Or Django writes the same again, without the number.
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response

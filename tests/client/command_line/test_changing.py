@@ -172,7 +172,7 @@ def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing)
     assert command("undo", str(number), "--reason", "a mistake").words[0] == "done 3, skipped 0, failed 0"
     assert [task.data for task in ann.group("mail")] == [b"kept"] * 3
     again = command("undo", str(number))
-    assert (again.code, "undone before" in again.err) == (1, True)
+    assert (again.code, "already undone" in again.err) == (1, True)
 
 
 def test_one_that_goes_on_is_left_or_cancelled(command, ann, served, monkeypatch):
