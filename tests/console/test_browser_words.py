@@ -97,7 +97,7 @@ def test_it_goes_to_the_search_by_a_key_that_can_be_turned_off(person):
     person.page.keyboard.press("/")
     expect(find).to_be_focused()
     person.page.get_by_role("button", name="Account of olaf").click()
-    person.page.get_by_label("Keyboard shortcuts").uncheck()
+    person.page.get_by_label("Keyboard shortcuts (").uncheck()
     person.page.reload()
     person.page.keyboard.press("/")
     expect(find).not_to_be_focused()
