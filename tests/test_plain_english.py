@@ -122,7 +122,7 @@ PLACES = (
     Place("tasks_app/admin/*.py", texts_of_module),
     Place("tasks_app/access/*.py", texts_of_module),
     Place("tasks_app/bulk/*.py", texts_of_module),
-    Place("tasks_app/operating/*.py", texts_of_module),
+    Place("tasks_app/control/*.py", texts_of_module),
     Place("tasks_app/templatetags/*.py", texts_of_module),
     Place("tasks_app/forms.py", texts_of_module),
     Place("taskstore_project/admin*.py", texts_of_module),
