@@ -17,15 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .client.async_client import AsyncClient as AsyncClient
     from .client.client import Client as Client
-    from .client.commands import Submission as Submission
     from .client.errors import NotAllowed as NotAllowed
     from .client.errors import NotFound as NotFound
     from .client.errors import TooOften as TooOften
     from .client.errors import UnexpectedAnswer as UnexpectedAnswer
-    from .client.jobs import Job as Job
-    from .client.schedules import DueJob as DueJob
-    from .client.schedules import DueTask as DueTask
-    from .client.schedules import Schedule as Schedule
     from .errors import CommitRefused as CommitRefused
     from .errors import CommitUnknown as CommitUnknown
     from .errors import InvalidInput as InvalidInput
@@ -41,8 +36,13 @@ if TYPE_CHECKING:
     from .jobs.registry import current_job as current_job
     from .jobs.registry import job as job
     from .types.command_record import CommandStatus as CommandStatus
+    from .types.commands import Submission as Submission
     from .types.job_record import JobOptions as JobOptions
     from .types.job_record import JobStatus as JobStatus
+    from .types.jobs import Job as Job
+    from .types.schedules import DueJob as DueJob
+    from .types.schedules import DueTask as DueTask
+    from .types.schedules import Schedule as Schedule
     from .types.tasks import Change as Change
     from .types.tasks import NewTask as NewTask
     from .types.tasks import Order as Order
@@ -59,18 +59,11 @@ if TYPE_CHECKING:
 _NAMES_OF = {
     ".client.async_client": ("AsyncClient",),
     ".client.client": ("Client",),
-    ".client.commands": ("Submission",),
     ".client.errors": (
         "NotAllowed",
         "NotFound",
         "TooOften",
         "UnexpectedAnswer",
-    ),
-    ".client.jobs": ("Job",),
-    ".client.schedules": (
-        "DueJob",
-        "DueTask",
-        "Schedule",
     ),
     ".errors": (
         "CommitRefused",
@@ -91,9 +84,16 @@ _NAMES_OF = {
         "job",
     ),
     ".types.command_record": ("CommandStatus",),
+    ".types.commands": ("Submission",),
     ".types.job_record": (
         "JobOptions",
         "JobStatus",
+    ),
+    ".types.jobs": ("Job",),
+    ".types.schedules": (
+        "DueJob",
+        "DueTask",
+        "Schedule",
     ),
     ".types.tasks": (
         "Change",

@@ -16,17 +16,31 @@ from .types.audit import AuditPage
 from .types.bulk import ItemOutcome, ItemsPage, Operation, OperationsPage, OperationState, Preview
 from .types.clients import Heard
 from .types.command_record import LONGEST_PROJECT, OF_LISTS, CommandStatus
+from .types.commands import (
+    ChangedCommands,
+    CommandProjects,
+    CommandWhole,
+    ImportedCommands,
+    ListPage,
+    ListWhole,
+    ProjectStatus,
+    ResultPage,
+    SubmittedCommands,
+)
 from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
+from .types.jobs import Job, JobsPage
+from .types.requests import Asked, CommandLine, ReasonRequest, TasksRequest
 from .types.rights import Action
+from .types.schedules import Schedule
 from .types.search import SearchPage
 from .types.server import Health
 from .types.tasks import Imported, Outcome, Task
 
 T_co = TypeVar("T_co", covariant=True)
 
-Tree = dict[str, Any]  # A JSON object whose type the view names.
+Tree = dict[str, Any]
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -53,7 +67,8 @@ class Endpoint(Generic[T_co]):
 
     `path` has its parameters in braces; the others of `parameters` belong to the query. `needs`: what the token must
     allow; None if no token is needed. `answer`: the type of the answer, `bytes` for a file; `or_answer`: another type
-    that it may have. `failures`: what each status means if the request fails. `media`: the media types of the answer,
+    that it may have. `body`: the type of the body, unless the server's rules belong to it: the view names it then.
+    `failures`: what each status means if the request fails. `media`: the media types of the answer,
     the default first.
     """
 
@@ -68,6 +83,7 @@ class Endpoint(Generic[T_co]):
     or_answer: Any = None
     failures: Mapping[int, str]
     media: tuple[str, ...] = (JSON,)
+    body: type[Asked] | None = None
     body_media: str = JSON
     is_local: bool = False  # Programs on the server's own machine need no token.
 
@@ -208,6 +224,7 @@ PAUSE = Endpoint(
     needs=Action.OPERATE,
     description="Pause a group: it hands out no tasks, but commits still work. Pausing a paused group changes nothing.",
     parameters=(GROUP_IN_PATH,),
+    body=ReasonRequest,
     answer=GroupPause,
     failures=FAILURES,
 )
@@ -218,6 +235,7 @@ RESUME = Endpoint(
     needs=Action.OPERATE,
     description="Resume a paused group. Waiting claims receive its tasks at once.",
     parameters=(GROUP_IN_PATH,),
+    body=ReasonRequest,
     answer=GroupPause,
     failures=FAILURES,
 )
@@ -254,6 +272,7 @@ TASKS_BY_BODY = Endpoint(
     path="/tasks",
     needs=Action.SEE_PAYLOADS,
     description="The tasks with these ids, as `GET /tasks/{ids}` returns them, for more ids than fit into a URL.",
+    body=TasksRequest,
     answer=list[Task | None],
     failures=FAILURES,
 )
@@ -372,7 +391,7 @@ JOBS = Endpoint(
         Parameter("after", TEXT, "Where the previous page ended: its `after`, or the `place` of a job."),
         LIMIT,
     ),
-    answer=Tree,
+    answer=JobsPage,
     failures=FAILURES,
 )
 ENQUEUE = Endpoint(
@@ -381,7 +400,7 @@ ENQUEUE = Endpoint(
     path="/jobs",
     needs=Action.WORK,
     description="Add a job.",
-    answer=Tree,
+    answer=Job,
     failures=FAILURES | KEY_REUSED,
 )
 JOB = Endpoint(
@@ -391,7 +410,7 @@ JOB = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="The job whose task had this id first, as long as the job is kept.",
     parameters=(JOB_IN_PATH,),
-    answer=Tree,
+    answer=Job,
     failures=FAILURES | NOT_FOUND,
 )
 DELETE_JOB = Endpoint(
@@ -401,7 +420,7 @@ DELETE_JOB = Endpoint(
     needs=Action.WORK,
     description="Delete a finished job. The answer is the job as it was.",
     parameters=(JOB_IN_PATH,),
-    answer=Tree,
+    answer=Job,
     failures=FAILURES | NOT_FOUND | UNFINISHED,
 )
 REQUEUE_JOB = Endpoint(
@@ -411,7 +430,7 @@ REQUEUE_JOB = Endpoint(
     needs=Action.OPERATE,
     description="Run a finished job again, with the same or with other arguments. It remains the same job.",
     parameters=(JOB_IN_PATH,),
-    answer=Tree,
+    answer=Job,
     failures=FAILURES | NOT_FOUND | UNFINISHED,
 )
 
@@ -427,7 +446,7 @@ COMMAND_PROJECTS = Endpoint(
     path="/commands",
     needs=Action.SEE,
     description="The projects with commands in groups that the token may touch, with their counts.",
-    answer=Tree,
+    answer=CommandProjects,
     failures=FAILURES,
 )
 COMMAND_STATUS = Endpoint(
@@ -437,7 +456,7 @@ COMMAND_STATUS = Endpoint(
     needs=Action.SEE,
     description="The progress of a project: counts, running lists, a forecast and statistics.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ProjectStatus,
     failures=FAILURES,
 )
 SUBMIT_COMMANDS = Endpoint(
@@ -447,7 +466,7 @@ SUBMIT_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Submit commands to a project.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=SubmittedCommands,
     failures=FAILURES | KEY_REUSED,
     status=201,
 )
@@ -458,7 +477,7 @@ COMMAND_LISTS = Endpoint(
     needs=Action.SEE,
     description="The lists of a project: running lists first, then the newest first.",
     parameters=(PROJECT, Parameter("status", _one_of(*sorted(OF_LISTS)), "Only lists with this status."), *PAGED),
-    answer=Tree,
+    answer=ListPage,
     failures=FAILURES,
 )
 COMMAND_LIST = Endpoint(
@@ -468,7 +487,7 @@ COMMAND_LIST = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A list with its commands, while it is open, running or closed.",
     parameters=(PROJECT, LIST),
-    answer=Tree,
+    answer=ListWhole,
     failures=FAILURES | NOT_FOUND,
 )
 REOPEN_COMMAND_LIST = Endpoint(
@@ -479,7 +498,7 @@ REOPEN_COMMAND_LIST = Endpoint(
     description="Reopen a list at once when its worker is known to be dead. If the worker is alive after all, it can "
     "no longer close the list.",
     parameters=(PROJECT, LIST),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES | NOT_FOUND,
 )
 COMMAND_RESULTS = Endpoint(
@@ -494,7 +513,7 @@ COMMAND_RESULTS = Endpoint(
         Parameter("text", TEXT, "Only commands with this text in the id, the line, the worker or the outputs."),
         *PAGED,
     ),
-    answer=Tree,
+    answer=ResultPage,
     failures=FAILURES,
 )
 COMMAND = Endpoint(
@@ -504,7 +523,7 @@ COMMAND = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A command by its id, with or without its number of failures: where it is now, and its previous runs.",
     parameters=(PROJECT, Parameter("id", TEXT, "The command's id.")),
-    answer=Tree,
+    answer=CommandWhole,
     failures=FAILURES | NOT_FOUND,
 )
 RETRY_COMMANDS = Endpoint(
@@ -514,7 +533,7 @@ RETRY_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Run finished commands again, as new commands without failures.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES,
 )
 STASH_COMMANDS = Endpoint(
@@ -524,7 +543,7 @@ STASH_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Stash new commands and open lists: workers do not run them until they are unstashed.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES,
 )
 UNSTASH_COMMANDS = Endpoint(
@@ -534,7 +553,7 @@ UNSTASH_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Unstash commands and lists, so that workers run them.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES,
 )
 ARCHIVE_COMMANDS = Endpoint(
@@ -544,7 +563,7 @@ ARCHIVE_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Move completed commands to the archive.",
     parameters=(PROJECT,),
-    answer=Tree,
+    answer=ChangedCommands,
     failures=FAILURES,
 )
 EXPORT_COMMANDS = Endpoint(
@@ -568,7 +587,8 @@ IMPORT_COMMANDS = Endpoint(
     "Commands that a previous import added stay as they are, so the same lines can be sent again. Another command "
     "with the same id is refused. Lists that were running become open.",
     parameters=(PROJECT,),
-    answer=Tree,
+    body=CommandLine,
+    answer=ImportedCommands,
     failures=FAILURES,
     body_media=NDJSON,
 )
@@ -583,7 +603,7 @@ SCHEDULES = Endpoint(
     path="/schedules",
     needs=Action.SEE_PAYLOADS,
     description="The schedules that add to groups that the token may touch, sorted by name.",
-    answer=list[Tree],
+    answer=list[Schedule],
     failures=FAILURES,
 )
 SCHEDULE = Endpoint(
@@ -593,7 +613,7 @@ SCHEDULE = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="A schedule by its name. A schedule whose group the token may not touch is not found.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
 PUT_SCHEDULE = Endpoint(
@@ -603,7 +623,7 @@ PUT_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Create a schedule, or change the one with this name. A paused schedule stays paused.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    answer=Schedule,
     failures=FAILURES,
 )
 DELETE_SCHEDULE = Endpoint(
@@ -613,7 +633,7 @@ DELETE_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Delete a schedule. What it has added stays. The answer is the schedule as it was.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
 PAUSE_SCHEDULE = Endpoint(
@@ -623,7 +643,8 @@ PAUSE_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Pause a schedule: it adds nothing until it is resumed. Pausing a paused schedule changes nothing.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    body=ReasonRequest,
+    answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
 RESUME_SCHEDULE = Endpoint(
@@ -633,7 +654,8 @@ RESUME_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Resume a schedule from now on. Due times during the pause do not count as missed.",
     parameters=(SCHEDULE_IN_PATH,),
-    answer=Tree,
+    body=ReasonRequest,
+    answer=Schedule,
     failures=FAILURES | NOT_FOUND,
 )
 RUN_SCHEDULE = Endpoint(
@@ -644,6 +666,7 @@ RUN_SCHEDULE = Endpoint(
     description="Add at once what the schedule adds, even while it is paused. Its due times stay the same. The answer "
     "is the new task.",
     parameters=(SCHEDULE_IN_PATH,),
+    body=ReasonRequest,
     answer=Task,
     failures=FAILURES | NOT_FOUND,
 )
@@ -753,6 +776,7 @@ UNDO_OPERATION = Endpoint(
     needs=Action.OPERATE,
     description="Undo a bulk operation, except for tasks that have changed since. The undo is an operation itself.",
     parameters=(IN_PATH,),
+    body=ReasonRequest,
     answer=Operation,
     failures=FAILURES | NOT_FOUND,
     status=202,

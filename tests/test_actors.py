@@ -9,7 +9,7 @@ from tasks_app.control import leases, pauses
 from tasks_app.core.actors import REASON_LENGTH, Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, PausedGroup, Scope
-from tasks_app.schedules import DueTask, SchedulePlan
+from tasks_app.schedules import PlannedTask, SchedulePlan
 from taskstore.errors import Forbidden, InvalidInput
 
 from .console.store import add, claim
@@ -38,7 +38,7 @@ def test_a_person_who_may_do_nothing_is_an_actor_without_rights():
 
 def test_the_program_itself_changes_everything_and_leaves_no_entry():
     pauses.pause("reports")
-    schedules.put("nightly", SchedulePlan(cron="@daily", task=DueTask(group=HELD)))
+    schedules.put("nightly", SchedulePlan(cron="@daily", task=PlannedTask(group=HELD)))
     schedules.delete("nightly")
     add()
     [held] = claim()
@@ -65,7 +65,7 @@ def test_the_reason_is_in_the_entry_and_has_an_end():
         lambda: commands.stash("default", actor=NO_COMMANDS),
         lambda: commands.retry("default", actor=NO_COMMANDS),
         lambda: commands.reopen("default", 1, NO_COMMANDS),
-        lambda: schedules.put("a", SchedulePlan(cron="@daily", task=DueTask(group=HELD)), NO_COMMANDS),
+        lambda: schedules.put("a", SchedulePlan(cron="@daily", task=PlannedTask(group=HELD)), NO_COMMANDS),
     ],
 )
 def test_each_verb_asks_whether_the_actor_may_change_the_group(change):

@@ -22,7 +22,7 @@ from tasks_app.console.urls import urlpatterns as console_urls
 from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
-from tasks_app.schedules import DueTask, SchedulePlan
+from tasks_app.schedules import PlannedTask, SchedulePlan
 from taskstore.endpoints import ENDPOINTS
 from taskstore.types.command_record import CommandStatus
 from taskstore.types.tasks import NewTask
@@ -69,7 +69,7 @@ def world(settings) -> World:
     Task.objects.commit(owner=ANN, adds=[NewTask(group="again", error="no such recipient")])
     pauses.pause("paused", Actor("bob"))
     for name in ("digest", "paused"):
-        schedules.put(name, SchedulePlan(cron="@daily", task=DueTask(group="mail")), Actor("bob"))
+        schedules.put(name, SchedulePlan(cron="@daily", task=PlannedTask(group="mail")), Actor("bob"))
     schedules.pause("paused", Actor("bob"))
     token, _ = tokens.create("backup", Scope.WORK)
     return World(

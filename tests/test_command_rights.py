@@ -313,7 +313,7 @@ def test_a_schedule_adds_commands_where_they_are_switched_on():
 
 
 def a_schedule():
-    plan = schedules.SchedulePlan(cron="@hourly", task=schedules.DueTask(group=NEW))
+    plan = schedules.SchedulePlan(cron="@hourly", task=schedules.PlannedTask(group=NEW))
     return schedules.put("digest", plan, Actor("ada"))[0]
 
 

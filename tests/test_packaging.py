@@ -27,7 +27,7 @@ from taskstore_project import bootstrap
 from tests.served import free_port
 from tests.server.harness import Server
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.servers]
 
 # Those of this environment are the locked ones of the extra `server`.
 PACKAGES = Path(sysconfig.get_path("purelib"))
@@ -278,7 +278,6 @@ def test_installed_templates_and_static_files_are_found(taskstore):
     assert "site-packages/tasks_app/templates" in shown.stdout, shown.stderr
 
 
-@pytest.mark.servers
 def test_the_installed_server_has_its_pages_and_files_and_speaks_grpc(server, grpc_port):
     page = server.ask("GET", "/console/login")
     assert page.status_code == 200
@@ -291,7 +290,6 @@ def test_the_installed_server_has_its_pages_and_files_and_speaks_grpc(server, gr
     assert health.status == HealthCheckResponse.SERVING
 
 
-@pytest.mark.servers
 def test_a_worker_without_the_server_does_a_job(server, program, variables, taskstore, workers_packages, tmp_path):
     (tmp_path / "reports.py").write_text(JOB)
     token = json.loads((Path(variables["XDG_DATA_HOME"]) / "taskstore" / "server.json").read_bytes())["token"]
@@ -333,12 +331,10 @@ def complete(clean, wheel):
     return clean
 
 
-@pytest.mark.servers
 def test_pip_installs_the_server_without_a_conflict(complete):
     complete.pip("check")
 
 
-@pytest.mark.servers
 def test_what_pip_installed_serves(complete, tmp_path):
     command = [complete.environment.folder / "bin" / "taskstore", "up", "--port", "0", "--grpc-port", "0"]
     variables = complete.variables | {"TASKSTORE_DATA": str(tmp_path)}

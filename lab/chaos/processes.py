@@ -20,7 +20,7 @@ import psycopg
 from psycopg import sql
 
 from lab.benchmarks.processes import PROC, family
-from lab.testing import PROJECT, CannotTest, debian
+from lab.testing import NO_TLS, PROJECT, CannotTest, debian
 from lab.testing import postgresql as throw_away
 from lab.testing.suite import clean_environment
 
@@ -109,14 +109,16 @@ class StoreServer:
     def instance(self) -> str:
         """Of the process that answers now; empty when none does."""
         try:
-            return str(httpx.get(f"{self.url}/healthz", timeout=END_S, trust_env=False).json()["instance"])
+            return str(
+                httpx.get(f"{self.url}/healthz", timeout=END_S, trust_env=False, verify=NO_TLS).json()["instance"]
+            )
         except httpx.HTTPError:
             return ""
 
     def is_ready(self) -> bool:
         """Whether it can work, its database too."""
         with suppress(httpx.HTTPError):
-            return httpx.get(f"{self.url}/readyz", timeout=END_S, trust_env=False).status_code == 200
+            return httpx.get(f"{self.url}/readyz", timeout=END_S, trust_env=False, verify=NO_TLS).status_code == 200
         return False
 
     @property

@@ -23,8 +23,9 @@ from tasks_app.core.validation import MOST_CLAIMED
 from tasks_app.models import Client, Level, Rate, Task, WorkDone
 from tasks_app.reading import clients
 from tasks_app.reading.counts import COUNTED, group_counts
-from tasks_app.schedules import CatchUp, DueJob, DueTask, SchedulePlan
+from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from tasks_app.writer import totals
+from taskstore.types.schedules import CatchUp
 from taskstore.types.tasks import Change, NewTask, Order
 
 from .jobs import sow_jobs
@@ -134,8 +135,8 @@ class Seed:
         )
 
     def _schedule(self, groups: Sequence[str]) -> None:
-        task = DueTask(group=groups[-1], data='{"of": "yesterday"}', labels={"tier": "gold"})
-        job = DueJob(function="reports.build", kwargs={"of": "yesterday"}, queue="reports")
+        task = PlannedTask(group=groups[-1], data='{"of": "yesterday"}', labels={"tier": "gold"})
+        job = PlannedJob(function="reports.build", kwargs={"of": "yesterday"}, queue="reports")
         plans = {
             "daily-report": SchedulePlan(cron="30 3 * * MON-FRI", zone="Europe/Berlin", job=job),
             "hourly-sync": SchedulePlan(cron="@hourly", catch_up=CatchUp.LATEST, task=task),

@@ -22,7 +22,7 @@ from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.jobs.queues import enqueue
 from tasks_app.models import Client, EndedSession, Level, SavedSearch, Scope, Task, Token
 from tasks_app.reading import clients
-from tasks_app.schedules import DueJob, DueTask, SchedulePlan
+from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from tasks_app.writer import totals
 from taskstore.errors import CommitRefused
 from taskstore.types.job_record import JobRecord, JobStatus, finished_group, queue_group
@@ -90,9 +90,9 @@ def fill() -> None:
     done = replace(JobRecord.decode(bytes(job.data)), result={"pages": 3})
     finished = NewTask(id=job.id, group=finished_group("default", JobStatus.SUCCEEDED), data=done.encode())
     Task.objects.commit(owner=BOB, adds=[finished], deletes=[job.id])
-    report = DueJob(function="reports.build", queue="reports")
+    report = PlannedJob(function="reports.build", queue="reports")
     schedules.put("yearly", SchedulePlan(cron="0 0 1 1 *", zone="Europe/Berlin", job=report), Actor(PERSON))
-    schedules.put("hourly", SchedulePlan(cron="@hourly", task=DueTask(group="hourly", data="1")), Actor(PERSON))
+    schedules.put("hourly", SchedulePlan(cron="@hourly", task=PlannedTask(group="hourly", data="1")), Actor(PERSON))
     schedules.pause("hourly", Actor(PERSON, reason="until the disks are larger"))
 
     pauses.pause("moved", Actor(PERSON, reason="Sunday"))

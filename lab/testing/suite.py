@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from . import PROJECT
 
 NO_TEST_RAN = 5  # pytest's exit code.
 GOODBYE_SECONDS = 30
+AT_ONCE = 4  # Keeps two cores busy while some wait, and none so slow that its tests give up waiting.
 # Of the user's own settings, what is meant for the tests; the others must not change what they see.
 KEPT = ("TASKSTORE_TEST_POSTGRES_URL", "TASKSTORE_CHROMIUM", "TASKSTORE_ENVIRONMENT")
 
@@ -83,17 +85,49 @@ def run_here(run: Run) -> SuiteResult:
     return SuiteResult(run=run, exit_code=exit_code, seconds=time.monotonic() - started)
 
 
-def run_side_by_side(*runs: Run) -> list[SuiteResult]:
-    """Several runs at the same time, their output one after the other."""
-    started = time.monotonic()
-    outcomes = []
+def run_side_by_side(*runs: Run, at_once: int = AT_ONCE) -> list[SuiteResult]:
+    """Several runs, begun in their order, so many of them at the same time; their output one after the other."""
     with ExitStack() as stack:
-        for run, process in [(run, stack.enter_context(caught(run))) for run in runs]:
-            run.announce()
-            output = follow(process, run.output_file)
-            seconds = time.monotonic() - started
-            outcomes.append(SuiteResult(run=run, exit_code=process.returncode, seconds=seconds, output=output))
-    return outcomes
+        crowd = Crowd(runs, at_once, stack)
+        return [crowd.follow(run) for run in runs]
+
+
+class Crowd:
+    """Runs of which only so many are under way at once. Those that are, end with the stack."""
+
+    def __init__(self, runs: Sequence[Run], at_once: int, stack: ExitStack) -> None:
+        self._waiting = deque(runs)
+        self._at_once = at_once
+        self._stack = stack
+        self._under_way: dict[str, tuple[subprocess.Popen[str], float]] = {}  # By its name, and since when.
+        self._ended: dict[str, tuple[int, float]] = {}  # The exit code, and after how many seconds.
+
+    def follow(self, run: Run) -> SuiteResult:
+        """Print what the run writes until it ends. To be asked in the order in which they begin."""
+        self._look()
+        run.announce()
+        pieces = []
+        with run.output_file.open(errors="replace") as output:
+            while True:
+                # Asked before reading, so that what it writes last is read too.
+                ended = self._ended.get(run.name)
+                pieces.append(output.read())
+                print(pieces[-1], end="", flush=True)
+                if ended:
+                    exit_code, seconds = ended
+                    return SuiteResult(run=run, exit_code=exit_code, seconds=seconds, output="".join(pieces))
+                time.sleep(0.1)
+                self._look()
+
+    def _look(self) -> None:
+        """Others begin in the place of those that have ended."""
+        for name, (process, since) in [*self._under_way.items()]:
+            if process.poll() is not None:
+                self._ended[name] = process.returncode, time.monotonic() - since
+                del self._under_way[name]
+        while self._waiting and len(self._under_way) < self._at_once:
+            run = self._waiting.popleft()
+            self._under_way[run.name] = self._stack.enter_context(caught(run)), time.monotonic()
 
 
 @contextmanager
@@ -103,20 +137,6 @@ def caught(run: Run) -> Iterator[subprocess.Popen[str]]:
         run.started(stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT) as process,
     ):
         yield process
-
-
-def follow(process: subprocess.Popen[str], file: Path) -> str:
-    """Print what the process writes until it ends; return all of it."""
-    pieces = []
-    with file.open(errors="replace") as output:
-        while True:
-            # Asked before reading, so that what it writes last is read too.
-            has_ended = process.poll() is not None
-            pieces.append(output.read())
-            print(pieces[-1], end="", flush=True)
-            if has_ended:
-                return "".join(pieces)
-            time.sleep(0.1)
 
 
 def end(process: subprocess.Popen[str]) -> None:

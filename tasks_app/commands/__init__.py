@@ -7,12 +7,11 @@ from .bundling import make_lists, process_closed
 from .changes import archive, reopen, retry, stash, unstash
 from .maker import ListMaker
 from .records import projects
-from .submitting import MOST_AT_ONCE, Submission, new_commands, submit, wrong_submissions
+from .submitting import MOST_AT_ONCE, new_commands, submit, wrong_submissions
 
 __all__ = [
     "MOST_AT_ONCE",
     "ListMaker",
-    "Submission",
     "archive",
     "make_lists",
     "new_commands",

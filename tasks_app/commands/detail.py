@@ -8,20 +8,18 @@ from taskstore.types.command_record import (
     COMMAND_LABEL,
     LIST_LABEL,
     RESULTS,
-    Command,
     CommandStatus,
     LiveOutput,
     NotACommand,
     output_group,
     place_of,
 )
+from taskstore.types.commands import CommandSeen, CommandWhole, ListWhole
 
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Task
-from ..reading.listing import Cursor
 from . import summaries
-from .paging import LISTED, beginning_of, command_seen, lists_seen
-from .views import CommandSeen, CommandWhole, ListWhole
+from .paging import LISTED, beginning_of, command_seen, lists_seen, seen_as
 
 RUNS = 50  # Of a command that are shown: the newest.
 LISTS = 2_000  # That are looked through for a command.
@@ -39,7 +37,7 @@ def command_list(task_id: int, scope: GroupScope = EVERY_GROUP) -> ListWhole | N
         return None
     [seen] = lists_seen([task], place[0], Task.objects.now_ms())
     live = _live(place[0], LIST_LABEL, found.name, scope) if seen.status is CommandStatus.RUNNING else []
-    return ListWhole(project=place[0], seen=seen, list=found, live=live)
+    return ListWhole(project=place[0], list=seen, commands=found.commands, live=tuple(live))
 
 
 def command(project: str, command_id: str, scope: GroupScope = EVERY_GROUP) -> CommandWhole | None:
@@ -63,7 +61,7 @@ def _first_ids(command_id: str) -> list[str]:
 def _with_runs(project: str, first_id: str, scope: GroupScope) -> CommandWhole | None:
     live = _live(project, COMMAND_LABEL, first_id, scope)
     apart = _outside_of_lists(project, first_id, scope)
-    if apart and apart[0].command.run is None and apart[0].status in (CommandStatus.NEW, CommandStatus.NEW_STASHED):
+    if apart and apart[0].run is None and apart[0].status in (CommandStatus.NEW, CommandStatus.NEW_STASHED):
         newest, earlier = apart[0], apart[1:]
     elif listed := _within_lists(project, first_id, live, scope):
         newest, earlier = listed, apart
@@ -74,7 +72,7 @@ def _with_runs(project: str, first_id: str, scope: GroupScope) -> CommandWhole |
     is_running = newest.status is CommandStatus.RUNNING
     return CommandWhole(
         newest=newest,
-        earlier=[beginning_of(each) for each in earlier],
+        earlier=tuple(map(beginning_of, earlier)),
         tail=max(live, key=lambda each: each.at, default=None) if is_running else None,
     )
 
@@ -84,12 +82,12 @@ def _outside_of_lists(project: str, first_id: str, scope: GroupScope) -> list[Co
     groups = summaries.groups_of(project, OF_ONE, scope)
     tasks = Task.objects.get_queryset().bearing(COMMAND_LABEL, first_id).filter(group__in=groups)
     found = [seen for task in tasks.order_by("-id")[:RUNS] if (seen := command_seen(task, project))]
-    return sorted(found, key=lambda each: _order(each.command, each.task), reverse=True)
+    return sorted(found, key=_order, reverse=True)
 
 
-def _order(command: Command, task: int) -> tuple[bool, int, int, int]:
+def _order(seen: CommandSeen) -> tuple[bool, int, int, int]:
     # Not by the task alone: what is moved to an archive gets a newer one.
-    return command.run is None, command.run.started if command.run else 0, command.fails, task
+    return seen.run is None, seen.run.started if seen.run else 0, seen.fails, seen.task
 
 
 def _within_lists(project: str, first_id: str, live: list[LiveOutput], scope: GroupScope) -> CommandSeen | None:
@@ -101,14 +99,7 @@ def _within_lists(project: str, first_id: str, live: list[LiveOutput], scope: Gr
         found = summaries.list_of(task)
         for command in found.commands if found else ():
             if command.first_id == first_id:
-                return CommandSeen(
-                    task=task.id,
-                    project=project,
-                    status=summaries.status_of(task.group, task.state(now_ms)),
-                    command=command,
-                    at_ms=task.made_at_ms,
-                    place=Cursor(available_at_ms=task.available_at_ms, id=task.id),
-                )
+                return seen_as(command, task, project, summaries.status_of(task.group, task.state(now_ms)))
     return None
 
 

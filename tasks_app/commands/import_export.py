@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from tempfile import SpooledTemporaryFile
 
@@ -23,6 +23,7 @@ from taskstore.types.command_record import (
     new_command_task,
     new_list_task,
 )
+from taskstore.types.commands import ImportedCommands
 from taskstore.types.tasks import NOBODY, NewTask
 
 from ..core.actors import PROGRAM, Actor
@@ -44,15 +45,6 @@ ID = re.compile(rb'"id": ?"([^"\\]+)"')  # Within a text of JSON the quotes woul
 IN_NO_FILE_NAME = re.compile(r"[^\w.@+-]")
 LONGEST_WORKER = 60  # Characters of a name that becomes a part of a directory's.
 ADD = re.compile(r"^adds\[(\d+)\]\.?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """What came of an import."""
-
-    commands: int  # That were added, with those in lists.
-    lists: int
-    there_already: int  # Commands that an import before had added.
 
 
 # ---- Out of the store
@@ -103,7 +95,7 @@ def _worker(owner: int) -> str:
 # ---- Into the store
 
 
-def import_project(project: str, entries: Mapping[int, Entry], actor: Actor = PROGRAM) -> Imported:
+def import_project(project: str, entries: Mapping[int, Entry], actor: Actor = PROGRAM) -> ImportedCommands:
     """Add what the lines of these numbers hold, as `entries_in` reads them: all of it in one commit, or nothing.
 
     What an import before has added stays as it is by now: after one that was cut off the same lines can be sent
@@ -119,7 +111,7 @@ def import_project(project: str, entries: Mapping[int, Entry], actor: Actor = PR
         return imported
 
 
-def _add(project: str, entries: Mapping[int, Entry], scope: GroupScope) -> Imported:
+def _add(project: str, entries: Mapping[int, Entry], scope: GroupScope) -> ImportedCommands:
     there = _there(project, {command.id for entry in entries.values() for _, command in commands_of(entry)})
     new = {number: entry for number, entry in entries.items() if not _is_there(number, entry, there)}
     names = Names(_names_of_open_lists(project))
@@ -129,7 +121,7 @@ def _add(project: str, entries: Mapping[int, Entry], scope: GroupScope) -> Impor
     added = sum(len(list(commands_of(entry))) for entry in new.values())
     lists = sum(status in OF_LISTS for status, _ in new.values())
     all_of_them = sum(len(list(commands_of(entry))) for entry in entries.values())
-    return Imported(commands=added, lists=lists, there_already=all_of_them - added)
+    return ImportedCommands(commands=added, lists=lists, there_already=all_of_them - added)
 
 
 def _is_there(number: int, entry: Entry, there: Mapping[str, Command]) -> bool:

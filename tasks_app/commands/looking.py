@@ -7,36 +7,5 @@ from ..reading.listing import PAGE
 from .detail import command, command_list
 from .paging import MOST, lists, results
 from .progress import overview, status
-from .views import (
-    CommandSeen,
-    CommandWhole,
-    ListPage,
-    ListSeen,
-    ListWhole,
-    ProjectCounts,
-    ProjectStatus,
-    ResultPage,
-    RunningList,
-    Statistics,
-)
 
-__all__ = [
-    "MOST",
-    "PAGE",
-    "CommandSeen",
-    "CommandWhole",
-    "ListPage",
-    "ListSeen",
-    "ListWhole",
-    "ProjectCounts",
-    "ProjectStatus",
-    "ResultPage",
-    "RunningList",
-    "Statistics",
-    "command",
-    "command_list",
-    "lists",
-    "overview",
-    "results",
-    "status",
-]
+__all__ = ["MOST", "PAGE", "command", "command_list", "lists", "overview", "results", "status"]

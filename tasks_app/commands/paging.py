@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from heapq import nlargest
 
-from taskstore.types.command_record import LIST_LABEL, OF_LISTS, RESULTS, Command, CommandStatus, NotACommand
+from msgspec.structs import replace
 
-from ..core.operations import EVERY_GROUP, GroupScope
+from taskstore.types.command_record import LIST_LABEL, OF_LISTS, RESULTS, Command, CommandStatus, NotACommand
+from taskstore.types.commands import CommandSeen, ListPage, ListSeen, ResultPage
+
+from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..reading.listing import PAGE, Cursor
 from . import summaries
-from .views import CommandSeen, ListPage, ListSeen, ResultPage
 
 MOST = 200  # A page.
 LOOKED_AT = 1_000  # Results at most that a page of a search has looked into,
@@ -30,7 +32,7 @@ def lists(
     project: str,
     *,
     status: CommandStatus | None = None,
-    after: Cursor | None = None,
+    after: str | None = None,
     limit: int = PAGE,
     scope: GroupScope = EVERY_GROUP,
 ) -> ListPage:
@@ -43,10 +45,10 @@ def lists(
     tasks = [_in_status(Task.objects.get_queryset().in_group(group), status, now_ms) for group in groups]
     places = _places(tasks, after, limit + 1)
     found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=_ids(places[:limit])).defer("data")}
+    tasks_found = [found[task_id] for task_id in _ids(places[:limit]) if task_id in found]
     return ListPage(
-        lists=lists_seen([found[task_id] for task_id in _ids(places[:limit]) if task_id in found], project, now_ms),
-        after=places[limit - 1] if len(places) > limit else None,
-        at_ms=now_ms,
+        lists=tuple(lists_seen(tasks_found, project, now_ms)),
+        after=str(places[limit - 1]) if len(places) > limit else None,
     )
 
 
@@ -69,19 +71,19 @@ def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSee
 def _list_seen(task: Task, worker: str, told: Mapping[str, summaries.Told], now_ms: int) -> ListSeen:
     name, status = task.labels.get(LIST_LABEL, ""), summaries.status_of(task.group, task.state(now_ms))
     is_running, is_closed = status is CommandStatus.RUNNING, status is CommandStatus.CLOSED
-    commands, expected_s = summaries.sizes_of(task.id, task.labels)
+    commands, expected_duration = summaries.sizes_of(task.id, task.labels)
     return ListSeen(
         task=task.id,
         origin=task.origin,
         name=name,
         status=status,
         commands=commands,
-        expected_s=expected_s,
+        expected_duration=expected_duration,
         worker=worker if is_running or is_closed else "",
         left_ms=task.available_at_ms - now_ms if is_running else 0,
         done=commands if is_closed else told.get(name, summaries.NOTHING_TOLD).done if is_running else 0,
         at_ms=task.leased_since_ms if is_running else task.made_at_ms,
-        place=Cursor(available_at_ms=task.available_at_ms, id=task.id),
+        place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
     )
 
 
@@ -94,7 +96,7 @@ class Wanted:
 
     text: str
 
-    def is_in(self, command: Command) -> bool:
+    def is_in(self, command: CommandSeen) -> bool:
         if not self.text:
             return True
         run = command.run
@@ -107,7 +109,7 @@ def results(
     *,
     status: CommandStatus | None = None,
     text: str = "",
-    after: Cursor | None = None,
+    after: str | None = None,
     limit: int = PAGE,
     scope: GroupScope = EVERY_GROUP,
 ) -> ResultPage:
@@ -117,14 +119,14 @@ def results(
     line, the id, the worker or the outputs. A search looks into so many of them at most: its page may be short and
     say where to go on. Raises InvalidInput about the project's name.
     """
-    now_ms, wanted = Task.objects.now_ms(), Wanted(text)
+    wanted = Wanted(text)
     groups = summaries.groups_of(summaries.known_project(project), [status] if status else sorted(RESULTS), scope)
     tasks = [Task.objects.get_queryset().in_group(group) for group in groups]
     looked_at = LOOKED_AT if text else limit
     places = _places(tasks, after, looked_at + 1)
     found, last = _search(places[:looked_at], wanted, limit, project)
     has_more = bool(places) and last != places[-1]
-    return ResultPage(results=found, after=last if has_more else None, at_ms=now_ms)
+    return ResultPage(commands=tuple(found), after=str(last) if has_more else None)
 
 
 def _search(
@@ -139,7 +141,7 @@ def _search(
         last = place
         seen = command_seen(task, project) if task else None
         read_bytes += len(task.data) if task else 0
-        if seen and wanted.is_in(seen.command):
+        if seen and wanted.is_in(seen):
             found.append(beginning_of(seen))
     return found, last
 
@@ -156,31 +158,41 @@ def command_seen(task: Task, project: str) -> CommandSeen | None:
         command = Command.decode(bytes(task.data))
     except NotACommand:
         return None
+    status = summaries.status_of(task.group, task.state(task.available_at_ms))
+    return seen_as(command, task, project, status)
+
+
+def seen_as(command: Command, task: Task | TaskRecord, project: str, status: CommandStatus) -> CommandSeen:
+    """The command of a task, or of the list that the task is."""
     return CommandSeen(
-        task=task.id,
+        **{each.name: getattr(command, each.name) for each in fields(command)},
+        first_id=command.first_id,
         project=project,
-        status=summaries.status_of(task.group, task.state(task.available_at_ms)),
-        command=command,
+        status=status,
+        task=task.id,
+        is_whole=True,
         at_ms=task.made_at_ms,
-        place=Cursor(available_at_ms=task.available_at_ms, id=task.id),
+        place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
     )
 
 
 def beginning_of(seen: CommandSeen) -> CommandSeen:
     """The same with the beginnings of what it wrote."""
-    command = summaries.shown(seen.command)
-    return replace(seen, command=command, is_whole=command == seen.command)
+    run = summaries.shown(seen.run) if seen.run else None
+    return replace(seen, run=run, is_whole=run == seen.run)
 
 
 # ---- Keys
 
 
-def _places(tasks: Iterable[TaskQuerySet], after: Cursor | None, limit: int) -> list[Cursor]:
+def _places(tasks: Iterable[TaskQuerySet], after: str | None, limit: int) -> list[Cursor]:
     """The first of all of them together. Those are among the first of each, which its index has in order."""
+
+    place = None if after is None else Cursor.read(after, "after")
 
     def firsts() -> Iterator[tuple[int, int]]:
         for each in tasks:
-            beyond = _beyond(each, after) if after else each
+            beyond = _beyond(each, place) if place else each
             yield from beyond.order_by("-available_at_ms", "-id").values_list("available_at_ms", "id")[:limit]
 
     return [Cursor(available_at_ms=time, id=task_id) for time, task_id in nlargest(limit, firsts())]

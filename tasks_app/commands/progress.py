@@ -10,13 +10,13 @@ from statistics import fmean
 from typing import Any
 
 from taskstore.types.command_record import LIST_LABEL, OF_LISTS, PREFIX, RESULTS, CommandStatus, group_of, place_of
+from taskstore.types.commands import ProjectCounts, ProjectStatus, RunningList, Statistics
 
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Task
 from ..reading.clients import attending
 from ..reading.counts import group_counts
 from . import summaries
-from .views import ProjectCounts, ProjectStatus, RunningList, Statistics
 
 SAMPLE = 1_000  # Of the newest runs: to look at all of a hundred thousand would take seconds.
 SHOWN = 200  # Running lists.
@@ -32,6 +32,7 @@ class Counting:
 
     counts: dict[CommandStatus, int] = field(default_factory=dict)
     lists: dict[CommandStatus, int] = field(default_factory=dict)
+    rest_ms: int = 0  # What the commands that run are expected to take still, at most.
 
     def add(self, status: CommandStatus, commands: int) -> None:
         self.counts[status] = self.counts.get(status, 0) + commands
@@ -51,21 +52,26 @@ def status(project: str, scope: GroupScope = EVERY_GROUP) -> ProjectStatus:
     """How far a project is; all zero when there is nothing in it. Raises InvalidInput about its name."""
     summaries.known_project(project)
     counted, running = _count(f"{PREFIX}{project}/*", scope)
-    counts = _counts(project, counted.get(project, Counting()))
+    counting = counted.get(project, Counting())
+    counts = _counts(project, counting)
     durations, fails = _finished_runs(project, scope)
     return ProjectStatus(
         project=project,
         counts=counts.counts,
         lists=counts.lists,
-        running=sorted(running, key=lambda each: (each.started_ms, each.task))[:SHOWN],
-        forecast_s=_forecast_s(counts, running, durations, scope),
+        running=tuple(sorted(running, key=lambda each: (each.started_ms, each.task))[:SHOWN]),
+        forecast_s=_forecast_s(counts, running, durations, counting.rest_ms, scope),
         durations=durations,
         fails=fails,
     )
 
 
 def _counts(project: str, counted: Counting) -> ProjectCounts:
-    return ProjectCounts(project=project, counts=counted.counts, lists=counted.lists)
+    return ProjectCounts(
+        project=project,
+        counts={status.value: counted.counts.get(status, 0) for status in CommandStatus},
+        lists={status.value: counted.lists.get(status, 0) for status in CommandStatus if status in OF_LISTS},
+    )
 
 
 # ---- Counts
@@ -100,27 +106,32 @@ def _count_lists(groups: Sequence[str], counted: Mapping[str, Counting]) -> list
             running.append((project, task, commands))
             end = CommandStatus.RUNNING
         counted[project].add_list(CommandStatus(end), commands)
-    return _running_lists(running, now_ms)
+    return _running_lists(running, counted, now_ms)
 
 
-def _running_lists(found: Sequence[tuple[str, Any, int]], now_ms: int) -> list[RunningList]:
+def _running_lists(
+    found: Sequence[tuple[str, Any, int]], counted: Mapping[str, Counting], now_ms: int
+) -> list[RunningList]:
     workers = summaries.workers_of(task.owner for _, task, _ in found)
     told = {project: summaries.told_by_list(project) for project in {project for project, _, _ in found}}
-    return [
-        RunningList(
-            task=task.id,
-            name=name,
-            worker=workers.get(task.owner, ""),
-            owner=task.owner,
-            commands=commands,
-            done=told[project].get(name, summaries.NOTHING_TOLD).done,
-            rest_ms=told[project].get(name, summaries.NOTHING_TOLD).rest_ms(now_ms),
-            started_ms=task.leased_since_ms,
-            left_ms=task.available_at_ms - now_ms,
+    running = []
+    for project, task, commands in found:
+        name = task.labels.get(LIST_LABEL, "")
+        of_list = told[project].get(name, summaries.NOTHING_TOLD)
+        counted[project].rest_ms = max(counted[project].rest_ms, of_list.rest_ms(now_ms))
+        running.append(
+            RunningList(
+                task=task.id,
+                name=name,
+                worker=workers.get(task.owner, ""),
+                owner=task.owner,
+                commands=commands,
+                done=of_list.done,
+                started_ms=task.leased_since_ms,
+                left_ms=task.available_at_ms - now_ms,
+            )
         )
-        for project, task, commands in found
-        for name in [task.labels.get(LIST_LABEL, "")]
-    ]
+    return running
 
 
 # ---- Times
@@ -170,7 +181,7 @@ def _statistics(durations_ms: Sequence[int]) -> Statistics:
 
 
 def _forecast_s(
-    counts: ProjectCounts, running: Sequence[RunningList], durations: Statistics, scope: GroupScope
+    counts: ProjectCounts, running: Sequence[RunningList], durations: Statistics, rest_ms: int, scope: GroupScope
 ) -> float | None:
     """Commands to do, times how long one takes, over how many run at once; but as long as one is expected to run on."""
     to_do = sum(counts.counts.get(each, 0) for each in TO_DO) - sum(each.done for each in running)
@@ -180,8 +191,7 @@ def _forecast_s(
     each_s = durations.mean_ms / 1_000 if durations.count else _expected_s(counts, scope)
     if not at_once or each_s is None:
         return None
-    rest_s = max((each.rest_ms for each in running), default=0) / 1_000
-    return max(to_do * each_s / at_once, rest_s)
+    return max(to_do * each_s / at_once, rest_ms / 1_000)
 
 
 def _expected_s(counts: ProjectCounts, scope: GroupScope) -> float | None:

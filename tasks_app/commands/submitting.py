@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from taskstore.errors import refuse
 from taskstore.types.command_record import LONGEST_CMD, Command, CommandStatus, new_command_task, why_no_project
+from taskstore.types.commands import Submission
 from taskstore.types.tasks import NOBODY, Problem
 
 from ..core.validation import LATEST_MS, is_utf8
@@ -23,16 +23,6 @@ MOST_FAILS = 1_000
 
 _newest_id = 0
 _ids_lock = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A line for a shell as somebody submits it. None: as it is by default."""
-
-    cmd: str
-    expected_duration: int | None = None  # Seconds.
-    until: int | None = None  # Seconds since the Epoch: it is not started later.
-    max_fails: int | None = None
 
 
 def submit(

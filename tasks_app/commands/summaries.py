@@ -12,11 +12,11 @@ from taskstore.types.command_record import (
     COUNT_LABEL,
     EXPECTED_LABEL,
     LIST_LABEL,
-    Command,
     CommandList,
     CommandStatus,
     NotACommand,
     Output,
+    Run,
     group_of,
     output_group,
     why_no_project,
@@ -105,12 +105,9 @@ def workers_of(owners: Iterable[int]) -> dict[int, str]:
     return dict(Client.objects.filter(id__in=set(owners)).values_list("id", "name"))
 
 
-def shown(command: Command) -> Command:
-    """The command with the beginnings of what it wrote."""
-    if command.run is None:
-        return command
-    run = replace(command.run, out=_beginning(command.run.out), err=_beginning(command.run.err))
-    return replace(command, run=run)
+def shown(run: Run) -> Run:
+    """The run with the beginnings of what it wrote."""
+    return replace(run, out=_beginning(run.out), err=_beginning(run.err))
 
 
 def _beginning(written: Output) -> Output:

@@ -25,10 +25,11 @@ from taskstore.types.command_record import (
     CommandStatus,
     why_no_project,
 )
+from taskstore.types.commands import Submission
 
 from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
-from ..commands import Submission, looking
+from ..commands import looking
 from ..commands.changes import record
 from ..core.actors import Actor
 from ..models import Task
@@ -215,10 +216,10 @@ def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
         raise Http404
     if request.method != "POST":
         template = "console/_reopen_list.html" if is_partial(request) else "console/reopen_list.html"
-        return render(request, template, {"whole": found, "seen": found.seen, "now_ms": Task.objects.now_ms()})
-    if not command_lists.reopen(found.project, found.seen.task, actor_for(request)):
+        return render(request, template, {"whole": found, "seen": found.list, "now_ms": Task.objects.now_ms()})
+    if not command_lists.reopen(found.project, found.list.task, actor_for(request)):
         raise InvalidInput({"list": ["must be a running list: this one has finished or is open again"]})
-    messages.success(request, f"Reopened list {found.seen.name}.")
+    messages.success(request, f"Reopened list {found.list.name}.")
     return go_to(request, links.commands_page(found.project))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -22,16 +22,16 @@ from taskstore.types.command_record import (
     place_of,
     why_no_project,
 )
+from taskstore.types.commands import CommandSeen, CommandWhole, ListWhole, ProjectStatus
 
 from ..access.policy import Action, commands_are_on, may, may_command
 from ..commands import looking
-from ..commands.looking import CommandSeen, CommandWhole, ListWhole, ProjectStatus
+from ..commands.paging import command_seen
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..core.validation import LABEL_LENGTH, LATEST_MS
 from ..models import Task
 from ..reading import history
 from ..reading.history import chain_of
-from ..reading.listing import Cursor
 from . import parameters as reading
 from . import payload
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
@@ -173,8 +173,8 @@ def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
         "console/_command_list.html" if is_partial(request) else "console/command_list.html",
         {
             "whole": found,
-            "seen": found.seen,
-            "look": LOOKS[found.seen.status],
+            "seen": found.list,
+            "look": LOOKS[found.list.status],
             "rows": _rows_of(found),
             "now_ms": Task.objects.now_ms(),
             "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
@@ -198,11 +198,11 @@ def command(request: HttpRequest) -> HttpResponse:
         {
             "asked_id": command_id,
             "shown": _shown(seen),
-            "line": payload.text_of(seen.command.cmd.encode(), is_whole=True),
+            "line": payload.text_of(seen.cmd.encode(), is_whole=True),
             "meaning": MEANINGS[seen.status],
             "progress": _progress_of(seen),
             "in_list": seen.status in OF_LISTS,
-            **_times_of(seen.command),
+            **_times_of(seen),
             "runs": [(each, LOOKS[each.status]) for each in (found.newest, *found.earlier)],
             "newest": found.newest,
             "tail": _tail_of(found.tail) if found.tail and seen is found.newest else None,
@@ -222,7 +222,7 @@ def output(request: HttpRequest) -> HttpResponse:
     if stream not in ("out", "err"):
         raise InvalidInput({"stream": ["must be out or err"]})
     found = looking.command(name, command_id)
-    run = run_with(found, command_id).command.run if found else None
+    run = run_with(found, command_id).run if found else None
     if run is None:
         raise Http404
     written: Output = getattr(run, stream)
@@ -260,7 +260,7 @@ def status_in(asked: Mapping[str, str]) -> CommandStatus | None:
 def _listed(request: HttpRequest, name: str, status: CommandStatus | None) -> dict[str, Any]:
     """What the page has below the flow."""
     text = reading.text_of(request.GET, "text", reading.LONGEST_FILTER)
-    after = Cursor.read(request.GET["after"], "after") if request.GET.get("after") else None
+    after = request.GET.get("after") or None
     if status in OF_LISTS:
         return {"lists": looking.lists(name, status=status, after=after)}
     if status or text or after:
@@ -279,7 +279,7 @@ def _project(
     request: HttpRequest, name: str, status: CommandStatus | None, listed: Mapping[str, Any], code: int = 200
 ) -> HttpResponse:
     found = looking.status(name)
-    results = listed["results"].results if "results" in listed else []
+    results = listed["results"].commands if "results" in listed else []
     rights = rights_of(request)
     context = {
         "project": name,
@@ -329,8 +329,8 @@ def _rows_of(found: ListWhole) -> list[tuple[Command, str, str]]:
     """Each command of a list with its look, and the word for how far it is."""
     under_way = {live.command for live in found.live}
     return [
-        (command, *_progress(command, place < found.seen.done, command.id in under_way))
-        for place, command in enumerate(found.list.commands)
+        (command, *_progress(command, place < found.list.done, command.id in under_way))
+        for place, command in enumerate(found.commands)
     ]
 
 
@@ -338,7 +338,7 @@ def _progress_of(seen: CommandSeen) -> str:
     """How far a command is within its running list; empty: it is in none."""
     found = looking.command_list(seen.task) if seen.status is CommandStatus.RUNNING else None
     words = {command.id: word for command, _, word in _rows_of(found)} if found else {}
-    return words.get(seen.command.id, "")
+    return words.get(seen.id, "")
 
 
 def _progress(command: Command, is_done: bool, is_under_way: bool) -> tuple[str, str]:
@@ -351,13 +351,13 @@ def _progress(command: Command, is_done: bool, is_under_way: bool) -> tuple[str,
 
 def run_with(found: CommandWhole, command_id: str) -> CommandSeen:
     """The run of this id, or the newest one, with all that is kept of what it wrote."""
-    seen = next((each for each in found.earlier if each.command.id == command_id), found.newest)
+    seen = next((each for each in found.earlier if each.id == command_id), found.newest)
     [task] = Task.objects.find([seen.task]) if seen is not found.newest else [None]
-    return replace(seen, command=Command.decode(bytes(task.data))) if task else seen
+    return (command_seen(task, seen.project) if task else None) or seen
 
 
 def _shown(seen: CommandSeen) -> CommandView:
-    run = seen.command.run
+    run = seen.run
     return CommandView(
         seen=seen,
         out=show(run.out) if run else None,
@@ -365,7 +365,7 @@ def _shown(seen: CommandSeen) -> CommandView:
     )
 
 
-def _times_of(command: Command) -> dict[str, int]:
+def _times_of(command: CommandSeen) -> dict[str, int]:
     """Its times in milliseconds, 0 for those that it has not."""
     run = command.run
     return {

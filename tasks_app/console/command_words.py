@@ -83,9 +83,7 @@ def status_word(status: str) -> str:
     return status.replace("_", " ")
 
 
-def flow_of(
-    counts: Mapping[CommandStatus, int], lists: Mapping[CommandStatus, int], statuses: Sequence[CommandStatus]
-) -> list[Step]:
+def flow_of(counts: Mapping[str, int], lists: Mapping[str, int], statuses: Sequence[CommandStatus]) -> list[Step]:
     return [
         Step(
             status=status,

@@ -13,11 +13,12 @@ from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.http import require_http_methods
 
 from taskstore.types.job_record import NotAJob
+from taskstore.types.jobs import Job
 
 from ..access.policy import Action, may
 from ..core.actors import REASON_LENGTH
 from ..jobs import queues as job_queues
-from ..jobs.queues import Job, why_no_json
+from ..jobs.queues import why_no_json
 from .editing import Difference, lines_of_difference
 from .pages import actor_for, go_to, is_partial, page, user_of
 
@@ -30,9 +31,7 @@ class RequeueForm(forms.Form):
     reason = forms.CharField(required=False, max_length=REASON_LENGTH)
 
     def __init__(self, asked: Any, job: Job, *, may_see_data: bool) -> None:
-        super().__init__(
-            asked, initial={"args": in_lines([*job.record.args]), "kwargs": in_lines({**job.record.kwargs})}
-        )
+        super().__init__(asked, initial={"args": in_lines([*job.args]), "kwargs": in_lines({**job.kwargs})})
         if not may_see_data:
             del self.fields["args"], self.fields["kwargs"]
 
@@ -94,8 +93,8 @@ def _requeue(request: HttpRequest, job: Job, given: Mapping[str, Any]) -> HttpRe
 def _changes(job: Job, given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Parameters that are to be others: their name, and their lines before and after."""
     old: Mapping[str, Sequence[Any] | Mapping[str, Any]] = {
-        "args": [*job.record.args],
-        "kwargs": {**job.record.kwargs},
+        "args": [*job.args],
+        "kwargs": {**job.kwargs},
     }
     for name, before in old.items():
         if name in given and in_lines(given[name]) != in_lines(before):

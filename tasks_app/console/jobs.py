@@ -13,11 +13,12 @@ from django.views.decorators.http import require_safe
 
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import Attempt, How, JobStatus, NotAJob, queue_of, why_no_queue
+from taskstore.types.jobs import Job
 
 from ..access.policy import Action, may
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..jobs import queues as job_queues
-from ..jobs.queues import Job, Page, Wanted
+from ..jobs.queues import Page, Wanted
 from ..models import Task
 from ..reading import history
 from ..reading.counts import group_counts
@@ -64,6 +65,7 @@ class JobView:
     """A job, in the words of a page."""
 
     job: Job
+    task: Task
     now_ms: int
 
     @property
@@ -81,12 +83,8 @@ class JobView:
             case JobStatus.SCHEDULED | JobStatus.PENDING:
                 return self.job.available_at_ms
             case JobStatus.STARTED:
-                return self.began_ms or self.job.leased_since_ms
-        return self.job.updated_ms
-
-    @property
-    def began_ms(self) -> int:
-        return self.job.attempt.started if self.job.attempt else 0
+                return self.job.started or self.task.leased_since_ms
+        return self.job.updated
 
     @property
     def ran_ms(self) -> int | None:
@@ -96,12 +94,12 @@ class JobView:
     @property
     def tried(self) -> int:
         """How often it was tried. Of a large record, which a list does not read: how often it was claimed."""
-        return len(self.attempts) if self.job.is_whole else self.job.claims
+        return len(self.attempts) if self.job.is_whole else self.task.claims
 
     @property
     def attempts(self) -> list[Try]:
         """The recorded ones, and the one under way."""
-        tried = [*self.job.record.attempts]
+        tried = [*self.job.attempts]
         if self.job.attempt and self.job.attempt not in tried:
             tried.append(self.job.attempt)
         return [Try.of(attempt, self.now_ms) for attempt in tried]
@@ -160,19 +158,20 @@ def jobs(request: HttpRequest) -> HttpResponse:
 @page(Action.SEE)
 def job(request: HttpRequest, job_id: int) -> HttpResponse:
     """One of them; as a part of its page until it is finished."""
+    task = job_queues.task_of(job_id)
+    if task is None:
+        return _elsewhere(request, job_id)
     try:
-        found = job_queues.find(job_id)
+        found = job_queues.job_of(task)
     except NotAJob as problem:
         return _no_job(request, job_id, str(problem))
-    if found is None:
-        return _elsewhere(request, job_id)
     user = user_of(request)
     group = f"jobs/{found.queue}"
     return render(
         request,
         "console/_job.html" if is_partial(request) else "console/job.html",
         {
-            "shown": JobView(job=found, now_ms=Task.objects.now_ms()),
+            "shown": JobView(job=found, task=task, now_ms=Task.objects.now_ms()),
             "now_ms": Task.objects.now_ms(),
             "content": _content_of(found) if may(user, Action.SEE_PAYLOADS, group) else None,
             "may_operate": may(user, Action.OPERATE, group),
@@ -193,7 +192,7 @@ def _list(
     request: HttpRequest, asked: Mapping[str, str], found: Page | None, refused: InvalidInput | None = None
 ) -> HttpResponse:
     now_ms = found.at_ms if found else Task.objects.now_ms()
-    shown = [JobView(job=each, now_ms=now_ms) for each in found.jobs] if found else []
+    shown = [JobView(job=each, task=found.tasks[each.task], now_ms=now_ms) for each in found.jobs] if found else []
     counts = _counts()
     context = {
         "asked": asked,
@@ -203,7 +202,7 @@ def _list(
         "is_filtered": any(asked.values()),
         "tabs": _tabs(counts, asked),
         "queues": sorted(counts),
-        "functions": sorted({each.job.record.function for each in shown}),
+        "functions": sorted({each.job.function for each in shown}),
         "problems": refused.fields if refused else {},
         "now_ms": now_ms,
         "command": command_to_enqueue(request),
@@ -241,14 +240,13 @@ def _tabs(
 
 def _content_of(found: Job) -> dict[str, Any]:
     """What only those see who may see payloads."""
-    record = found.record
     return {
-        "args": Value.of(list(record.args)) if record.args else None,
-        "kwargs": Value.of(dict(record.kwargs)) if record.kwargs else None,
-        "result": Value.of(record.result),
-        "error": record.error,
-        "traceback": _text(record.error.traceback) if record.error else "",
-        "log": _text(record.log),
+        "args": Value.of(list(found.args)) if found.args else None,
+        "kwargs": Value.of(dict(found.kwargs)) if found.kwargs else None,
+        "result": Value.of(found.result),
+        "error": found.error,
+        "traceback": _text(found.error.traceback) if found.error else "",
+        "log": _text(found.log),
     }
 
 

@@ -12,10 +12,11 @@ from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.job_record import DEFAULT_QUEUE
+from taskstore.types.schedules import CatchUp
 
 from ..core.actors import REASON_LENGTH
 from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY
-from ..schedules import CatchUp, DueJob, DueTask, ScheduledJobOptions, SchedulePlan
+from ..schedules import PlannedJob, PlannedTask, ScheduledJobOptions, SchedulePlan
 from ..schedules.record import NAME_LENGTH
 from ..schedules.timetable import LONGEST
 from .words import labels_in, number_in
@@ -118,23 +119,23 @@ class ScheduleForm(forms.Form):
             field = FIELDS.get(place, place)
             self.add_error(field if field in self.fields else None, forms.ValidationError(texts))
 
-    def _task(self) -> DueTask:
+    def _task(self) -> PlannedTask:
         given = self.cleaned_data
         before = self._before.task if self._before else UNSET
         data = "" if before is UNSET else before.data
         if "content" in given:  # Browsers send CRLF for every line's end, whatever was typed.
             data = given["content"].replace("\r\n", "\n")
-        return DueTask(group=given["group"], data=data, labels=given["labels"], priority=given["priority"])
+        return PlannedTask(group=given["group"], data=data, labels=given["labels"], priority=given["priority"])
 
-    def _job(self) -> DueJob:
+    def _job(self) -> PlannedJob:
         given = self.cleaned_data
         before = self._before.job if self._before else UNSET
-        job = DueJob(function="") if before is UNSET else before
+        job = PlannedJob(function="") if before is UNSET else before
         timeout_ms = given["timeout_s"] * 1_000 if given["timeout_s"] else UNSET
         options: ScheduledJobOptions = msgspec.structs.replace(
             job.options, max_attempts=given["max_attempts"], timeout_ms=timeout_ms
         )
-        return DueJob(
+        return PlannedJob(
             function=given["function"],
             args=tuple(given.get("arguments", job.args)),
             kwargs=given.get("named_arguments", job.kwargs),
@@ -158,7 +159,7 @@ NEW = {
 def _written(plan: SchedulePlan) -> dict[str, Any]:
     """A plan, as the fields of the form show it."""
     times = NEW | {"cron": plan.cron, "zone": plan.zone, "catch_up": plan.catch_up, "priority": plan.adds.priority}
-    if isinstance(plan.adds, DueTask):
+    if isinstance(plan.adds, PlannedTask):
         labels = "\n".join(f"{name}={value}" for name, value in sorted(plan.adds.labels.items()))
         return times | {"adds": "task", "group": plan.adds.group, "content": plan.adds.data, "labels": labels}
     timeout_ms = plan.adds.options.timeout_ms

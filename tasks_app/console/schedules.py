@@ -19,7 +19,7 @@ from taskstore.errors import InvalidInput, refuse
 from .. import schedules as verbs
 from ..access.policy import Action, may
 from ..models import Task
-from ..schedules import Schedule, Timetable, problems_of
+from ..schedules import StoredSchedule, Timetable, problems_of
 from ..schedules.timetable import zone_of
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .schedule_form import ADDS, CATCH_UPS, ScheduleForm
@@ -111,7 +111,7 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
     return _done(request, f"Resumed {name}.")
 
 
-def _doubles(found: Sequence[Schedule]) -> set[int]:
+def _doubles(found: Sequence[StoredSchedule]) -> set[int]:
     """The origins of those whose name means an older one: what is done by name must not seem to be done to them."""
     first = {each.name: each.task.origin for each in reversed(found)}
     return {each.task.origin for each in found if first[each.name] != each.task.origin}
@@ -131,7 +131,9 @@ def _asked_first(
     return _done(request, told) if is_done else _question(request, _named(name), verb)
 
 
-def _question(request: HttpRequest, found: Schedule, verb: str, refused: InvalidInput | None = None) -> HttpResponse:
+def _question(
+    request: HttpRequest, found: StoredSchedule, verb: str, refused: InvalidInput | None = None
+) -> HttpResponse:
     return render(
         request,
         "console/_schedule_question.html" if is_partial(request) else "console/schedule_question.html",
@@ -147,7 +149,7 @@ def _question(request: HttpRequest, found: Schedule, verb: str, refused: Invalid
     )
 
 
-def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None:
+def _put(request: HttpRequest, form: ScheduleForm, name: str) -> StoredSchedule | None:
     """The schedule of a valid form, or None when it is refused; then the form says why."""
     try:
         made, _ = verbs.put(name, form.plan(), actor_for(request))
@@ -157,7 +159,7 @@ def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None
     return made
 
 
-def _form(request: HttpRequest, form: ScheduleForm, found: Schedule | None = None) -> HttpResponse:
+def _form(request: HttpRequest, form: ScheduleForm, found: StoredSchedule | None = None) -> HttpResponse:
     context = {
         "form": form,
         "schedule": found,
@@ -190,7 +192,7 @@ def _zones() -> list[str]:
     return sorted(name for name in available_timezones() if "/" in name or name == "UTC")
 
 
-def _named(name: str) -> Schedule:
+def _named(name: str) -> StoredSchedule:
     found = verbs.schedule(name)
     if found is None:
         raise Http404

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from heapq import nlargest
 from typing import Any
 
 from django.db import transaction
+from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, InvalidInput, JobUnfinished, refuse
 from taskstore.types.job_record import (
@@ -28,6 +29,7 @@ from taskstore.types.job_record import (
     status_of,
     why_no_queue,
 )
+from taskstore.types.jobs import Job
 from taskstore.types.rights import Action
 from taskstore.types.tasks import NOBODY, Change, Ending, Problem
 
@@ -45,36 +47,6 @@ LIMIT_S = 5.0  # The jobs of a function that is rare are looked for among all of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A job, and what its task tells. Times are milliseconds since the Epoch."""
-
-    id: int  # The origin of its task, for good.
-    task: int  # The id that its task has now.
-    queue: str
-    status: JobStatus
-    record: JobRecord
-    is_whole: bool = True  # False: in a list, of a record that is too large for it.
-    error_line: str = ""
-    attempt: Attempt | None  # The one under way, or the last one: who runs it, or ran it.
-    owner: int  # The client that holds its task, or last held it.
-    claims: int
-    priority: int
-    created_ms: int
-    updated_ms: int
-    available_at_ms: int
-    leased_since_ms: int  # 0: not started.
-
-    @property
-    def is_finished(self) -> bool:
-        return self.status in FINISHED
-
-    @property
-    def place(self) -> Cursor:
-        """Where it stands in a list."""
-        return Cursor(available_at_ms=self.available_at_ms, id=self.task)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Which jobs are meant: those that meet all that is not empty."""
 
@@ -88,6 +60,7 @@ class Page:
     """Some jobs in order, and the place where the next page begins, None when there is none."""
 
     jobs: Sequence[Job]
+    tasks: Mapping[int, Task]  # Those that the jobs are, by id; without their data.
     after: Cursor | None
     at_ms: int
 
@@ -142,16 +115,22 @@ def find(job_id: int, scope: GroupScope = EVERY_GROUP) -> Job | None:
 
     Raises NotAJob when its task lies among jobs, but is none.
     """
+    task = task_of(job_id, scope)
+    return job_of(task) if task else None
+
+
+def task_of(job_id: int, scope: GroupScope = EVERY_GROUP) -> Task | None:
+    """The task among jobs whose first id this was; None when there is none, or no longer."""
     task = Task.objects.get_queryset().of_chain(job_id).first()
     if task is None or task.origin != job_id or queue_of(task.group) is None or not scope.allows(task.group):
         return None
-    return job_of(task)
+    return task
 
 
 def job_of(task: Task) -> Job:
     """The job that a task among jobs is. Raises NotAJob."""
-    [job] = _with_workers([job_from(task, JobRecord.decode(bytes(task.data)), Task.objects.now_ms())])
-    return job
+    job = job_from(task, JobRecord.decode(bytes(task.data)), Task.objects.now_ms())
+    return _with_workers([job], {task.id: task})[0]
 
 
 def queues(scope: GroupScope = EVERY_GROUP) -> list[str]:
@@ -173,8 +152,12 @@ def list_jobs(
     except TookTooLong:
         raise InvalidInput({"function": ["takes too long to search: name a queue and a status too"]}) from None
     last = places[limit - 1] if len(places) > limit else None
+    ids = [task_id for _, task_id in places[:limit]]
+    tasks = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(LISTED_BYTES)}
+    jobs = [job for task_id in ids if task_id in tasks and (job := _listed(tasks[task_id], now_ms))]
     return Page(
-        jobs=_jobs([task_id for _, task_id in places[:limit]], now_ms),
+        jobs=_with_workers(jobs, tasks),
+        tasks=tasks,
         after=Cursor(available_at_ms=last[0], id=last[1]) if last else None,
         at_ms=now_ms,
     )
@@ -223,13 +206,6 @@ def _beyond(tasks: TaskQuerySet, place: Cursor) -> TaskQuerySet:
     return from_there.exclude(available_at_ms=place.available_at_ms, id__gte=place.id)
 
 
-def _jobs(ids: Sequence[int], now_ms: int) -> list[Job]:
-    """The jobs that these tasks are, in their order; those that are gone are left out."""
-    found = Task.objects.get_queryset().filter(id__in=ids).beginnings(LISTED_BYTES)
-    jobs = {task.id: job for task in found if (job := _listed(task, now_ms))}
-    return _with_workers([jobs[task_id] for task_id in ids if task_id in jobs])
-
-
 def _listed(task: Any, now_ms: int) -> Job | None:
     """The job, from the beginning of its task's data; None when it is none."""
     if task.data_size > LISTED_BYTES:
@@ -241,45 +217,45 @@ def _listed(task: Any, now_ms: int) -> Job | None:
 
 
 def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = True) -> Job:
-    status = status_of(task.group, task.state(now_ms))
+    attempt = record.attempts[-1] if record.attempts else Attempt()
     return Job(
         id=task.origin,
         task=task.id,
         queue=queue_of(task.group) or "",
-        status=status,
-        record=record,
-        is_whole=is_whole,
-        error_line=task.error,
-        attempt=record.attempts[-1] if record.attempts else None,
-        owner=task.owner,
-        claims=task.claims,
+        status=status_of(task.group, task.state(now_ms)),
+        **{each.name: getattr(record, each.name) for each in fields(record)},
+        worker=attempt.worker,
+        host=attempt.host,
+        pid=attempt.pid,
+        started=attempt.started,
         priority=task.priority,
-        created_ms=task.created_at_ms,
-        updated_ms=task.made_at_ms,
+        created=task.created_at_ms,
+        updated=task.made_at_ms,
         available_at_ms=task.available_at_ms,
-        leased_since_ms=task.leased_since_ms if status is JobStatus.STARTED else 0,
+        is_whole=is_whole,
+        place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
     )
 
 
-def _with_workers(jobs: Sequence[Job]) -> list[Job]:
+def _with_workers(jobs: Sequence[Job], tasks: Mapping[int, Task]) -> list[Job]:
     """With the attempt that is under way, by what the record says of it, or the worker that holds the task."""
-    owners = {job.owner for job in jobs if job.status is JobStatus.STARTED}
+    owners = {tasks[job.task].owner for job in jobs if job.status is JobStatus.STARTED}
     workers = {client.id: client for client in Client.objects.filter(id__in=owners)} if owners else {}
     return [
-        replace(job, attempt=_under_way(job, workers.get(job.owner))) if job.status is JobStatus.STARTED else job
+        _under_way(job, tasks[job.task], workers.get(tasks[job.task].owner)) if job.status is JobStatus.STARTED else job
         for job in jobs
     ]
 
 
-def _under_way(job: Job, worker: Client | None) -> Attempt:
-    recorded = job.record.under_way
+def _under_way(job: Job, task: Task, worker: Client | None) -> Job:
+    recorded = job.attempts[-1] if job.attempts and job.attempts[-1].how is None else None
     # What a worker that died has left in the record is not about the one that holds the job now.
     if recorded and (worker is None or recorded.worker == worker.name):
-        return recorded
+        return job
     if worker is None:
-        return Attempt(started=job.leased_since_ms)
+        return replace(job, started=task.leased_since_ms, worker="", host="", pid=0)
     pid = _pid_of(job, worker)
-    return Attempt(started=job.leased_since_ms, worker=worker.name, host=worker.host, pid=pid)
+    return replace(job, started=task.leased_since_ms, worker=worker.name, host=worker.host, pid=pid)
 
 
 def _pid_of(job: Job, worker: Client) -> int:
@@ -324,7 +300,7 @@ def requeue(
     changed meanwhile, InvalidInput when parameters are no JSON.
     """
     refuse_unfinished(job, "requeued")
-    record = job.record.requeued(args, kwargs)
+    record = JobRecord(**{each.name: getattr(job, each.name) for each in fields(JobRecord)}).requeued(args, kwargs)
     refuse(problems_of(job.queue, record))
     change = Change(id=job.task, group=queue_group(job.queue), data=record.encode(), error="", release=True)
     try:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from django.utils.cache import patch_cache_control
 from django.utils.functional import cached_property
-from msgspec import Struct
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.negotiation import BaseContentNegotiation
@@ -18,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from taskstore.endpoints import Endpoint
+from taskstore.types.requests import Asked
 
 from ..access.policy import actor_of, scope_of
 from ..core.actors import Actor
@@ -31,23 +31,20 @@ HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An endpoint with the types of its answer and its body. `body`: None if it takes none."""
+    """An endpoint with the type of its body, None if it takes none."""
 
     endpoint: Endpoint[Any]
-    answer: Any
-    body: type[Struct] | None
+    body: type[Asked] | None
 
 
-def serves(
-    endpoint: Endpoint[Any], *, answer: Any = None, body: type[Struct] | None = None
-) -> Callable[[HandlerT], HandlerT]:
+def serves(endpoint: Endpoint[Any], *, body: type[Asked] | None = None) -> Callable[[HandlerT], HandlerT]:
     """Mark a method of a view as the one that serves an endpoint. Its URL, rights and description follow from that.
 
-    `answer`: the type of the answer, if it is not in `taskstore.types` and the row names none.
+    `body`: the type of the body, if the row names none.
     """
 
     def mark(handler: HandlerT) -> HandlerT:
-        handler.served = Served(endpoint, answer or endpoint.answer, body)  # type: ignore[attr-defined]
+        handler.served = Served(endpoint, body or endpoint.body)  # type: ignore[attr-defined]
         return handler
 
     return mark

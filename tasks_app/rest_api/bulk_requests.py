@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Annotated, Any, TypeVar, cast
 
 from msgspec import UNSET, Meta, UnsetType, defstruct
-from msgspec.json import Decoder
 
 from taskstore.types.bulk import BulkVerb, WithClaimed
 from taskstore.types.bulk_actions import OPTIONS, Kind, Option, actions_with
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
 from taskstore.types.tasks import Problem, State
 
 from .. import bulk
@@ -19,7 +20,6 @@ from ..core.operations import GroupScope, ResendKey
 from ..core.validation import INT64_MAX, LATEST_MS, group_name
 from ..managers import limits
 from ..wire.scalars import Ids, Key, Priority, Reason
-from ..wire.tasks import Asked
 
 Time = Annotated[int, Meta(ge=0, le=LATEST_MS)]
 Number = Annotated[int, Meta(ge=0, le=INT64_MAX)]
@@ -144,8 +144,7 @@ def with_options(name: str, base: type[SelectedTasksT], options: Iterable[Option
         frozen=True,
         kw_only=True,
     )
-    # As in requests.py: made before two threads could meet a type at the same moment.
-    Decoder(made)
+    prepare(made)
     return cast("type[SelectedTasksT]", made)
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.http import HttpResponse, StreamingHttpResponse
-from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.json import Decoder
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.request import Request
@@ -23,38 +22,27 @@ from taskstore.types.command_record import (
     group_of,
     new_command_task,
 )
+from taskstore.types.commands import ChangedCommands, CommandProjects, ListWhole, Submission, SubmittedCommands
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
 from taskstore.types.tasks import Problem
 
 from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
-from ..commands import MOST_AT_ONCE, Submission, looking, new_commands, wrong_submissions
-from ..commands.import_export import Imported, export_project, groups_of, import_project
+from ..commands import MOST_AT_ONCE, looking, new_commands, wrong_submissions
+from ..commands.import_export import export_project, groups_of, import_project
 from ..commands.lines import entries_in
-from ..commands.looking import CommandSeen, ListWhole
+from ..commands.paging import seen_as
 from ..commands.summaries import known_project
 from ..core.actors import REASON_LENGTH
-from ..core.operations import Commit, TaskRecord
+from ..core.operations import Commit
 from ..core.validation import INT64_MAX, INT64_MIN, text
 from ..models import Task
 from ..reading.files import MEDIA_TYPES, Format, streamed
-from ..reading.listing import Cursor
 from ..wire.scalars import Ids, Int64, Key, Reason
-from ..wire.tasks import Asked
 from . import bodies
 from .async_views import LoopView
 from .base import View, serves
-from .command_responses import (
-    ChangedAnswer,
-    CommandAnswer,
-    ListsAnswer,
-    OneCommandAnswer,
-    OneListAnswer,
-    ProjectAnswer,
-    ProjectsAnswer,
-    ResultsAnswer,
-    StatusAnswer,
-    SubmittedAnswer,
-)
 from .errors import ENCODER, JSONRenderer
 from .requests import AskedOperation
 from .search import choice_in, integer, page_size_in, query_of, refuse_broken_path
@@ -139,9 +127,7 @@ class RetryRequest(IdsRequest, frozen=True, kw_only=True):
             yield "status", f"one of {', '.join(sorted(FINAL))}"
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-for _asked in (SubmitRequest, ReopenRequest, IdsRequest, RetryRequest):
-    Decoder(_asked)
+prepare(SubmitRequest, ReopenRequest, IdsRequest, RetryRequest)
 
 
 Found = TypeVar("Found")
@@ -174,19 +160,19 @@ class CommandsView(View):
 
 
 class Projects(CommandsView):
-    @serves(endpoints.COMMAND_PROJECTS, answer=ProjectsAnswer)
+    @serves(endpoints.COMMAND_PROJECTS)
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.COMMAND_PROJECTS)
-        return Response(ProjectsAnswer(projects=tuple(map(ProjectAnswer.of, looking.overview(self.scope())))))
+        return Response(CommandProjects(projects=tuple(looking.overview(self.scope()))))
 
 
 class Project(CommandsView, LoopView):
-    @serves(endpoints.COMMAND_STATUS, answer=StatusAnswer)
+    @serves(endpoints.COMMAND_STATUS)
     async def get(self, request: Request, project: str) -> bytes:
         query_of(request, endpoints.COMMAND_STATUS)
-        return ENCODER.encode(StatusAnswer.of(await sync_to_async(looking.status)(project, self.scope())))
+        return ENCODER.encode(await sync_to_async(looking.status)(project, self.scope()))
 
-    @serves(endpoints.SUBMIT_COMMANDS, answer=SubmittedAnswer, body=SubmitRequest)
+    @serves(endpoints.SUBMIT_COMMANDS, body=SubmitRequest)
     async def post(self, request: Request, project: str) -> HttpResponse:
         asked = bodies.read(request, SubmitRequest)
         self.must_reach_project(project, [asked.status])
@@ -194,33 +180,20 @@ class Project(CommandsView, LoopView):
         adds = tuple(new_command_task(project, command, asked.status) for command in commands)
         operation = Commit(key=self.key_of(asked), owner=asked.clientid, adds=adds, scope=self.scope())
         records = await Task.objects.adecide(operation)
-        answer = SubmittedAnswer(commands=tuple(_submitted(project, asked.status, record) for record in records))
-        return HttpResponse(ENCODER.encode(answer), content_type=JSONRenderer.media_type, status=201)
-
-
-def _submitted(project: str, status: CommandStatus, record: TaskRecord) -> CommandAnswer:
-    # From the record: when the request was sent again, it is what the first one added.
-    return CommandAnswer.of(
-        CommandSeen(
-            task=record.id,
-            project=project,
-            status=status,
-            command=Command.decode(bytes(record.data)),
-            at_ms=record.made_at_ms,
-            place=Cursor(available_at_ms=record.available_at_ms, id=record.id),
-        )
-    )
+        # From the records: when the request was sent again, they are what the first one added.
+        made = (seen_as(Command.decode(bytes(each.data)), each, project, asked.status) for each in records)
+        answer = ENCODER.encode(SubmittedCommands(commands=tuple(made)))
+        return HttpResponse(answer, content_type=JSONRenderer.media_type, status=201)
 
 
 # ---- Lists
 
 
 class Lists(CommandsView):
-    @serves(endpoints.COMMAND_LISTS, answer=ListsAnswer)
+    @serves(endpoints.COMMAND_LISTS)
     def get(self, request: Request, project: str) -> Response:
         asked = query_of(request, endpoints.COMMAND_LISTS)
-        page = looking.lists(project, scope=self.scope(), **page_in(asked, endpoints.COMMAND_LISTS))
-        return Response(ListsAnswer.of(page))
+        return Response(looking.lists(project, scope=self.scope(), **page_in(asked, endpoints.COMMAND_LISTS)))
 
 
 class ListView(CommandsView):
@@ -230,27 +203,27 @@ class ListView(CommandsView):
 
 
 class OneList(ListView):
-    @serves(endpoints.COMMAND_LIST, answer=OneListAnswer)
+    @serves(endpoints.COMMAND_LIST)
     def get(self, request: Request, project: str, task: str) -> Response:
         query_of(request, endpoints.COMMAND_LIST)
-        return Response(OneListAnswer.of(self.list(project, task)))
+        return Response(self.list(project, task))
 
 
 class Reopen(ListView):
-    @serves(endpoints.REOPEN_COMMAND_LIST, answer=ChangedAnswer, body=ReopenRequest)
+    @serves(endpoints.REOPEN_COMMAND_LIST, body=ReopenRequest)
     def post(self, request: Request, project: str, task: str) -> Response:
         asked = bodies.read(request, ReopenRequest)
         self.must_reach_project(project, [CommandStatus.OPEN])
-        seen = self.list(project, task).seen
+        seen = self.list(project, task).list
         is_done = command_lists.reopen(project, seen.task, self.actor.because(asked.reason))
-        return Response(ChangedAnswer(changed=int(is_done)))
+        return Response(ChangedCommands(changed=int(is_done)))
 
 
 # ---- Results
 
 
 class Results(CommandsView):
-    @serves(endpoints.COMMAND_RESULTS, answer=ResultsAnswer)
+    @serves(endpoints.COMMAND_RESULTS)
     def get(self, request: Request, project: str) -> Response:
         asked = query_of(request, endpoints.COMMAND_RESULTS)
         page = looking.results(
@@ -259,14 +232,14 @@ class Results(CommandsView):
             scope=self.scope(),
             **page_in(asked, endpoints.COMMAND_RESULTS),
         )
-        return Response(ResultsAnswer.of(page))
+        return Response(page)
 
 
 class OneCommand(CommandsView):
-    @serves(endpoints.COMMAND, answer=OneCommandAnswer)
+    @serves(endpoints.COMMAND)
     def get(self, request: Request, project: str, id: str) -> Response:
         query_of(request, endpoints.COMMAND)
-        return Response(OneCommandAnswer.of(there(looking.command(project, id, self.scope()), "command", id)))
+        return Response(there(looking.command(project, id, self.scope()), "command", id))
 
 
 # ---- Many at once
@@ -277,30 +250,30 @@ class ChangeMany(CommandsView):
 
     def changed(self, project: str, verb: Callable[..., int], asked: IdsRequest, **more: Any) -> Response:
         self.must_reach_project(project)
-        return Response(ChangedAnswer(changed=verb(project, asked.named, self.actor.because(asked.reason), **more)))
+        return Response(ChangedCommands(changed=verb(project, asked.named, self.actor.because(asked.reason), **more)))
 
 
 class Retry(ChangeMany):
-    @serves(endpoints.RETRY_COMMANDS, answer=ChangedAnswer, body=RetryRequest)
+    @serves(endpoints.RETRY_COMMANDS, body=RetryRequest)
     def post(self, request: Request, project: str) -> Response:
         asked = bodies.read(request, RetryRequest)
         return self.changed(project, command_lists.retry, asked, status=None if asked.status is UNSET else asked.status)
 
 
 class Stash(ChangeMany):
-    @serves(endpoints.STASH_COMMANDS, answer=ChangedAnswer, body=IdsRequest)
+    @serves(endpoints.STASH_COMMANDS, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.stash, bodies.read(request, IdsRequest))
 
 
 class Unstash(ChangeMany):
-    @serves(endpoints.UNSTASH_COMMANDS, answer=ChangedAnswer, body=IdsRequest)
+    @serves(endpoints.UNSTASH_COMMANDS, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.unstash, bodies.read(request, IdsRequest))
 
 
 class Archive(ChangeMany):
-    @serves(endpoints.ARCHIVE_COMMANDS, answer=ChangedAnswer, body=IdsRequest)
+    @serves(endpoints.ARCHIVE_COMMANDS, body=IdsRequest)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.archive, bodies.read(request, IdsRequest))
 
@@ -311,9 +284,8 @@ class Archive(ChangeMany):
 def page_in(asked: Mapping[str, str], endpoint: Endpoint[Any]) -> dict[str, Any]:
     """Which page, and of what status, as the verbs are asked for it."""
     status = choice_in(asked, "status", endpoint)
-    after = Cursor.read(asked["after"], "after") if "after" in asked else None
     limit = page_size_in(asked, endpoint)
-    return {"status": CommandStatus(status) if status else None, "after": after, "limit": limit}
+    return {"status": CommandStatus(status) if status else None, "after": asked.get("after"), "limit": limit}
 
 
 def there(found: Found | None, kind: str, name: str) -> Found:
@@ -323,26 +295,6 @@ def there(found: Found | None, kind: str, name: str) -> Found:
 
 
 LINES = MEDIA_TYPES[Format.NDJSON]
-
-
-class CommandLine(Asked, frozen=True, kw_only=True):
-    """A command, or a list of them, in a line of its own."""
-
-    status: Annotated[str, Meta(extra_json_schema={"enum": [*CommandStatus]})]
-    command: Annotated[dict[str, Any] | None, Meta(description="Of a command: its record.")] = None
-    list: Annotated[dict[str, Any] | None, Meta(description="Of a list: its name and its commands.")] = None
-
-
-class ImportedCommandsAnswer(Struct, frozen=True, kw_only=True):
-    """What an import has added."""
-
-    commands: Annotated[int, Meta(description="How many, with those in lists.")]
-    lists: int
-    there_already: Annotated[int, Meta(description="Commands that an import before had added: they stay as they are.")]
-
-    @classmethod
-    def of(cls, imported: Imported) -> ImportedCommandsAnswer:
-        return cls(commands=imported.commands, lists=imported.lists, there_already=imported.there_already)
 
 
 class ExportProject(CommandsView):
@@ -355,9 +307,8 @@ class ExportProject(CommandsView):
 
 
 class ImportProject(CommandsView):
-    @serves(endpoints.IMPORT_COMMANDS, answer=ImportedCommandsAnswer, body=CommandLine)
+    @serves(endpoints.IMPORT_COMMANDS)
     def post(self, request: Request, project: str) -> Response:
         entries = entries_in(bodies.body_of(request))
         self.must_reach_project(project)
-        imported = import_project(project, entries, self.actor)
-        return Response(ImportedCommandsAnswer.of(imported))
+        return Response(import_project(project, entries, self.actor))

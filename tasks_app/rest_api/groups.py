@@ -8,6 +8,7 @@ from rest_framework.response import Response
 from taskstore import endpoints
 from taskstore.types.groups import GroupPause
 from taskstore.types.groups import Pause as Paused
+from taskstore.types.requests import ReasonRequest
 
 from ..control import pauses
 from ..core.actors import Actor
@@ -15,7 +16,7 @@ from ..core.validation import refuse_owner
 from ..reading import clients
 from . import bodies
 from .base import View, serves
-from .requests import ClientRequest, ReasonRequest
+from .requests import ClientRequest
 from .search import integer, query_of, refuse_broken_path
 
 
@@ -28,7 +29,7 @@ class PauseOrResume(View):
 
 
 class Pause(PauseOrResume):
-    @serves(endpoints.PAUSE, body=ReasonRequest)
+    @serves(endpoints.PAUSE)
     def post(self, request: Request, name: str) -> Response:
         paused = pauses.pause(name, self.who_asks(request, name))
         told = Paused(by=paused.by, at_ms=paused.at_ms, reason=paused.reason)
@@ -36,7 +37,7 @@ class Pause(PauseOrResume):
 
 
 class Resume(PauseOrResume):
-    @serves(endpoints.RESUME, body=ReasonRequest)
+    @serves(endpoints.RESUME)
     def post(self, request: Request, name: str) -> Response:
         pauses.resume(name, self.who_asks(request, name))
         return Response(GroupPause(group=name))

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.json import Decoder
+from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict, replace
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
@@ -17,8 +16,6 @@ from taskstore import endpoints
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
-    Attempt,
-    JobError,
     JobOptions,
     JobRecord,
     JobStatus,
@@ -28,12 +25,15 @@ from taskstore.types.job_record import (
     queue_group,
     why_no_queue,
 )
+from taskstore.types.jobs import Job, JobsPage
 from taskstore.types.records import MOST
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
 from taskstore.types.tasks import Problem
 
 from ..core.operations import Commit, GroupScope, Operation, ResendKey, TaskRecord
 from ..jobs import queues as job_queues
-from ..jobs.queues import Job, Page, Wanted, problems_of, why_no_json
+from ..jobs.queues import Wanted, problems_of, why_no_json
 from ..models import Task
 from ..offload.helper_process import helper
 from ..offload.threads import beside_the_loop, by_the_helper
@@ -44,7 +44,6 @@ from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
 from ..wire.scalars import Int64, Priority, Reason, Timespec
 from ..wire.size import is_light
-from ..wire.tasks import Asked
 from . import bodies
 from .async_views import LoopView
 from .base import View, serves
@@ -141,91 +140,22 @@ class RequeueRequest(Asked, frozen=True, kw_only=True):
                 yield name, why
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-for _asked in (JobRequest, RequeueRequest):
-    Decoder(_asked)
-
-
-class JobAnswer(Struct, frozen=True, kw_only=True):
-    """A job."""
-
-    id: Annotated[Int64, Meta(description="The first id of its task, for good.")]
-    task: Annotated[Int64, Meta(description="The id that its task has now.")]
-    queue: str
-    status: JobStatus
-    function: str
-    args: Annotated[list[Any], Meta(description="Any JSON.")]
-    kwargs: dict[str, Any]
-    options: JobOptions
-    attempts: Annotated[list[Attempt], Meta(description="The oldest first; the last may be under way.")]
-    result: Annotated[Any, Meta(description="What the function returned; null until then.")]
-    error: Annotated[JobError | None, Meta(description="Of the last attempt, when it went wrong.")]
-    log: Annotated[str, Meta(description="The end of what the last attempt wrote to its outputs.")]
-    worker: Annotated[str, Meta(description="Who runs it, or ran it last; empty: not known, or nobody yet.")]
-    host: str
-    pid: Annotated[int, Meta(description="Of the process; 0: not known.")]
-    started: Annotated[int, Meta(description="When the last attempt began; 0: not known, or none yet.")]
-    priority: int
-    created: Annotated[int, Meta(description="When it was enqueued; milliseconds since the Epoch.")]
-    updated: Annotated[int, Meta(description="When anything about it changed.")]
-    timespec: Annotated[int, Meta(description="When it is due; while it is started: when the lease ends.")]
-    whole: Annotated[
-        bool, Meta(description="false: its record is larger than a list takes; ask for the job by itself.")
-    ]
-    place: Annotated[str, Meta(description="Where it stands in the list: what follows comes `after`.")]
-
-    @classmethod
-    def of(cls, job: Job) -> JobAnswer:
-        record, attempt = job.record, job.attempt or Attempt()
-        return cls(
-            id=job.id,
-            task=job.task,
-            queue=job.queue,
-            status=job.status,
-            function=record.function,
-            args=list(record.args),
-            kwargs=dict(record.kwargs),
-            options=record.options,
-            attempts=list(record.attempts),
-            result=record.result,
-            error=record.error,
-            log=record.log,
-            worker=attempt.worker,
-            host=attempt.host,
-            pid=attempt.pid,
-            started=attempt.started,
-            priority=job.priority,
-            created=job.created_ms,
-            updated=job.updated_ms,
-            timespec=job.available_at_ms,
-            whole=job.is_whole,
-            place=str(job.place),
-        )
-
-
-class JobsAnswer(Struct, frozen=True, kw_only=True):
-    """Some jobs, the latest first."""
-
-    jobs: tuple[JobAnswer, ...]
-    after: Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
-
-    @classmethod
-    def of(cls, page: Page) -> JobsAnswer:
-        return cls(jobs=tuple(map(JobAnswer.of, page.jobs)), after=str(page.after) if page.after else None)
+prepare(JobRequest, RequeueRequest)
 
 
 class Jobs(LoopView):
-    @serves(endpoints.JOBS, answer=JobsAnswer)
+    @serves(endpoints.JOBS)
     async def get(self, request: Request) -> bytes:
         asked = query_of(request, endpoints.JOBS)
-        return ENCODER.encode(JobsAnswer.of(await sync_to_async(self._page)(asked)))
+        return ENCODER.encode(await sync_to_async(self._page)(asked))
 
-    def _page(self, asked: Mapping[str, str]) -> job_queues.Page:
+    def _page(self, asked: Mapping[str, str]) -> JobsPage:
         after = Cursor.read(asked["after"], "after") if "after" in asked else None
         scope, limit = self.scope(), page_size_in(asked, endpoints.JOBS)
-        return job_queues.list_jobs(wanted_in(asked), after=after, limit=limit, scope=scope)
+        page = job_queues.list_jobs(wanted_in(asked), after=after, limit=limit, scope=scope)
+        return JobsPage(jobs=tuple(page.jobs), after=str(page.after) if page.after else None)
 
-    @serves(endpoints.ENQUEUE, answer=JobAnswer, body=JobRequest)
+    @serves(endpoints.ENQUEUE, body=JobRequest)
     async def post(self, request: Request) -> bytes:
         body = bodies.body_of(request)
         if is_light(body):
@@ -255,33 +185,29 @@ class JobView(View):
 
 
 class OneJob(JobView):
-    @serves(endpoints.JOB, answer=JobAnswer)
+    @serves(endpoints.JOB)
     def get(self, request: Request, id: str) -> Response:
-        return Response(JobAnswer.of(self.job(id)))
+        return Response(self.job(id))
 
-    @serves(endpoints.DELETE_JOB, answer=JobAnswer)
+    @serves(endpoints.DELETE_JOB)
     def delete(self, request: Request, id: str) -> Response:
         job = self.job(id)
         job_queues.delete(job, self.actor)
-        return Response(JobAnswer.of(job))
+        return Response(job)
 
 
 class Requeue(JobView):
-    @serves(endpoints.REQUEUE_JOB, answer=JobAnswer, body=RequeueRequest)
+    @serves(endpoints.REQUEUE_JOB, body=RequeueRequest)
     def post(self, request: Request, id: str) -> Response:
         job, asked = self.job(id), read(request, RequeueRequest)
         self.must_reach(queue_group(job.queue))
-        again = job_queues.requeue(
-            job,
-            self.actor.because(asked.reason),
-            args=None if asked.args is UNSET else asked.args,
-            kwargs=None if asked.kwargs is UNSET else asked.kwargs,
-        )
-        return Response(JobAnswer.of(again))
+        args = None if asked.args is UNSET else asked.args
+        kwargs = None if asked.kwargs is UNSET else asked.kwargs
+        return Response(job_queues.requeue(job, self.actor.because(asked.reason), args=args, kwargs=kwargs))
 
 
 def _answer(asked: JobRequest, record: TaskRecord) -> bytes:
-    return ENCODER.encode(JobAnswer.of(job_queues.job_from(Task.of(record), asked.record(), record.made_at_ms)))
+    return ENCODER.encode(job_queues.job_from(Task.of(record), asked.record(), record.made_at_ms))
 
 
 def wanted_in(asked: Mapping[str, str]) -> Wanted:

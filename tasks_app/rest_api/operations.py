@@ -27,6 +27,7 @@ from taskstore.types.bulk import (
 )
 from taskstore.types.bulk import Preview as PreviewAnswer
 from taskstore.types.bulk_actions import OPTIONS
+from taskstore.types.requests import ReasonRequest
 from taskstore.types.tasks import State
 
 from .. import bulk
@@ -35,7 +36,6 @@ from . import bodies
 from .async_views import key_in
 from .base import View, serves
 from .bulk_requests import BulkPreviewRequest, BulkRequest
-from .requests import ReasonRequest
 from .search import choice_in, integer, page_size_in, query_of
 
 
@@ -192,7 +192,7 @@ class Cancel(OperationsView):
 
 
 class Undo(OperationsView):
-    @serves(endpoints.UNDO_OPERATION, body=ReasonRequest)
+    @serves(endpoints.UNDO_OPERATION)
     def post(self, request: Request, id: str) -> Response:
         operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
         return begun(bulk.undo(operation, self.actor.because(asked.reason)))

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.json import Decoder
 
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
 from taskstore.types.tasks import Change, NewTask, Order, Problem
 
 from ..core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation, ResendKey
@@ -28,11 +29,10 @@ from ..wire.scalars import (
     MostAtOnce,
     Priority,
     ProcessId,
-    Reason,
     ServerSet,
     Wait,
 )
-from ..wire.tasks import Add, Asked, WithData, problems_of
+from ..wire.tasks import Add, WithData, problems_of
 
 INFO_LENGTH = 10_000
 MOST_GROUPS_OF_CLIENT = 1_000
@@ -223,18 +223,6 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
         )
 
 
-class TasksRequest(Asked, frozen=True, kw_only=True):
-    """The tasks of these ids, for more of them than fit into an address."""
-
-    ids: Ids
-
-
-class ReasonRequest(Asked, frozen=True, kw_only=True):
-    """Why somebody does it, for those who wonder later."""
-
-    reason: Reason = ""
-
-
 class ClientRequest(Asked, frozen=True, kw_only=True):
     """What a worker says of itself."""
 
@@ -280,6 +268,4 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
         )
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-for _asked in (UpdateRequest, ClaimRequest, TasksRequest, ReasonRequest, ClientRequest):
-    Decoder(_asked)
+prepare(UpdateRequest, ClaimRequest, ClientRequest)

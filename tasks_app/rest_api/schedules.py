@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.json import Decoder
+from msgspec import UNSET
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
+from taskstore.types.requests import ReasonRequest
+from taskstore.types.scalars import prepare
 
 from .. import schedules
 from ..core.actors import Actor
 from ..offload.helper_process import helper
-from ..schedules import DueJob, DueTask, LastRun, Schedule, SchedulePause, SchedulePlan, ScheduleState
+from ..schedules import SchedulePlan, StoredSchedule
 from ..wire import strict_json
 from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
-from ..wire.scalars import Int64, Reason
+from ..wire.scalars import Reason
 from ..wire.size import is_light
 from ..wire.tasks import answer_of
 from . import bodies
 from .base import View, serves
-from .requests import ReasonRequest
 from .search import query_of, refuse_broken_path
 
 
@@ -64,62 +64,17 @@ def with_arguments(body: bytes, asked: ScheduleRequest) -> ScheduleRequest:
     return msgspec.structs.replace(asked, job=msgspec.structs.replace(asked.job, **arguments))
 
 
-class ScheduleAnswer(Struct, frozen=True, kw_only=True):
-    """A schedule. Of one whose data makes no sense there is no more than its name and why."""
-
-    name: str
-    state: ScheduleState
-    error: Annotated[str, Meta(description="Why it is broken.")]
-    id: Annotated[Int64, Meta(description="Of the task that it is now.")]
-    origin: Int64
-    cron: str | UnsetType = UNSET
-    in_words: Annotated[str | UnsetType, Meta(description="The expression in plain English, if that is short.")] = UNSET
-    zone: str | UnsetType = UNSET
-    catch_up: str | UnsetType = UNSET
-    task: DueTask | UnsetType = UNSET
-    job: DueJob | UnsetType = UNSET
-    next: Annotated[int | None, Meta(description="When it is due; null: not before somebody sees to it.")]
-    last: Annotated[LastRun | None, Meta(description="null: it was never due.")] = None
-    paused: Annotated[SchedulePause | None, Meta(description="null: it is not paused.")] = None
-
-    @classmethod
-    def of(cls, found: Schedule) -> ScheduleAnswer:
-        record = found.record
-        known: dict[str, Any] = {
-            "id": found.task.id,
-            "origin": found.task.origin,
-            "next": found.next_ms,
-            "error": found.error,
-        }
-        if record is None:
-            return cls(name=found.name, state=found.state, **known)
-        return cls(
-            name=found.name,
-            state=found.state,
-            cron=record.cron,
-            in_words=record.timetable.in_words,
-            zone=record.zone,
-            catch_up=record.catch_up,
-            task=record.task,
-            job=record.job,
-            last=None if record.last is UNSET else record.last,
-            paused=None if record.paused is UNSET else record.paused,
-            **known,
-        )
-
-
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-Decoder(ScheduleRequest)
+prepare(ScheduleRequest)
 
 
 Found = TypeVar("Found")
 
 
 class Schedules(View):
-    @serves(endpoints.SCHEDULES, answer=list[ScheduleAnswer])
+    @serves(endpoints.SCHEDULES)
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.SCHEDULES)
-        return Response([ScheduleAnswer.of(each) for each in schedules.schedules(self.scope())])
+        return Response([each.seen for each in schedules.schedules(self.scope())])
 
 
 class ScheduleView(View):
@@ -130,12 +85,12 @@ class ScheduleView(View):
 
 
 class OneSchedule(ScheduleView):
-    @serves(endpoints.SCHEDULE, answer=ScheduleAnswer)
+    @serves(endpoints.SCHEDULE)
     def get(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         return answer(there(schedules.schedule(name, self.scope()), name))
 
-    @serves(endpoints.PUT_SCHEDULE, answer=ScheduleAnswer, body=ScheduleRequest)
+    @serves(endpoints.PUT_SCHEDULE, body=ScheduleRequest)
     def put(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         asked = ScheduleRequest.read(request)
@@ -143,26 +98,26 @@ class OneSchedule(ScheduleView):
         made, _ = schedules.put(name, asked.plan, self.actor.because(asked.reason))
         return answer(made)
 
-    @serves(endpoints.DELETE_SCHEDULE, answer=ScheduleAnswer)
+    @serves(endpoints.DELETE_SCHEDULE)
     def delete(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
         return answer(there(schedules.delete(name, self.actor), name))
 
 
 class Pause(ScheduleView):
-    @serves(endpoints.PAUSE_SCHEDULE, answer=ScheduleAnswer, body=ReasonRequest)
+    @serves(endpoints.PAUSE_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
         return answer(there(schedules.pause(name, self.who_asks(request)), name))
 
 
 class Resume(ScheduleView):
-    @serves(endpoints.RESUME_SCHEDULE, answer=ScheduleAnswer, body=ReasonRequest)
+    @serves(endpoints.RESUME_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
         return answer(there(schedules.resume(name, self.who_asks(request)), name))
 
 
 class RunNow(ScheduleView):
-    @serves(endpoints.RUN_SCHEDULE, body=ReasonRequest)
+    @serves(endpoints.RUN_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
         return Response(answer_of(there(schedules.run_now(name, self.who_asks(request)), name)))
 
@@ -173,5 +128,5 @@ def there(found: Found | None, name: str) -> Found:
     return found
 
 
-def answer(found: Schedule) -> Response:
-    return Response(ScheduleAnswer.of(found))
+def answer(found: StoredSchedule) -> Response:
+    return Response(found.seen)

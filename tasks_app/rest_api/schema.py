@@ -99,7 +99,7 @@ def _operation(served: Served, components: Tree) -> Tree:
     if endpoint.needs:
         operation["security"] = [{TOKEN: []}, *([{}] if endpoint.is_local else [])]
     operation["responses"] = {
-        str(endpoint.status): answer("", *filter(None, [served.answer, endpoint.or_answer]), media=endpoint.media),
+        str(endpoint.status): answer("", *filter(None, [endpoint.answer, endpoint.or_answer]), media=endpoint.media),
         **{
             str(status): answer(why, Problems if status in WITH_FIELDS else Failure)
             for status, why in sorted(endpoint.failures.items())

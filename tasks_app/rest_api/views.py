@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
+from taskstore.types.requests import TasksRequest
 from taskstore.types.tasks import Outcome
 
 from ..access.tokens import waiting_tokens
@@ -39,7 +40,7 @@ from .base import View, serves
 from .errors import ENCODER, JSONRenderer
 from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
 from .large_bodies import BYTES_AT_ONCE, LargeUpdate
-from .requests import ClaimRequest, TasksRequest, UpdateRequest
+from .requests import ClaimRequest, UpdateRequest
 from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
@@ -190,7 +191,7 @@ class TasksByPath(View):
 
 
 class TasksByBody(View):
-    @serves(endpoints.TASKS_BY_BODY, body=TasksRequest)
+    @serves(endpoints.TASKS_BY_BODY)
     def post(self, request: Request) -> Response:
         return found(bodies.read(request, TasksRequest).ids, self.scope())
 

@@ -1,35 +1,20 @@
 """Cron-like schedules: tasks and jobs that are added when they are due."""
 
-from .record import (
-    GROUP,
-    NAME_LABEL,
-    CatchUp,
-    DueJob,
-    DueTask,
-    LastRun,
-    ScheduledJobOptions,
-    SchedulePause,
-    SchedulePlan,
-    ScheduleRecord,
-)
+from .record import GROUP, NAME_LABEL, PlannedJob, PlannedTask, ScheduledJobOptions, SchedulePlan, ScheduleRecord
 from .running import Scheduler, work
 from .timetable import Timetable, problems_of
-from .verbs import Schedule, ScheduleState, delete, pause, put, resume, run_now, schedule, schedules
+from .verbs import StoredSchedule, delete, pause, put, resume, run_now, schedule, schedules
 
 __all__ = [
     "GROUP",
     "NAME_LABEL",
-    "CatchUp",
-    "DueJob",
-    "DueTask",
-    "LastRun",
-    "Schedule",
-    "SchedulePause",
+    "PlannedJob",
+    "PlannedTask",
     "SchedulePlan",
     "ScheduleRecord",
-    "ScheduleState",
     "ScheduledJobOptions",
     "Scheduler",
+    "StoredSchedule",
     "Timetable",
     "delete",
     "pause",

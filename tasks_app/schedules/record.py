@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.json import Decoder
 
 from taskstore.errors import InvalidInput
-from taskstore.types.job_record import DEFAULT_QUEUE, JobOptions, JobRecord, OnLost, new_task, queue_group
+from taskstore.types.job_record import JobOptions, JobRecord, OnLost, new_task, queue_group
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
+from taskstore.types.schedules import CatchUp, DueJob, DueTask, LastRun, Milliseconds, SchedulePause
 from taskstore.types.tasks import NewTask, Problem
 
 from ..core.operations import Commit
@@ -25,7 +26,7 @@ from ..core.validation import LATEST_MS, is_utf8
 from ..jobs import queues as job_queues
 from ..wire.decoding import value_of
 from ..wire.scalars import Labels, Priority
-from ..wire.tasks import Asked, problems_of
+from ..wire.tasks import problems_of
 from . import timetable
 from .timetable import Timetable
 
@@ -37,7 +38,6 @@ LONGEST_DATA = 64 * 2**10  # Bytes: up to MOST_CAUGHT_UP of them are added in on
 MOST_CAUGHT_UP = 1_000
 GRACE_MS = 60_000  # What is late by no more was not missed: servers are restarted, and take turns.
 
-Milliseconds = Annotated[int, Meta(ge=0, le=LATEST_MS, description="Since the Epoch.")]
 Duration = Annotated[int, Meta(ge=1, le=LATEST_MS // 2, description="Milliseconds.")]
 Bytes = Annotated[int, Meta(ge=2**20, le=2**50)]
 
@@ -46,19 +46,9 @@ class NotASchedule(ValueError):
     """The task can't be understood as a schedule, or is never due. The text says why."""
 
 
-class CatchUp(StrEnum):
-    """What becomes of the due times that passed while no server ran."""
-
-    SKIP = "skip"
-    LATEST = "latest"  # One for all of them.
-    ALL = "all"  # One for each, the newest MOST_CAUGHT_UP at most.
-
-
-class DueTask(Asked, frozen=True, kw_only=True):
+class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
     """The task that is added when it is due."""
 
-    group: str
-    data: str = ""
     labels: Labels = field(default_factory=dict)
     priority: Priority = 0
 
@@ -77,15 +67,13 @@ class ScheduledJobOptions(Asked, frozen=True, kw_only=True):
     max_lost: Annotated[int, Meta(ge=1, le=1_000, description="How often its worker may die.")] = 3
 
 
-class DueJob(Asked, frozen=True, kw_only=True):
+class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
     """The job that is enqueued when it is due."""
 
-    function: Annotated[str, Meta(description="The dotted path under which workers know it.")]
     args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    queue: str = DEFAULT_QUEUE
     priority: Priority = 0
-    options: ScheduledJobOptions = ScheduledJobOptions()
+    # What it does not say is absent, where the options of a job have null.
+    options: ScheduledJobOptions = ScheduledJobOptions()  # type: ignore[assignment]
 
     @property
     def record(self) -> JobRecord:
@@ -102,11 +90,11 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
     cron: Annotated[str, Meta(description="Five fields of cron, six with seconds, @daily and the like, or every 30s.")]
     zone: Annotated[str, Meta(description="The name of a time zone.")] = "UTC"
     catch_up: CatchUp = CatchUp.SKIP
-    task: Annotated[DueTask | UnsetType, Meta(description="Either this or job.")] = UNSET
-    job: Annotated[DueJob | UnsetType, Meta(description="Either this or task.")] = UNSET
+    task: Annotated[PlannedTask | UnsetType, Meta(description="Either this or job.")] = UNSET
+    job: Annotated[PlannedJob | UnsetType, Meta(description="Either this or task.")] = UNSET
 
     @property
-    def adds(self) -> DueTask | DueJob:
+    def adds(self) -> PlannedTask | PlannedJob:
         added = self.job if self.task is UNSET else self.task
         assert added is not UNSET  # noqa: S101 - `problems` has seen to it.
         return added
@@ -114,7 +102,7 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
     @property
     def group(self) -> str:
         """Where what it adds goes."""
-        return self.adds.group if isinstance(self.adds, DueTask) else queue_group(self.adds.queue)
+        return self.adds.group if isinstance(self.adds, PlannedTask) else queue_group(self.adds.queue)
 
     @property
     def timetable(self) -> Timetable:
@@ -134,22 +122,6 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
         asked = self.adds.new_task()
         labels = {**asked.labels, SCHEDULE_LABEL: name, DUE_LABEL: iso(due_ms)}
         return NewTask(group=asked.group, data=asked.data, labels=labels, priority=asked.priority)
-
-
-class LastRun(Asked, frozen=True, kw_only=True):
-    """What a schedule did last."""
-
-    due: Milliseconds
-    at: Milliseconds  # When it was added.
-    origin: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Of the last task that was added.")]
-
-
-class SchedulePause(Asked, frozen=True, kw_only=True):
-    """Who stopped it, when and why."""
-
-    by: str
-    at: Milliseconds
-    reason: str = ""
 
 
 class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
@@ -218,7 +190,7 @@ def iso(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms // 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _wrong_task(asked: DueTask) -> Iterator[Problem]:
+def _wrong_task(asked: PlannedTask) -> Iterator[Problem]:
     if not is_utf8(asked.data):
         yield "task.data", "must be valid UTF-8 text: it contains a lone surrogate"
         return
@@ -233,7 +205,7 @@ def _wrong_task(asked: DueTask) -> Iterator[Problem]:
     yield from _wrong_for_the_store(asked, "task.")
 
 
-def _wrong_job(asked: DueJob) -> Iterator[Problem]:
+def _wrong_job(asked: PlannedJob) -> Iterator[Problem]:
     wrong = list(job_queues.problems_of(asked.queue, asked.record))
     yield from ((f"job.{name}", right) for name, right in wrong)
     if wrong:  # What is no JSON would make no task to look at.
@@ -243,11 +215,10 @@ def _wrong_job(asked: DueJob) -> Iterator[Problem]:
     yield from _wrong_for_the_store(asked, "job.")
 
 
-def _wrong_for_the_store(asked: DueTask | DueJob, path: str) -> Iterator[Problem]:
+def _wrong_for_the_store(asked: PlannedTask | PlannedJob, path: str) -> Iterator[Problem]:
     """What the store would say of the values, before they are due."""
     for name, right in problems_of(Commit(owner=0, adds=(asked.new_task(),)), below="adds[0]."):
         yield f"{path}{name}", right
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-Decoder(ScheduleRecord)
+prepare(ScheduleRecord)

@@ -14,6 +14,7 @@ import msgspec
 from django.db import connections, transaction
 
 from taskstore.errors import CommitRefused, InvalidInput
+from taskstore.types.schedules import LastRun
 from taskstore.types.tasks import Change, Order
 
 from ..access.policy import COMMANDS_ARE_OFF, commands_are_on
@@ -22,8 +23,8 @@ from ..core.validation import LATEST_MS, MOST_WAIT_MS
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from .record import GROUP, LastRun, NotASchedule, ScheduleRecord, turn_of
-from .verbs import Schedule, available_at_ms, named
+from .record import GROUP, NotASchedule, ScheduleRecord, turn_of
+from .verbs import StoredSchedule, available_at_ms, named
 
 LEASE_MS = 4_000  # After which another server takes over from one that died.
 AT_ONCE = 20  # Schedules of a claim: done long before the lease ends.
@@ -105,7 +106,7 @@ def _add_and_put_back(task: Task) -> None:
     if turn.due:
         _refuse_commands(record)
         added = Task.objects.commit(owner=0, adds=[record.due_task(name, due_ms) for due_ms in turn.due])
-        last = LastRun(due=turn.due[-1], at=now_ms, origin=added[-1].origin)
+        last = LastRun(due_ms=turn.due[-1], at_ms=now_ms, origin=added[-1].origin)
     record = msgspec.structs.replace(record, due=turn.next, last=last)
     change = Change(id=task.id, data=record.encode(), error="", timespec_ms=available_at_ms(record), release=True)
     Task.objects.commit(owner=task.owner, updates=[change])
@@ -118,7 +119,7 @@ def _refuse_commands(record: ScheduleRecord) -> None:
 
 
 def _understood(task: Task) -> tuple[str, ScheduleRecord]:
-    found = Schedule.of(task)
+    found = StoredSchedule.of(task)
     if found.record is None:
         raise NotASchedule(found.error)
     if not found.name:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from django.db import transaction
 from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
+from taskstore.types.schedules import LastRun, Schedule, SchedulePause, ScheduleState
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
@@ -20,21 +20,15 @@ from ..core.operations import EVERY_GROUP, GroupScope
 from ..core.validation import LATEST_MS
 from ..database import dialect_of
 from ..models import Task
-from .record import GROUP, NAME_LABEL, NAME_LENGTH, LastRun, NotASchedule, SchedulePause, SchedulePlan, ScheduleRecord
+from .record import GROUP, NAME_LABEL, NAME_LENGTH, NotASchedule, SchedulePlan, ScheduleRecord
 
 MOST = 1_000
 TRIES = 3  # To find the task of a schedule that a server has in hand, and replaces at this very moment.
 NAMES_LOCK = 0x7363_6865_6475_6C65  # "schedule", for PostgreSQL's advisory locks.
 
 
-class ScheduleState(StrEnum):
-    ON = "on"
-    PAUSED = "paused"
-    BROKEN = "broken"  # Its error says why.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class StoredSchedule:
     """A schedule and the task that it is now. `record` is None when its data makes no sense."""
 
     name: str
@@ -43,7 +37,7 @@ class Schedule:
     error: str  # Empty: nothing is wrong with it.
 
     @classmethod
-    def of(cls, task: Task) -> Schedule:
+    def of(cls, task: Task) -> StoredSchedule:
         name = task.labels.get(NAME_LABEL, "")
         try:
             record = ScheduleRecord.decode(bytes(task.data))
@@ -64,27 +58,47 @@ class Schedule:
         """When it is due again; None: not before somebody does something about it."""
         return self.record.due if self.record and self.state is ScheduleState.ON else None
 
+    @property
+    def seen(self) -> Schedule:
+        """The schedule as it is answered with."""
+        record = self.record
+        known: dict[str, Any] = {}
+        if record:
+            known = {"cron": record.cron, "in_words": record.timetable.in_words, "zone": record.zone}
+            known |= {"catch_up": record.catch_up, "task": record.task or None, "job": record.job or None}
+        return Schedule(
+            name=self.name,
+            state=self.state,
+            error=self.error,
+            id=self.task.id,
+            origin=self.task.origin,
+            **known,
+            next_ms=self.next_ms,
+            last=record.last or None if record else None,
+            paused=record.paused or None if record else None,
+        )
+
     def is_within(self, scope: GroupScope) -> bool:
         """Whether what it adds goes where the scope allows. Of a broken one nobody knows where that is."""
         return scope.allows(self.record.group) if self.record else scope.is_everything
 
 
-def schedules(scope: GroupScope = EVERY_GROUP) -> list[Schedule]:
+def schedules(scope: GroupScope = EVERY_GROUP) -> list[StoredSchedule]:
     """All of them, sorted by name."""
     tasks = Task.objects.get_queryset().in_group(GROUP).order_by("id")[: 2 * MOST]
-    found = map(Schedule.of, tasks)
+    found = map(StoredSchedule.of, tasks)
     return sorted((each for each in found if each.is_within(scope)), key=lambda each: (each.name, each.task.origin))
 
 
-def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> Schedule | None:
+def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> StoredSchedule | None:
     """The schedule of this name; None when there is none that the scope allows to see."""
     task = named(name)
-    found = Schedule.of(task) if task else None
+    found = StoredSchedule.of(task) if task else None
     return found if found and found.is_within(scope) else None
 
 
 @transaction.atomic
-def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[Schedule, bool]:
+def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSchedule, bool]:
     """Make the schedule, or change the one of this name: it stays paused if it was.
 
     Returns it, and whether it is new. Raises InvalidInput that names every wrong field, and `name` when there are
@@ -95,7 +109,7 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[Schedule
     actor.must_change(plan.group)
     _lock_names()
     task = named(name, is_locked=True)
-    before = Schedule.of(task) if task else None
+    before = StoredSchedule.of(task) if task else None
     if before is None:
         return _added(name, plan, actor), True
     if not before.is_within(actor.scope):
@@ -107,7 +121,7 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[Schedule
 
 
 @transaction.atomic
-def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
+def delete(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
     """Delete it, what it has added stays. Returns what it was; None: there is none."""
     found = _in_hand(name, actor)
     if found is None:
@@ -118,7 +132,7 @@ def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
 
 
 @transaction.atomic
-def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
+def pause(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
     """Nothing comes due until somebody lets it go on. One that is paused stays as it is. None: there is none.
 
     Raises InvalidInput about `name` when it is broken.
@@ -126,12 +140,12 @@ def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     found = _in_hand(name, actor)
     if found is None or (record := _understood(found)).paused is not UNSET:
         return found
-    paused = SchedulePause(by=actor.name, at=Task.objects.now_ms(), reason=actor.reason)
+    paused = SchedulePause(by=actor.name, at_ms=Task.objects.now_ms(), reason=actor.reason)
     return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor)
 
 
 @transaction.atomic
-def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
+def resume(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
     """It is due again from now on: what would have come due meanwhile was not missed. None: there is none."""
     found = _in_hand(name, actor)
     if found is None or (record := _understood(found)).paused is UNSET:
@@ -148,7 +162,7 @@ def run_now(name: str, actor: Actor = PROGRAM) -> Task | None:
         return None
     record, now_ms = _understood(found), Task.objects.now_ms()
     [added] = Task.objects.commit(owner=0, adds=[record.due_task(name, now_ms)])
-    last = LastRun(due=now_ms, at=now_ms, origin=added.origin)
+    last = LastRun(due_ms=now_ms, at_ms=now_ms, origin=added.origin)
     _replaced(found, msgspec.structs.replace(record, last=last), "run schedule", actor, ids=[added.id])
     return added
 
@@ -178,24 +192,24 @@ def first_due_of(plan: SchedulePlan) -> int:
     return due_ms
 
 
-def _in_hand(name: str, actor: Actor) -> Schedule | None:
+def _in_hand(name: str, actor: Actor) -> StoredSchedule | None:
     """The schedule, locked against everybody else."""
     refuse(actor.problems())
     task = named(name, is_locked=True)
-    found = Schedule.of(task) if task else None
+    found = StoredSchedule.of(task) if task else None
     if found is None or not found.is_within(actor.scope):
         return None
     _refuse_forbidden(found, actor)
     return found
 
 
-def _refuse_forbidden(found: Schedule, actor: Actor) -> None:
+def _refuse_forbidden(found: StoredSchedule, actor: Actor) -> None:
     """Raise Forbidden when what it adds goes where the asker may change nothing: stopping it is a change there, too."""
     if found.record:
         actor.must_change(found.record.group)
 
 
-def _understood(found: Schedule) -> ScheduleRecord:
+def _understood(found: StoredSchedule) -> ScheduleRecord:
     if found.record is None or found.error:
         raise InvalidInput({"name": [f"must not be a broken schedule: {found.error}"]})
     return found.record
@@ -212,7 +226,7 @@ def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecor
     )
 
 
-def _added(name: str, plan: SchedulePlan, actor: Actor) -> Schedule:
+def _added(name: str, plan: SchedulePlan, actor: Actor) -> StoredSchedule:
     if Task.objects.get_queryset().in_group(GROUP).count() >= MOST:
         raise InvalidInput(
             {"name": [f"must be the name of an existing schedule: there can be at most {MOST} schedules"]}
@@ -220,21 +234,23 @@ def _added(name: str, plan: SchedulePlan, actor: Actor) -> Schedule:
     record = _changed(None, plan)
     new = NewTask(group=GROUP, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
     [task] = Task.objects.commit(owner=0, adds=[new])
-    made = Schedule.of(task)
+    made = StoredSchedule.of(task)
     _record("put schedule", made, actor)
     return made
 
 
-def _replaced(found: Schedule, record: ScheduleRecord, action: str, actor: Actor, **details: Any) -> Schedule:
+def _replaced(
+    found: StoredSchedule, record: ScheduleRecord, action: str, actor: Actor, **details: Any
+) -> StoredSchedule:
     at_ms = available_at_ms(record)
     change = Change(id=found.task.id, data=record.encode(), error="", timespec_ms=at_ms, release=True)
     [task] = Task.objects.commit(owner=0, updates=[change], operator=actor.operator())
-    made = Schedule.of(task)
+    made = StoredSchedule.of(task)
     _record(action, made, actor, details)
     return made
 
 
-def _record(action: str, found: Schedule, actor: Actor, details: Mapping[str, Any] | None = None) -> None:
+def _record(action: str, found: StoredSchedule, actor: Actor, details: Mapping[str, Any] | None = None) -> None:
     audit.record(
         actor,
         action,

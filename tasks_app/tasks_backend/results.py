@@ -11,9 +11,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from taskstore.types.job_record import Attempt, How, JobError, JobRecord, JobStatus, NotAJob
+from taskstore.types.jobs import Job
 
 from ..jobs import queues as job_queues
-from ..jobs.queues import Job
 from .backend import TaskStoreBackend, find_task
 from .framework import InvalidTask, Task, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 
@@ -68,7 +68,7 @@ def find(result_id: str, backend: TaskStoreBackend) -> TaskResult[..., Any]:
 
 def _task(job: Job, backend: TaskStoreBackend) -> Task[..., Any]:
     """As it was enqueued. Raises LookupError, and InvalidTask for a queue that the backend no longer has."""
-    task = find_task(job.record.function, backend.modules)
+    task = find_task(job.function, backend.modules)
     run_after = moment(job.available_at_ms) if job.status is JobStatus.SCHEDULED else None
     return task.using(queue_name=job.queue, priority=job.priority, run_after=run_after, backend=backend.alias)
 
@@ -79,18 +79,18 @@ def of(job: Job, task: Task[..., Any]) -> TaskResult[..., Any]:
         task=task,
         id=str(job.id),
         status=STATUSES[job.status],
-        enqueued_at=moment(job.created_ms),
+        enqueued_at=moment(job.created),
         started_at=moment(attempts[0].started) if attempts else None,
         last_attempted_at=moment(attempts[-1].started) if attempts else None,
         finished_at=moment(attempts[-1].ended) if attempts and job.is_finished else None,
-        args=list(job.record.args),
-        kwargs=dict(job.record.kwargs),
+        args=list(job.args),
+        kwargs=dict(job.kwargs),
         backend=task.backend,
         errors=[error(each.error) for each in attempts if each.error],
         worker_ids=[each.worker for each in attempts],
     )
     # It can't be given when the result is made.
-    object.__setattr__(result, "_return_value", job.record.result)
+    object.__setattr__(result, "_return_value", job.result)
     return result
 
 
@@ -124,5 +124,5 @@ def _job(result_id: str) -> Job:
 
 def _attempts(job: Job) -> Sequence[Attempt]:
     """Those that ended, and the one under way. One that a worker gave back when it stopped counts for nothing."""
-    ended = [each for each in job.record.attempts if each.how not in (None, How.GIVEN_BACK)]
+    ended = [each for each in job.attempts if each.how not in (None, How.GIVEN_BACK)]
     return [*ended, job.attempt] if job.status is JobStatus.STARTED and job.attempt else ended

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from taskstore.errors import InvalidInput
+from taskstore.types.requests import Asked
 
 from ..managers import limits
 from . import strict_json
 from .size import refuse_many
-from .tasks import Asked
 from .wrong_fields import wrong_fields
 
 AskedT = TypeVar("AskedT", bound=Asked)

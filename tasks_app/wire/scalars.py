@@ -9,6 +9,7 @@ from msgspec import Meta
 from taskstore.types.scalars import DataType as DataType
 from taskstore.types.scalars import Ids as Ids
 from taskstore.types.scalars import Int64 as Int64
+from taskstore.types.scalars import Reason as Reason
 
 from ..core.validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY, MOST_WAIT_MS
 
@@ -36,7 +37,6 @@ MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="How many at
 Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
 Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
-Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
 CLIENT_TEXT_LENGTH = 255
 ClientText = Annotated[str, Meta(description="At most 255 characters.")]
 ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Of the operating system.")]

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.json import Decoder
+from msgspec import UNSET, Meta, UnsetType
 
 from taskstore.errors import InvalidInput
+from taskstore.types.requests import Asked
+from taskstore.types.scalars import prepare
 from taskstore.types.tasks import FAILED_FROM, NewTask, Problem
 from taskstore.types.tasks import Task as TaskAnswer
 
@@ -36,18 +37,6 @@ def answer_of(task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
         available_at_ms=task.available_at_ms,
         created_at_ms=task.created_at_ms,
     )
-
-
-class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a request. A member that is null never arrives here: it counts as absent."""
-
-    def problems(self) -> Iterator[Problem]:
-        """What is wrong though each field has the right type: by the path of the field."""
-        yield from ()
-
-    def every_problem(self) -> Iterator[Problem]:
-        """The same, and what the store would say of the values."""
-        yield from self.problems()
 
 
 class WithData(Asked, frozen=True, kw_only=True):
@@ -134,5 +123,4 @@ def problems_of(operation: Operation, below: str = "") -> Iterator[Problem]:
         yield from ((path.removeprefix(below), " ".join(texts)) for path, texts in invalid.fields.items())
 
 
-# msgspec works a type out when it first meets it; two threads that make it do so at the same moment crash the process.
-Decoder(Add)
+prepare(Add)

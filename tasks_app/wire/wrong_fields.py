@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from msgspec import convert, inspect
 
+from taskstore.types.requests import Asked
 from taskstore.types.tasks import Problem
 
 from ..core.validation import INT64_MAX, INT64_MIN, is_utf8
 from ..managers import limits
-from .tasks import Asked
 
 MOST_NAMED = 1_000  # So that the answer to a large body stays small.
 
@@ -83,8 +83,8 @@ class Walk:
     def _object(self, value: Any, type_: inspect.StructType, path: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             self._wrong(path, "an object", value)
-            return {field.name: _harmless(field.type) for field in type_.fields if field.required}
-        fields = {field.name: field for field in type_.fields}
+            return {field.encode_name: _harmless(field.type) for field in type_.fields if field.required}
+        fields = {field.encode_name: field for field in type_.fields}
         for name in filter(lambda name: name not in fields, value):
             self._add(_below(path, name), f"no such field; there are {', '.join(fields)}")
         return {
@@ -94,8 +94,8 @@ class Walk:
         }
 
     def _member(self, members: dict[str, Any], field: inspect.Field, path: str) -> Any:
-        if field.name in members:
-            return self.along(members[field.name], field.type, path)
+        if field.encode_name in members:
+            return self.along(members[field.encode_name], field.type, path)
         self._add(path, "missing: it is required")
         return _harmless(field.type)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from ..client.commands import CommandSeen
 from ..commands.files import NotFiles, read_project, write_entries, write_result
 from ..errors import TaskStoreError
 from ..types.command_record import OF_LISTS, Command, CommandList, NotACommand
+from ..types.commands import CommandSeen
 from ..types.tasks import Task
 from .base import Scope, command
 from .commands_group import commands, project

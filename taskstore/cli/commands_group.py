@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ..client.commands import CommandWhole
 from ..types.command_record import DEFAULT_PROJECT, CommandStatus
+from ..types.commands import CommandWhole
 from .context import Session
 from .errors import Failure
 

@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 from rich.console import Group
 
-from ..client.commands import CommandSeen, CommandWhole, ListSeen, ListWhole, ProjectStatus, RunningList
 from ..types.command_record import OF_LISTS, Command, CommandStatus, LiveOutput, Run
+from ..types.commands import CommandSeen, CommandWhole, ListSeen, ListWhole, ProjectStatus, RunningList
 from ..units import duration
 from . import parameter_types
 from .base import Scope, command

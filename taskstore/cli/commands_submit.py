@@ -10,8 +10,8 @@ from typing import IO, Any
 
 import click
 
-from ..client.commands import CommandSeen, Submission
 from ..errors import InvalidInput
+from ..types.commands import CommandSeen, Submission
 from . import parameter_types
 from .base import Scope, command
 from .chunks import MOST_LINES, pieces

@@ -10,8 +10,8 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..client.jobs import Job
 from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus, OnLost
+from ..types.jobs import Job
 from ..units import duration
 from . import parameter_types
 from .base import Scope, command

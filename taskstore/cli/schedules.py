@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ..client.schedules import DueJob, DueTask, Schedule
 from ..types.job_record import DEFAULT_QUEUE
+from ..types.schedules import DueJob, DueTask, Schedule
 from . import parameter_types
 from .base import Scope, command
 from .context import Session, now_ms
@@ -87,7 +87,7 @@ def _facts(found: Schedule, now: int) -> Iterator[tuple[str, str]]:
     yield "when", f"{found.cron} ({found.in_words})" if found.in_words else found.cron
     yield "zone", found.zone
     yield "adds", adds(found)
-    yield "missed times", found.catch_up
+    yield "missed times", found.catch_up or ""
     yield "last", f"{when(found.last.at_ms, now)}: task {found.last.origin}" if found.last else ""
     yield "next", when(found.next_ms, now) if found.next_ms else ""
     yield "paused", f"by {found.paused.by}, {when(found.paused.at_ms, now)}" if found.paused else ""

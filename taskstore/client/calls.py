@@ -103,11 +103,6 @@ def decoder(kind: type[T]) -> Callable[[bytes], T]:
     return Decoder(kind).decode
 
 
-def as_json(read: Callable[[Any], T]) -> Callable[[bytes], T]:
-    """How to read an answer in JSON."""
-    return lambda content: read(json.loads(content))
-
-
 def given(**values: Any) -> dict[str, Any]:
     """Those that are not None."""
     return {name: value for name, value in values.items() if value is not None}

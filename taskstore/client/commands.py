@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import asdict, dataclass, field
-from functools import partial, wraps
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec import structs
 
 from .. import endpoints
 from ..endpoints import Endpoint
 from ..errors import InvalidInput
 from ..types.command_lines import Entry, Line
-from ..types.command_record import Command, CommandList, CommandStatus, LiveOutput, NotACommand, Run, why_no_project
-from ..types.records import value_of
-from .answers import Answer, each, or_none, wire
-from .calls import Call, as_json, given, new_key
+from ..types.command_record import CommandList, CommandStatus, NotACommand, why_no_project
+from ..types.commands import (
+    ChangedCommands,
+    CommandProjects,
+    CommandSeen,
+    CommandWhole,
+    ImportedCommands,
+    ListPage,
+    ListWhole,
+    ProjectCounts,
+    ProjectStatus,
+    ResultPage,
+    Submission,
+    SubmittedCommands,
+)
+from .calls import Call, decoder, given, new_key
 from .errors import UnexpectedAnswer
 from .verbs import AsyncSender, Sender
 
@@ -101,154 +115,6 @@ T = TypeVar("T")
 
 PAGE = 50
 
-_LIVE = partial(value_of, LiveOutput)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A line for a shell. None: as the server has it by default."""
-
-    cmd: str
-    expected_duration: int | None = None  # Seconds.
-    until: int | None = None  # Seconds since the Epoch: it is not started later.
-    max_fails: int | None = None  # It is given up after so many.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectCounts(Answer):
-    """A project in numbers: commands, and lists, by status."""
-
-    project: str
-    counts: Mapping[str, int]  # What is open, running or closed are those that the lists hold.
-    lists: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningList(Answer):
-    """A list that a worker has claimed."""
-
-    task: int
-    name: str
-    worker: str  # Empty: it was never heard.
-    owner: int = field(metadata=wire("ownerid"))
-    commands: int
-    done: int  # Of its commands, as far as the worker has told.
-    started_ms: int = field(metadata=wire("started"))
-    left_ms: int = field(metadata=wire("left"))  # Until it is open again.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics(Answer):
-    """How long runs took. All are 0 when there are none."""
-
-    count: int
-    mean_ms: float
-    p50_ms: int
-    p95_ms: int
-    max_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectStatus(ProjectCounts):
-    """How far the commands of a project are."""
-
-    running: tuple[RunningList, ...] = field(metadata=wire(read=each(RunningList)))
-    forecast_s: float | None  # Until all is done. None: there is nothing to tell it from.
-    durations: Statistics = field(metadata=wire(read=Statistics.of))  # Of the newest runs.
-    fails: int  # How many of them failed.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandSeen(Answer):
-    """A command, as it was when the server answered."""
-
-    id: str
-    first_id: str = field(metadata=wire("first"))  # The same of all its duplicates.
-    project: str
-    status: CommandStatus = field(metadata=wire(read=CommandStatus))
-    task: int  # Its task, or that of the list that it lies in.
-    cmd: str
-    created: int
-    until: int
-    expected_duration: int
-    max_fails: int
-    fails: int
-    list: str = ""  # The directory of the list that it was run in, as TDF2 names it.
-    run: Run | None = field(default=None, metadata=wire(read=or_none(partial(value_of, Run))))  # None: not run.
-    is_whole: bool = field(default=True, metadata=wire("whole"))  # False: only the beginnings of its outputs.
-    at_ms: int = field(metadata=wire("at"))  # When it came to be there.
-    place: str = ""  # Where it stands in a page.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandWhole(Answer):
-    """A command, whichever of its runs it is, and the runs before it, the newest first."""
-
-    newest: CommandSeen = field(metadata=wire(read=CommandSeen.of))
-    earlier: tuple[CommandSeen, ...] = field(metadata=wire(read=each(CommandSeen)))
-    tail: LiveOutput | None = field(default=None, metadata=wire(read=or_none(_LIVE)))  # What it has written so far.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultPage(Answer):
-    """Some commands, the newest first."""
-
-    commands: tuple[CommandSeen, ...] = field(metadata=wire(read=each(CommandSeen)))
-    after: str | None  # Where the next page begins; None: there are no more. One of a search may be short before that.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListSeen(Answer):
-    """A list without its commands."""
-
-    task: int
-    origin: int  # By this id it is found until it is done.
-    name: str
-    status: CommandStatus = field(metadata=wire(read=CommandStatus))
-    commands: int
-    expected_duration: int
-    worker: str
-    left_ms: int = field(metadata=wire("left"))  # While it is running: until it is open again.
-    done: int
-    at_ms: int = field(metadata=wire("at"))
-    place: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPage(Answer):
-    """Some lists: those that are running first, then the newest first."""
-
-    lists: tuple[ListSeen, ...] = field(metadata=wire(read=each(ListSeen)))
-    after: str | None  # Where the next page begins; None: there are no more.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListWhole(Answer):
-    """A list, and what is in it."""
-
-    project: str
-    list: ListSeen = field(metadata=wire(read=ListSeen.of))
-    commands: tuple[Command, ...] = field(
-        metadata=wire(read=lambda trees: tuple(value_of(Command, tree) for tree in trees))
-    )
-    live: tuple[LiveOutput, ...] = field(default=(), metadata=wire(read=lambda trees: tuple(map(_LIVE, trees))))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedCommands(Answer):
-    """What an import has added."""
-
-    commands: int = 0  # With those in lists.
-    lists: int = 0
-    there_already: int = 0  # Commands that an import before had added.
-
-    def __add__(self, more: ImportedCommands) -> ImportedCommands:
-        return ImportedCommands(
-            commands=self.commands + more.commands,
-            lists=self.lists + more.lists,
-            there_already=self.there_already + more.there_already,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class CommandCalls:
@@ -263,19 +129,25 @@ class CommandCalls:
 
         Raises InvalidInput that names what is wrong, as in `commands[3].cmd`.
         """
-        added = [given(**asdict(Submission(cmd=one) if isinstance(one, str) else one)) for one in commands]
+        added = [given(**structs.asdict(Submission(cmd=one) if isinstance(one, str) else one)) for one in commands]
         body = {"clientid": self.id, "commands": added, "stashed": stashed}
         return Call.of(
-            endpoints.SUBMIT_COMMANDS, path=_path(project), body=body, read=as_json(_submitted), key=new_key()
+            endpoints.SUBMIT_COMMANDS,
+            path=_path(project),
+            body=body,
+            read=lambda content: list(decoder(SubmittedCommands)(content).commands),
+            key=new_key(),
         )
 
     def projects(self) -> Call[list[ProjectCounts]]:
         """The projects with commands in groups that the token may touch, sorted by name."""
-        return Call.of(endpoints.COMMAND_PROJECTS, read=as_json(_projects))
+        return Call.of(
+            endpoints.COMMAND_PROJECTS, read=lambda content: list(decoder(CommandProjects)(content).projects)
+        )
 
     def status(self, project: str) -> Call[ProjectStatus]:
         """How far a project is: numbers, running lists, forecast, statistics. All 0 when there is nothing in it."""
-        return Call.of(endpoints.COMMAND_STATUS, path=_path(project), read=as_json(ProjectStatus.of))
+        return Call.of(endpoints.COMMAND_STATUS, path=_path(project))
 
     def lists(
         self,
@@ -287,13 +159,11 @@ class CommandCalls:
     ) -> Call[ListPage]:
         """At most `limit` (200) lists: those that are running first, then the newest first."""
         query = given(status=status, after=after, limit=limit)
-        return Call.of(endpoints.COMMAND_LISTS, path=_path(project), query=query, read=as_json(ListPage.of))
+        return Call.of(endpoints.COMMAND_LISTS, path=_path(project), query=query)
 
     def list(self, project: str, task: int) -> Call[ListWhole | None]:
         """A list by the id of its task, or the first one that it had; None when there is none, or no longer."""
-        return Call.of(
-            endpoints.COMMAND_LIST, path=_path(project, task=task), read=as_json(ListWhole.of), may_be_missing=True
-        )
+        return Call.of(endpoints.COMMAND_LIST, path=_path(project, task=task), may_be_missing=True)
 
     def reopen(self, project: str, task: int, *, reason: str = "") -> Call[bool]:
         """Open a list at once whose worker is known to be dead. False: it was not running."""
@@ -301,7 +171,7 @@ class CommandCalls:
             endpoints.REOPEN_COMMAND_LIST,
             path=_path(project, task=task),
             body={"reason": reason},
-            read=as_json(lambda tree: bool(tree["changed"])),
+            read=lambda content: bool(_changed(content)),
             once=True,
         )
 
@@ -319,13 +189,11 @@ class CommandCalls:
         `text`: what has to be in the id, the line, the worker or the outputs. Long outputs are cut: `get` has them.
         """
         query = given(status=status, text=text or None, after=after, limit=limit)
-        return Call.of(endpoints.COMMAND_RESULTS, path=_path(project), query=query, read=as_json(ResultPage.of))
+        return Call.of(endpoints.COMMAND_RESULTS, path=_path(project), query=query)
 
     def get(self, project: str, id: str) -> Call[CommandWhole | None]:
         """A command by its id, with or without its number of fails; None when there is none."""
-        return Call.of(
-            endpoints.COMMAND, path=_path(project, id=id), read=as_json(CommandWhole.of), may_be_missing=True
-        )
+        return Call.of(endpoints.COMMAND, path=_path(project, id=id), may_be_missing=True)
 
     def retry(
         self,
@@ -359,9 +227,7 @@ class CommandCalls:
 
     def import_some(self, project: str, some: Outgoing) -> Call[ImportedCommands]:
         """All of it, or none. Sent again, it adds nothing."""
-        return Call.of(
-            endpoints.IMPORT_COMMANDS, path=_path(project), body=some.body, read=as_json(ImportedCommands.of)
-        )
+        return Call.of(endpoints.IMPORT_COMMANDS, path=_path(project), body=some.body)
 
 
 def _path(project: str, **more: str | int) -> dict[str, str | int]:
@@ -373,16 +239,11 @@ def _path(project: str, **more: str | int) -> dict[str, str | int]:
 def _many(endpoint: Endpoint[Any], project: str, ids: Iterable[int] | None, reason: str, **more: Any) -> Call[int]:
     body = {"reason": reason, **given(ids=None if ids is None else [*ids], **more)}
     # What is done is not done again: sent twice, it changes what is left.
-    read = as_json(lambda tree: int(tree["changed"]))
-    return Call.of(endpoint, path=_path(project), body=body, read=read, once=True)
+    return Call.of(endpoint, path=_path(project), body=body, read=_changed, once=True)
 
 
-def _submitted(tree: Mapping[str, Any]) -> list[CommandSeen]:
-    return [CommandSeen.of(command) for command in tree["commands"]]
-
-
-def _projects(tree: Mapping[str, Any]) -> list[ProjectCounts]:
-    return [ProjectCounts.of(project) for project in tree["projects"]]
+def _changed(content: bytes) -> int:
+    return decoder(ChangedCommands)(content).changed
 
 
 def _verb(describe: Callable[Concatenate[CommandCalls, P], Call[T]]) -> Callable[Concatenate[Commands, P], T]:

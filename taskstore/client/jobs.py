@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial, wraps
+from dataclasses import asdict, dataclass
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .. import endpoints
-from ..types.job_record import DEFAULT_QUEUE, FINISHED, Attempt, JobError, JobOptions, JobStatus
-from ..types.records import value_of
-from .answers import Answer, or_none, wire
-from .calls import Call, as_json, given, new_key
+from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus
+from ..types.jobs import Job, JobsPage
+from .calls import Call, decoder, given, new_key
 from .errors import NotFound
 from .verbs import AsyncSender, Sender
 
@@ -22,42 +21,6 @@ T = TypeVar("T")
 
 PAGE = 50
 FIRST_LOOK_S, LONGEST_PAUSE_S = 0.02, 1.0
-
-
-def _attempts(trees: Sequence[Any]) -> tuple[Attempt, ...]:
-    return tuple(value_of(Attempt, tree) for tree in trees)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job(Answer):
-    """A job, as it was when the server answered. Times are milliseconds since the Epoch (UTC)."""
-
-    id: int  # For good.
-    task: int  # The id that its task has now.
-    queue: str
-    status: JobStatus = field(metadata=wire(read=JobStatus))
-    function: str
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    options: JobOptions = field(metadata=wire(read=partial(value_of, JobOptions)))
-    attempts: tuple[Attempt, ...] = field(metadata=wire(read=_attempts))
-    result: Any = None
-    error: JobError | None = field(default=None, metadata=wire(read=or_none(partial(value_of, JobError))))
-    log: str = ""  # The end of what the last attempt wrote.
-    worker: str = ""  # Who runs it, or ran it last.
-    host: str = ""
-    pid: int = 0
-    started: int = 0  # The last attempt; 0: not known, or none yet.
-    priority: int = 0
-    created: int
-    updated: int
-    available_at_ms: int = field(metadata=wire("timespec"))  # When it is due; while it runs: the end of the lease.
-    is_whole: bool = field(default=True, metadata=wire("whole"))  # False: too large for a list; `get` has all of it.
-    place: str = ""  # Where it stands in a list.
-
-    @property
-    def is_finished(self) -> bool:
-        return self.status in FINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +54,11 @@ class JobCalls:
             "priority": priority,
             "options": asdict(options or JobOptions()),
         }
-        return Call.of(endpoints.ENQUEUE, body=body, read=as_json(Job.of), key=new_key())
+        return Call.of(endpoints.ENQUEUE, body=body, key=new_key())
 
     def get(self, id: int) -> Call[Job | None]:
         """The job; None when there is none, or no longer."""
-        return Call.of(endpoints.JOB, path={"id": id}, read=as_json(Job.of), may_be_missing=True)
+        return Call.of(endpoints.JOB, path={"id": id}, may_be_missing=True)
 
     def list(
         self,
@@ -112,11 +75,11 @@ class JobCalls:
         """
         after = before.place if isinstance(before, Job) else before
         query = {"limit": limit, **given(queue=queue, status=status, function=function, after=after)}
-        return Call.of(endpoints.JOBS, query=query, read=as_json(_jobs))
+        return Call.of(endpoints.JOBS, query=query, read=lambda content: list(decoder(JobsPage)(content).jobs))
 
     def delete(self, id: int) -> Call[Job | None]:
         """Delete a finished job. Returns what it was; None when there is none. Raises JobUnfinished."""
-        return Call.of(endpoints.DELETE_JOB, path={"id": id}, read=as_json(Job.of), may_be_missing=True)
+        return Call.of(endpoints.DELETE_JOB, path={"id": id}, may_be_missing=True)
 
     def requeue(
         self, id: int, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, reason: str = ""
@@ -126,11 +89,7 @@ class JobCalls:
         Raises JobUnfinished, and NotFound when there is none.
         """
         body = {"reason": reason, **given(args=None if args is None else [*args], kwargs=kwargs)}
-        return Call.of(endpoints.REQUEUE_JOB, path={"id": id}, body=body, read=as_json(Job.of), once=True)
-
-
-def _jobs(page: Mapping[str, Any]) -> list[Job]:
-    return [Job.of(tree) for tree in page["jobs"]]
+        return Call.of(endpoints.REQUEUE_JOB, path={"id": id}, body=body, once=True)
 
 
 def _verb(describe: Callable[Concatenate[JobCalls, P], Call[T]]) -> Callable[Concatenate[Jobs, P], T]:

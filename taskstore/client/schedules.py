@@ -2,82 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from functools import partial, wraps
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec import structs
 
 from .. import endpoints
 from ..errors import InvalidInput
-from ..types.job_record import DEFAULT_QUEUE, JobOptions
-from ..types.records import value_of
+from ..types.schedules import DueJob, DueTask, Schedule
 from ..types.tasks import Task
-from .answers import Answer, or_none, wire
-from .calls import Call, as_json, given
+from .calls import Call, given
 from .verbs import AsyncSender, Sender
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueTask(Answer):
-    """The task that a schedule adds."""
-
-    group: str
-    data: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueJob(Answer):
-    """The job that a schedule enqueues: the function's dotted path and its parameters, which are JSON."""
-
-    function: str
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    queue: str = DEFAULT_QUEUE
-    priority: int = 0
-    options: JobOptions = field(default=JobOptions(), metadata=wire(read=partial(value_of, JobOptions)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastRun(Answer):
-    """What a schedule did last."""
-
-    due_ms: int = field(metadata=wire("due"))
-    at_ms: int = field(metadata=wire("at"))
-    origin: int  # Of the task that it added: the id of the job, if it was one.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulePause(Answer):
-    """Who paused it, when and why."""
-
-    by: str
-    at_ms: int = field(metadata=wire("at"))
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule(Answer):
-    """A schedule, as it was when the server answered. Of a broken one there may be name and error only."""
-
-    name: str
-    state: str  # on, paused or broken
-    error: str  # Why it is broken.
-    id: int  # Of the task that it is now.
-    origin: int
-    cron: str = ""
-    in_words: str = ""
-    zone: str = ""
-    catch_up: str = ""
-    task: DueTask | None = field(default=None, metadata=wire(read=or_none(DueTask.of)))
-    job: DueJob | None = field(default=None, metadata=wire(read=or_none(DueJob.of)))
-    next_ms: int | None = field(metadata=wire("next"))  # None: it is not due before somebody sees to it.
-    last: LastRun | None = field(default=None, metadata=wire(read=or_none(LastRun.of)))
-    paused: SchedulePause | None = field(default=None, metadata=wire(read=or_none(SchedulePause.of)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +26,11 @@ class ScheduleCalls:
 
     def list(self) -> Call[list[Schedule]]:
         """The schedules that add to groups that the token may touch, sorted by name."""
-        return Call.of(endpoints.SCHEDULES, read=as_json(_schedules))
+        return Call.of(endpoints.SCHEDULES)
 
     def get(self, name: str) -> Call[Schedule | None]:
         """The schedule of this name; None when there is none."""
-        return Call.of(endpoints.SCHEDULE, path=_path(name), read=as_json(Schedule.of), may_be_missing=True)
+        return Call.of(endpoints.SCHEDULE, path=_path(name), may_be_missing=True)
 
     def put(
         self,
@@ -110,19 +50,19 @@ class ScheduleCalls:
         """
         times = {"cron": cron, "zone": zone, "catch_up": catch_up, "reason": reason}
         added = given(task=task and _on_the_wire(task), job=job and _on_the_wire(job))
-        return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body={**times, **added}, read=as_json(Schedule.of))
+        return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body={**times, **added})
 
     def delete(self, name: str) -> Call[Schedule | None]:
         """Delete it; what it has added stays. Returns what it was; None when there is none."""
-        return Call.of(endpoints.DELETE_SCHEDULE, path=_path(name), read=as_json(Schedule.of), may_be_missing=True)
+        return Call.of(endpoints.DELETE_SCHEDULE, path=_path(name), may_be_missing=True)
 
     def pause(self, name: str, reason: str = "") -> Call[Schedule]:
         """Nothing comes due until it goes on. Raises NotFound."""
-        return Call.of(endpoints.PAUSE_SCHEDULE, path=_path(name), body={"reason": reason}, read=as_json(Schedule.of))
+        return Call.of(endpoints.PAUSE_SCHEDULE, path=_path(name), body={"reason": reason})
 
     def resume(self, name: str, reason: str = "") -> Call[Schedule]:
         """It is due again from now on; what would have come due meanwhile was not missed. Raises NotFound."""
-        return Call.of(endpoints.RESUME_SCHEDULE, path=_path(name), body={"reason": reason}, read=as_json(Schedule.of))
+        return Call.of(endpoints.RESUME_SCHEDULE, path=_path(name), body={"reason": reason})
 
     def run(self, name: str, reason: str = "") -> Call[Task]:
         """Add at once what it would add. Raises NotFound, and CommitUnknown when the connection breaks."""
@@ -140,12 +80,8 @@ def _path(name: str) -> dict[str, str]:
 
 
 def _on_the_wire(added: DueTask | DueJob) -> dict[str, Any]:
-    said = {each.name: getattr(added, each.name) for each in fields(added)}
+    said = structs.asdict(added)
     return {**said, "options": asdict(added.options)} if isinstance(added, DueJob) else said
-
-
-def _schedules(trees: Sequence[Any]) -> list[Schedule]:
-    return [Schedule.of(tree) for tree in trees]
 
 
 def _verb(describe: Callable[Concatenate[ScheduleCalls, P], Call[T]]) -> Callable[Concatenate[Schedules, P], T]:

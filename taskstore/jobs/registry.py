@@ -18,7 +18,7 @@ from ..types.job_record import DEFAULT_QUEUE, JobOptions, OnLost, why_no_queue
 
 if TYPE_CHECKING:
     from ..client.client import Client
-    from ..client.jobs import Job
+    from ..types.jobs import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

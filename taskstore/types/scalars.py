@@ -12,6 +12,7 @@ Ids = tuple[Int64, ...]
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
 After = Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
 
 
 def prepare(*kinds: type) -> None:

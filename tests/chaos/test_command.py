@@ -37,6 +37,7 @@ def chaos(tmp_path, disk):
 
 
 @pytest.mark.stress
+@pytest.mark.once
 def test_it_breaks_things_checks_what_clients_saw_and_leaves_nothing_behind(chaos, disk, tmp_path):
     report = tmp_path / "report.md"
     done = chaos("--tiny", "kill-server", "--database", connection.vendor, "--seed", "7", "--save", str(report))

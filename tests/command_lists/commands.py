@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tasks_app.commands import Submission, submit
+from tasks_app.commands import submit
 from tasks_app.models import Task
 from taskstore.types.command_record import Command, CommandList, CommandStatus, group_of
+from taskstore.types.commands import Submission
 from taskstore.types.tasks import Change
 
 BOB = 2

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tasks_app.commands import Submission, new_commands
+from tasks_app.commands import new_commands
 from tasks_app.models import Client, Task
 from tasks_app.reading import clients
 from taskstore.types.command_record import (
@@ -19,6 +19,7 @@ from taskstore.types.command_record import (
     new_list_task,
     output_group,
 )
+from taskstore.types.commands import Submission
 from taskstore.types.tasks import NOBODY, NewTask
 
 BOB = 2

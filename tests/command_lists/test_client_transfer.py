@@ -8,9 +8,10 @@ import pytest
 from tasks_app.access import tokens
 from tasks_app.models import Scope
 from taskstore import AsyncClient, Client, CommandStatus, InvalidInput, UnexpectedAnswer
-from taskstore.client.commands import MOST_BYTES, ImportedCommands, Incoming, outgoing
+from taskstore.client.commands import MOST_BYTES, Incoming, outgoing
 from taskstore.types.command_lines import Line
 from taskstore.types.command_record import Command, CommandList
+from taskstore.types.commands import ImportedCommands
 
 from .commands import commands_in
 from .stages import completed, is_in, open_list

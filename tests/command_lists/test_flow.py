@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.commands import Submission, make_lists, process_closed, projects, submit
+from tasks_app.commands import make_lists, process_closed, projects, submit
 from tasks_app.commands.bundling import Names
 from tasks_app.models import Task
 from taskstore.errors import InvalidInput
@@ -20,6 +20,7 @@ from taskstore.types.command_record import (
     new_command_task,
     why_no_id,
 )
+from taskstore.types.commands import Submission
 from taskstore.types.tasks import NOBODY, Change, NewTask
 
 from .commands import BOB, close, commands_in, lists_in, submitted

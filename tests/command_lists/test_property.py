@@ -11,11 +11,12 @@ from django.test import override_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks_app.commands import Submission, make_lists, process_closed, reopen, stash, submit, unstash
+from tasks_app.commands import make_lists, process_closed, reopen, stash, submit, unstash
 from tasks_app.managers import TaskManager
 from tasks_app.models import Task
 from taskstore.errors import StoreUnavailable
 from taskstore.types.command_record import OF_LISTS, Command, CommandList, CommandStatus, Run, group_of
+from taskstore.types.commands import Submission
 from taskstore.types.tasks import Change
 
 from .commands import commands_in

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks_app.commands import make_lists, process_closed, projects
-from tasks_app.commands.import_export import Imported, export_project, import_project
+from tasks_app.commands.import_export import export_project, import_project
 from tasks_app.commands.lines import entries_in
 from tasks_app.core.actors import PROGRAM, Actor
 from tasks_app.core.operations import GroupScope
@@ -20,6 +20,7 @@ from taskstore.commands.files import ProjectContent, read_project, write_entries
 from taskstore.errors import Forbidden, InvalidInput, LimitExceeded
 from taskstore.types.command_lines import Line
 from taskstore.types.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
+from taskstore.types.commands import ImportedCommands
 from taskstore.types.tasks import NOBODY, NewTask
 from tests.command_files.samples import PROJECTS
 from tests.command_files.test_round_trip import files
@@ -116,13 +117,13 @@ def test_an_import_that_is_sent_again_adds_nothing_though_the_commands_have_move
         *(("new", replace(COMMAND, id=f"{number}_0")) for number in range(5)),
         ("open", CommandList(name="9", commands=(replace(COMMAND, id="a_0"), replace(COMMAND, id="b_0")))),
     )
-    assert imported("mail", body) == Imported(commands=7, lists=1, there_already=0)
+    assert imported("mail", body) == ImportedCommands(commands=7, lists=1, there_already=0)
     make_lists("mail")
     close("mail", lambda command: replace(command, run=RUN))
     close("mail", lambda command: replace(command, run=replace(RUN, err=Output.of(b"no"))))
     process_closed("mail")
     before = exported()
-    assert imported("mail", body) == Imported(commands=0, lists=0, there_already=7)
+    assert imported("mail", body) == ImportedCommands(commands=0, lists=0, there_already=7)
     assert exported() == before
 
 
@@ -130,7 +131,7 @@ def test_what_was_cut_off_is_completed():
     imported("mail", lines(("new", COMMAND)))
     other = replace(COMMAND, id="6_0")
     body = lines(("new", COMMAND), ("completed", replace(other, run=RUN)))
-    assert imported("mail", body) == Imported(commands=1, lists=0, there_already=1)
+    assert imported("mail", body) == ImportedCommands(commands=1, lists=0, there_already=1)
     assert commands_in("mail", CommandStatus.COMPLETED) == [replace(other, run=RUN)]
 
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from taskstore import Client
-from taskstore.client.commands import Submission
 from taskstore.types.command_record import FINAL, RESULTS, Command, CommandStatus, group_of, output_group
+from taskstore.types.commands import Submission
 from tests.jobs.workers import eventually
 from tests.server.harness import Store, free_port
 

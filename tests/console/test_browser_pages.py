@@ -11,7 +11,7 @@ from tasks_app.bulk import Edit, Selection
 from tasks_app.core.actors import Actor
 from tasks_app.models import Scope, Task
 from tasks_app.reading import saved_searches
-from tasks_app.schedules import DueJob, DueTask, SchedulePlan
+from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from taskstore.types.command_record import CommandStatus, Output
 from taskstore.types.job_record import JobError
 from taskstore.types.tasks import NewTask
@@ -59,11 +59,11 @@ def pages(person, settings) -> dict[str, str]:
     tree = Task.objects.get_queryset().in_group(LONG).get()
     for name in ("x" * 100, "Bad mail"):
         saved_searches.save(User.objects.get(username="olaf"), name, "group:mail error:" + "x" * 200)
-    job = DueJob(function="x" * 100, queue="x" * 100)
+    job = PlannedJob(function="x" * 100, queue="x" * 100)
     schedules.put(
         "x" * 100, SchedulePlan(cron="1,2 3,4 5 * MON", zone="America/Argentina/Buenos_Aires", job=job), Actor("o")
     )
-    schedules.put("digest", SchedulePlan(cron="@daily", task=DueTask(group=LONG)), Actor("olaf"))
+    schedules.put("digest", SchedulePlan(cron="@daily", task=PlannedTask(group=LONG)), Actor("olaf"))
     schedules.pause("digest", Actor("olaf" * 30, reason="x" * 300))
     add("schedules", data=b"{}", labels={"name": "broken"})
     entry = audit.record(

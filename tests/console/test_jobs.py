@@ -134,7 +134,7 @@ def test_an_operator_requeues_with_other_parameters_after_a_look_at_the_differen
     answer = operator.post(path, {**asked, "confirmed": "1"})
     assert (answer.status_code, answer["Location"]) == (302, f"/console/jobs/{job_id}")
     job = find(job_id)
-    assert (job.status, job.record.args, job.record.kwargs) == (JobStatus.PENDING, [1, None], {"a": 2})
+    assert (job.status, job.args, job.kwargs) == (JobStatus.PENDING, [1, None], {"a": 2})
     [entry] = AuditEntry.objects.all()
     assert (entry.actor, entry.action, entry.reason, entry.details["edited"]) == ("olaf", "requeue", "fixed", True)
     assert operator.post(path, {**asked, "confirmed": "1"}).status_code == 409
@@ -161,7 +161,7 @@ def test_an_operator_who_may_not_see_payloads_requeues_with_the_parameters_as_th
     job_id = failed(args=["secret-arg"])
     assert "secret" not in text_of(client, f"jobs/{job_id}/requeue")
     client.post(f"/console/jobs/{job_id}/requeue", {"args": "[]", "confirmed": "1"})
-    assert find(job_id).record.args == ["secret-arg"]
+    assert find(job_id).args == ["secret-arg"]
     assert AuditEntry.objects.get().details["edited"] is False
 
 
@@ -194,7 +194,7 @@ def test_failed_jobs_that_are_requeued_in_bulk_wait_for_workers_again():
     job_id = failed(args=[1])
     change_all(Requeue, Selection(group="jobs/default/failed"))
     job = find(job_id)
-    assert (job.status, job.record.args, job.error_line) == (JobStatus.PENDING, [1], "")
+    assert (job.status, job.args, Task.objects.get(id=job.task).error) == (JobStatus.PENDING, [1], "")
     assert started().origin == job_id
 
 

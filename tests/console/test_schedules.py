@@ -8,7 +8,8 @@ from tasks_app import schedules
 from tasks_app.alerts.attention import Kind, notices
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
-from tasks_app.schedules import DueJob, SchedulePlan, ScheduleState
+from tasks_app.schedules import PlannedJob, SchedulePlan
+from taskstore.types.schedules import CatchUp, ScheduleState
 from taskstore.types.tasks import NewTask
 
 from ..people import make_user, signed_in
@@ -51,7 +52,7 @@ def test_it_says_what_is_added_when_and_what_was_last(viewer, clock):
 def test_it_shows_a_viewer_neither_data_nor_arguments_nor_actions(viewer, clock):
     put()
     schedules.put(
-        "report", SchedulePlan(cron="@daily", job=DueJob(function="reports.build", args=("s3cret",))), Actor("x")
+        "report", SchedulePlan(cron="@daily", job=PlannedJob(function="reports.build", args=("s3cret",))), Actor("x")
     )
     page = viewer.get("/console/schedules").content.decode()
     assert "reports.build" in page
@@ -93,25 +94,25 @@ def test_a_task_is_scheduled_and_changed_by_the_form(operator):
     record = record_of(now("nightly"))
     task = record.plan.adds
     assert (record.cron, record.zone, record.catch_up) == ("30 2 * * *", "Europe/Berlin", "latest")
-    assert task == schedules.DueTask(group="mail", data="a\nb", labels={"tier": "gold"}, priority=-5)
+    assert task == schedules.PlannedTask(group="mail", data="a\nb", labels={"tier": "gold"}, priority=-5)
     assert 'value="30 2 * * *"' in operator.get("/console/schedules/nightly/edit").content.decode()
     assert operator.post("/console/schedules/nightly/edit", {**TASK, "cron": "@daily"}).status_code == 302
     assert record_of(now("nightly")).plan == SchedulePlan(
-        cron="@daily", zone="Europe/Berlin", catch_up=schedules.CatchUp.LATEST, task=record.task
+        cron="@daily", zone="Europe/Berlin", catch_up=CatchUp.LATEST, task=record.task
     )
 
 
 def test_a_job_is_scheduled_by_the_form_and_keeps_what_the_form_has_not(operator):
     assert operator.post("/console/schedules/add", {"name": "report", **JOB}).status_code == 302
     job = record_of(now("report")).adds
-    assert isinstance(job, DueJob)
+    assert isinstance(job, PlannedJob)
     assert (job.args, job.kwargs, job.queue) == ((1, None), {"to": None}, "slow")
     assert (job.options.max_attempts, job.options.timeout_ms) == (3, 90_000)
     options = schedules.ScheduledJobOptions(max_lost=9)
-    schedules.put("report", SchedulePlan(cron="@daily", job=DueJob(function="f", options=options)), Actor("x"))
+    schedules.put("report", SchedulePlan(cron="@daily", job=PlannedJob(function="f", options=options)), Actor("x"))
     operator.post("/console/schedules/report/edit", JOB)
     after = record_of(now("report")).adds
-    assert isinstance(after, DueJob)
+    assert isinstance(after, PlannedJob)
     assert (after.options.max_lost, after.options.max_attempts) == (9, 3)
 
 

@@ -100,7 +100,7 @@ def test_it_shows_data_as_the_message_that_its_type_names(operator):
     assert f"2 B · protobuf · {name}" in page(operator, task.id)
     assert "08 5a" in page(operator, task.id, "?as=hex")
     [broken] = add(data=b"\xff", data_type=name)
-    assert "These bytes are not a google.protobuf.Duration." in page(operator, broken.id)
+    assert "The data is not a valid google.protobuf.Duration." in page(operator, broken.id)
     [large] = add(data=b"x" * 10**6, data_type=name)
     assert "Data larger than 64 kB is not decoded" in page(operator, large.id)
 

@@ -43,6 +43,7 @@ def test_sixteen_threads_get_each_of_five_hundred_tasks_once(client, connect):
     assert len(taken) == 500
 
 
+@pytest.mark.once
 def test_cancelled_waits_take_nothing_and_leave_nothing(client, writer, until_waiting):
     def wait_and_go() -> None:
         waits = [client.begin("Query", querying("mail", 60, wait=True), WAIT_S) for _ in range(200)]

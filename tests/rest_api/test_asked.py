@@ -4,8 +4,9 @@ import gc
 
 import pytest
 
-from tasks_app.rest_api.requests import ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, Update, UpdateRequest
-from tasks_app.wire.tasks import Add, Asked
+from tasks_app.rest_api.requests import ClaimRequest, ClientRequest, Update, UpdateRequest
+from tasks_app.wire.tasks import Add
+from taskstore.types.requests import Asked, ReasonRequest, TasksRequest
 
 pytestmark = pytest.mark.once
 

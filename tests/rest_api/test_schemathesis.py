@@ -30,7 +30,7 @@ def secret(transactional_db, settings):
 
 
 @schema.parametrize()
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_request_finds_a_failure_of_the_server_or_of_its_description(case, secret):
     headers = {"Host": "localhost", "Authorization": f"Bearer {secret}"}
     case.call_and_validate(headers=headers, checks=[not_a_server_error, response_schema_conformance])

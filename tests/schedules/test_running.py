@@ -13,11 +13,12 @@ from tasks_app.core.operations import Claim
 from tasks_app.core.validation import LATEST_MS
 from tasks_app.managers import TaskManager
 from tasks_app.models import Task
-from tasks_app.schedules import CatchUp, DueJob, SchedulePlan, ScheduleState, running
+from tasks_app.schedules import PlannedJob, SchedulePlan, running
 from tasks_app.schedules.record import iso
 from tasks_app.schedules.running import LEASE_MS, due_claim, settle, settle_all
 from taskstore.errors import StoreUnavailable
 from taskstore.types.job_record import JobRecord
+from taskstore.types.schedules import CatchUp, ScheduleState
 from taskstore.types.tasks import Change, NewTask
 from tests.server.harness import wait_for
 
@@ -44,12 +45,12 @@ def test_it_adds_its_task_when_it_is_due_and_is_due_again_later(clock):
     after = now()
     assert after.next_ms == after.task.available_at_ms == due_ms + HOUR_MS
     last = last_of(after)
-    assert (last.due, last.origin, last.at) == (due_ms, task.id, due_ms + 40)
+    assert (last.due_ms, last.origin, last.at_ms) == (due_ms, task.id, due_ms + 40)
     assert not after.task.leased
 
 
 def test_it_enqueues_a_job_with_its_arguments(clock):
-    job = DueJob(function="reports.build", args=(1,), kwargs={"to": None}, queue="slow", priority=5)
+    job = PlannedJob(function="reports.build", args=(1,), kwargs={"to": None}, queue="slow", priority=5)
     made, _ = schedules.put("report", SchedulePlan(cron="@hourly", job=job), Actor("olaf"))
     advance_to(clock, due_of(made))
     look()

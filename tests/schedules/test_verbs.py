@@ -10,8 +10,9 @@ from tasks_app import schedules
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, Task
-from tasks_app.schedules import ScheduleState, verbs
+from tasks_app.schedules import verbs
 from taskstore.errors import InvalidInput
+from taskstore.types.schedules import ScheduleState
 
 from .schedules import HOUR_MS, added, due_of, last_of, look, now, pause_of, plan, put, record_of, there
 

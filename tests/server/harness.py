@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import psycopg
 
-from lab.testing import PROJECT
+from lab.testing import NO_TLS, PROJECT
 from lab.testing.suite import clean_environment
 
 START_SECONDS = 60  # The machine may be busy.
@@ -65,7 +65,15 @@ class Server:
 
     def ask(self, method: str, path: str, token: str = "", **body: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.request(method, self.url + path, headers=headers, timeout=START_SECONDS, trust_env=False, **body)
+        return httpx.request(
+            method,
+            self.url + path,
+            headers=headers,
+            timeout=START_SECONDS,
+            trust_env=False,
+            verify=NO_TLS,
+            **body,
+        )
 
     def tell(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -184,7 +184,7 @@ def test_options_come_from_the_backend_the_queue_and_the_task(settings):
 
 
 def options_of(queued):
-    return job_of(queued.enqueue("ann")).record.options
+    return job_of(queued.enqueue("ann")).options
 
 
 def job_of(result):

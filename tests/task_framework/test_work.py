@@ -8,6 +8,7 @@ from django.core.management import CommandError, call_command
 
 from tasks_app.jobs import queues as job_queues
 from tasks_app.jobs.queues import Wanted
+from tasks_app.models import Task
 from tasks_app.tasks_backend.framework import BaseTaskBackend
 from taskstore.types.job_record import JobRecord, JobStatus
 
@@ -74,7 +75,7 @@ def test_tasks_run_in_processes_of_a_worker_and_it_is_known_what_came_of_them(sh
         assert said(results["fails"]) == ["FAILED", None, 2]
         assert [kind for kind, _ in results["fails"][3]] == ["KeyError", "KeyError"]
         assert 'File "' in results["fails"][3][0][1]
-        assert "hello ann" in job(ids["fails"]).record.log
+        assert "hello ann" in job(ids["fails"]).log
         for name, why in {"crashes": "SIGKILL", "too long": "longer than 0.3 s"}.items():
             assert said(results[name]) == ["FAILED", None, 1]
             [(kind, text)] = results[name][3]
@@ -83,7 +84,7 @@ def test_tasks_run_in_processes_of_a_worker_and_it_is_known_what_came_of_them(sh
         assert results["no JSON"][3][0][0] == "TypeError"
         assert len(job_queues.list_jobs(Wanted()).jobs) == len(ids) + 1  # Not the one that was rolled back.
         assert job(foreign.id).status == JobStatus.FAILED
-        assert "os.getpid" in job(foreign.id).error_line
+        assert "os.getpid" in Task.objects.get(id=job(foreign.id).task).error
         events = [json.loads(line) for line in shop.events.splitlines()]
         assert_told(events, worker.pid, pid)
         assert median(waits(shop)) < 500  # Without a word from the other process it would be a second.
@@ -138,7 +139,7 @@ def test_a_task_whose_worker_is_killed_is_run_by_another_one(shop):
             (shop.folder / "go").touch()
             wait_until(lambda: job(job_id).is_finished)
     assert job(job_id).status == JobStatus.SUCCEEDED
-    assert [(each.worker, each.how) for each in job(job_id).record.attempts] == [("ann", "lost"), ("bob", "succeeded")]
+    assert [(each.worker, each.how) for each in job(job_id).attempts] == [("ann", "lost"), ("bob", "succeeded")]
 
 
 def said(result):

@@ -11,8 +11,8 @@ from functools import cached_property
 import psycopg
 
 from taskstore import Client
-from taskstore.client.commands import Submission
 from taskstore.types.command_record import CommandStatus, group_of
+from taskstore.types.commands import Submission
 
 from ..load import GROUP
 from .client import Party

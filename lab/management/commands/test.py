@@ -30,6 +30,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--database", choices=[SQLITE, POSTGRESQL, "both"], default="both", help="default: both")
         parser.add_argument("--quick", action="store_true", help="without browser and stress tests")
+        parser.add_argument(
+            "--portability", action="store_true", help="only what another Python or Django may break; implies --quick"
+        )
         parser.add_argument("--no-lint", action="store_true", help="the tests only")
         parser.add_argument("--other-python", action="store_true", help="with the newest other Python there is")
         return parser
@@ -43,7 +46,8 @@ class Command(BaseCommand):
         bootstrap.add_requirements("test")
         plan = Plan(
             databases=[SQLITE, POSTGRESQL] if options.database == "both" else [options.database],
-            quick=options.quick,
+            quick=options.quick or options.portability,
+            portability=options.portability,
             gates=not options.no_lint,
             pytest_arguments=pytest_arguments,
         )

@@ -7,6 +7,8 @@ from tasks_app.access import tokens
 from tasks_app.models import AuditEntry, BulkOperation, Scope
 from taskstore import Client, NewTask
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
@@ -141,7 +143,11 @@ def test_tasks_are_requeued_for_later(command, ann):
             ("edit", "group:mail", "--error", "x", "--reason", "x" * 1_001, "--yes"),
             "reason: at most 1000 characters",
         ),
-        (2, ("requeue", "group:mail", "--spread-minutes", "43201", "--yes"), "spread_minutes: must be a whole number between 0"),
+        (
+            2,
+            ("requeue", "group:mail", "--spread-minutes", "43201", "--yes"),
+            "spread_minutes: must be a whole number between 0",
+        ),
         (1, ("edit", "group:nowhere", "--priority", "1", "--yes"), "no matching tasks"),
         (1, ("edit", "999999", "--priority", "1", "--yes"), "no matching tasks"),
         (1, ("undo", "7"), "there is no operation 7: `taskstore operations --url"),

@@ -11,6 +11,8 @@ from taskstore.types.command_record import CommandStatus
 from ...command_lists.commands import commands_in
 from ...command_lists.stages import completed, heard, is_in, open_list, run, running_list, writes
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def commands(command, token_of, settings):

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from taskstore import NewTask
+
+pytestmark = pytest.mark.once
 
 WRONG = {"group": "mail", "priority": "high"}
 

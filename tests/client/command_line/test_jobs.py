@@ -1,5 +1,9 @@
 """Commands about jobs. That a worker runs them is in tests/server/test_command_line.py."""
 
+import pytest
+
+pytestmark = pytest.mark.once
+
 
 def test_a_job_is_enqueued_with_its_parameters(command):
     told = command(

@@ -4,6 +4,8 @@ import pytest
 
 from taskstore import Change, NewTask
 
+pytestmark = pytest.mark.once
+
 
 def test_groups_are_listed_and_counted(command, ann):
     ann.commit(adds=[NewTask(group="mail"), NewTask(group="mail", timespec_ms=-60_000), NewTask(group="reports")])

@@ -1,5 +1,9 @@
 """Commands about schedules. What comes of them when they are due is in tests/schedules."""
 
+import pytest
+
+pytestmark = pytest.mark.once
+
 
 def test_a_schedule_is_made_changed_paused_run_and_deleted(command, ann):
     told = command(

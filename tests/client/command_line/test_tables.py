@@ -2,9 +2,12 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
 from taskstore.cli.tables import Column, table
+
+pytestmark = pytest.mark.once
 
 COLUMNS = (
     Column(title="group", is_long=True, is_folded=True),

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 
 def tasks_in(client, group):
     return list(client.group(group, owned=True))
