@@ -94,7 +94,7 @@ def test_one_whose_error_is_gone_can_still_be_sent_back(operator):
 def test_a_dead_letter_is_edited_and_sent_back_in_one(operator):
     there = letter(labels={"tier": "gold", "attempts": "2"})
     html = operator.get(f"/console/task/{there.id}/edit").content.decode()
-    assert "back in" in html
+    assert "the task returns to" in html
     assert "failed_from" not in opened(operator, there)["labels"]
     review = send(operator, there, opened(operator, there) | {"content": "right"}).content.decode()
     assert differences(review)["Group"] == ["-mail/failed", "+mail", ""]
