@@ -71,8 +71,8 @@ def test_a_name_is_there_once_for_each_person(viewer, operator):
     ("name", "q", "status", "told"),
     [
         (" ", Q, 422, "Must not be empty"),
-        ("x" * 101, Q, 422, "must be at most 100 characters long, not 101"),
-        ("a\0b", Q, 422, "must not contain the NUL character"),
+        ("x" * 101, Q, 422, "100 characters"),
+        ("a\0b", Q, 422, "NUL character"),
         ("Empty", " ", 422, "Must have at least one term"),
         ("Wrong", "state:redy", 400, "state:redy: one of ready"),
     ],
