@@ -13,7 +13,7 @@ from typing import Any
 from django import forms
 
 from taskstore.errors import InvalidInput
-from taskstore.types.tasks import FAILED_FROM, Change, NewTask
+from taskstore.types.tasks import FAILED_FROM, PLAIN, Change, NewTask
 
 from .core.operations import Commit
 from .core.validation import GROUP_LENGTH, MOST_PRIORITY, is_utf8, validate
@@ -128,7 +128,7 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def _operation(self) -> NewTask | Change:
         given = self.cleaned_data
-        same = {name: given[name] for name in ("group", "priority", "labels")}
+        same = {name: given[name] for name in ("group", "labels", *PLAIN) if name in given}
         if not self.replaces:
             return NewTask(
                 **same,
@@ -181,7 +181,7 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
 
 def initial_of(task: Task, *, may_see_data: bool) -> dict[str, Any]:
     """What the form shows of a task at first."""
-    shown: dict[str, Any] = {name: getattr(task, name) for name in ("group", "priority", "labels", "error")}
+    shown: dict[str, Any] = {name: getattr(task, name) for name in ("group", "labels", "error", *PLAIN)}
     shown["labels"] = {name: value for name, value in task.labels.items() if name != FAILED_FROM}  # Not for hands.
     data = bytes(task.data)
     if may_see_data and is_editable(data):

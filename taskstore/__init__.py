@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client.async_client import AsyncClient as AsyncClient
+    from .client.client import AsyncClient as AsyncClient
     from .client.client import Client as Client
     from .client.errors import NotAllowed as NotAllowed
     from .client.errors import NotFound as NotFound
@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from .worker.worker import Worker as Worker
 
 _NAMES_OF = {
-    ".client.async_client": ("AsyncClient",),
-    ".client.client": ("Client",),
+    ".client.client": ("AsyncClient", "Client"),
     ".client.errors": (
         "NotAllowed",
         "NotFound",

@@ -11,9 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
+from taskstore.types.tasks import FIELDS, Kept
+
 from .history import UNAVAILABLE, Event, History, Row
 
-SAME_IN_A_CLAIM = ("group", "data", "error", "labels", "priority", "origin", "created")
+# Claims are counted. What is empty may be left out of an answer.
+SAME_IN_A_CLAIM = [field.wire for field in FIELDS if field.kept is not Kept.NOTHING and field.name != "claims"]
 ID = re.compile(r"\b(?:task|id|successor) (\d+)")
 
 
@@ -188,7 +191,7 @@ def claims_are_right(history: History) -> Iterator[str]:
                 continue
             if old["timespec"] > now_ms:
                 yield f"task {old['id']} was claimed {old['timespec'] - now_ms} ms before its time"
-            if any(old[name] != task[name] for name in SAME_IN_A_CLAIM) or task["claims"] != old["claims"] + 1:
+            if any(old.get(name) != task.get(name) for name in SAME_IN_A_CLAIM) or task["claims"] != old["claims"] + 1:
                 yield f"a claim made {task} of {old}"
 
 

@@ -23,7 +23,6 @@ from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
 from .client import AWAY_S, GROUPS, Client, Note, Orders, run
 
 EVERYBODY = 0
-KNOWN_BY_THE_TABLES_ONLY = dict.fromkeys(("priority", "origin", "claims", "created"))
 # In the details of a refusal, and in the answers over HTTP.
 REASONS = {"deleted": "deletes", "predicates": "depends", "owned": "owned"}
 
@@ -115,7 +114,7 @@ def as_data(add: Note) -> Data:
 
 
 def shown(task: Task) -> Note:
-    """As over HTTP, as far as the message says. None: the tables will say it."""
+    """As over HTTP, as far as the message says. The tables will say the rest."""
     return {
         "id": task.id,
         "group": task.group,
@@ -124,7 +123,6 @@ def shown(task: Task) -> Note:
         "ownerid": EVERYBODY,
         "error": task.error,
         "labels": dict(task.labels),
-        **KNOWN_BY_THE_TABLES_ONLY,
     }
 
 

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from taskstore.types.tasks import FIELDS
+
 Row = dict[str, Any]
 
 NEVER_S = float("inf")
@@ -211,14 +213,8 @@ def events_in(files: Iterable[Path]) -> Iterator[Event]:
             yield Event(**json.loads(line))
 
 
-# In an answer, and in the tables.
-IN_THE_TABLES = {
-    "timespec": "available_at_ms",
-    "priority": "priority",
-    "origin": "origin",
-    "claims": "claims",
-    "created": "created_at_ms",
-}
+# In an answer, and in both tables.
+IN_THE_TABLES = {field.wire: field.name for field in FIELDS if field.wire and field.in_trail}
 
 
 def told_in_full(requests: Sequence[Event], truth: Truth) -> Sequence[Event]:
@@ -227,7 +223,7 @@ def told_in_full(requests: Sequence[Event], truth: Truth) -> Sequence[Event]:
     for event in requests:
         for task in event.seen:
             for name, column in IN_THE_TABLES.items():
-                if task[name] is None and task["id"] in rows:
+                if task.get(name) is None and task["id"] in rows:
                     task[name] = rows[task["id"]][column]
     return requests
 

@@ -64,14 +64,8 @@ def _finish(task: Task, queue: str, chance: random.Random) -> None:
         error=ERROR if fails else None,
         log=f"order {task.id}: rendering\norder {task.id}: {'gave up' if fails else 'done'}\n",
     )
-    finished = NewTask(
-        id=task.id,
-        group=finished_group(queue, status),
-        data=record.encode(),
-        labels=task.labels,
-        priority=task.priority,
-        error=ERROR.line if fails else "",
-    )
+    error = ERROR.line if fails else ""
+    finished = NewTask.successor_of(task, group=finished_group(queue, status), data=record.encode(), error=error)
     Task.objects.commit(owner=task.owner, adds=[finished], deletes=[task.id])
 
 

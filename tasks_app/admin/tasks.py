@@ -19,7 +19,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from taskstore.errors import CommitRefused, StoreBusy, StoreUnavailable, TaskStoreError
-from taskstore.types.tasks import NewTask, Refusal, State
+from taskstore.types.tasks import PLAIN, NewTask, Refusal, State
 
 from ..access import audit
 from ..access.policy import Action, actor_of, may
@@ -36,9 +36,10 @@ from .keyset import read_id
 REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
 
 ERROR_SHOWN = 80  # Characters, in the list.
-FACTS = ("id", "state", "held_by", "available", "claims", "origin", "created", "made")
 DATA = ("content", "encoding", "data_type")
 REST = ("available_at", "priority", "labels", "error")
+NOT_ASKED = tuple(name for name in PLAIN if name not in REST)  # What the form has no field for is shown.
+FACTS = ("id", "state", "held_by", "available", "claims", *NOT_ASKED, "origin", "created", "made")
 WIDGETS = {
     **dict.fromkeys(("group", "data_type", "reason"), AdminTextInputWidget()),
     "content": AdminTextareaWidget(),
@@ -176,7 +177,7 @@ class TaskAdmin(ActsOnSelected):
         facts = ("Current values", {"fields": FACTS})
         shown_data = ("shown_data",) if may(request.user, Action.SEE_PAYLOADS) else ()
         if not self.has_change_permission(request, obj):
-            return [facts, ("Content", {"fields": ("group", *shown_data, "priority", "labels", "error")})]
+            return [facts, ("Content", {"fields": ("group", *shown_data, *REST[1:])})]
         data = DATA if shown_data and is_editable(obj.data) else shown_data
         changes: dict[str, Any] = {"fields": ("group", *data, *REST, "reason")}
         if obj.state(Task.objects.now_ms()) is State.CLAIMED:

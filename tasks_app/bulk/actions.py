@@ -10,7 +10,18 @@ from taskstore.errors import InvalidInput
 from taskstore.types import bulk_actions
 from taskstore.types.bulk_actions import BulkAction, Option
 from taskstore.types.job_record import group_to_wait_in
-from taskstore.types.tasks import ATTEMPTS, FAILED_FROM, Change, Ending, NewTask, Origin, Problem, State, holds_results
+from taskstore.types.tasks import (
+    ATTEMPTS,
+    FAILED_FROM,
+    PLAIN,
+    Change,
+    Ending,
+    NewTask,
+    Origin,
+    Problem,
+    State,
+    holds_results,
+)
 
 from ..core.validation import LATEST_MS, MOST_PRIORITY, Limits, group_name, text
 from ..models import BulkItem, BulkOperation, Task
@@ -93,13 +104,10 @@ class Action:
             return Skip(CHANGED_SINCE)
         return Change(
             id=now.id,
-            group=item.group,
             timespec_ms=_time_before(item, now_ms),
-            error=item.error,
-            labels=item.labels,
             failed_from=item.labels.get(FAILED_FROM, ""),
-            priority=item.priority,
             release=True,
+            **{name: getattr(item, name) for name in ("group", "error", "labels", *PLAIN)},
         )
 
 
@@ -193,15 +201,12 @@ class Purge(Action):
     def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> NewTask | Skip:
         if now is not None:
             return Skip(THERE_ALREADY)
-        return NewTask(
-            group=item.group,
+        return NewTask.successor_of(
+            item,
+            id=0,
             data=bytes(item.data),
-            data_type=item.data_type,
             timespec_ms=_time_before(item, now_ms),
-            error=item.error,
-            labels=item.labels,
             failed_from=item.labels.get(FAILED_FROM, ""),
-            priority=item.priority,
             origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
         )
 

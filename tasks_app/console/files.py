@@ -103,9 +103,10 @@ class Checked:
     @property
     def samples(self) -> Iterator[Sample]:
         for add in self.adds[:SAMPLES]:
-            line = payload.one_line(add.payload[:LINE_BYTES], len(add.payload))
-            at_ms = add.timespec_ms if add.timespec_ms > 0 else self.at_ms - add.timespec_ms
-            yield Sample(add.group, line, add.error or "", add.priority or 0, at_ms)
+            task = add.new_task()
+            line = payload.one_line(task.data[:LINE_BYTES], len(task.data))
+            at_ms = task.timespec_ms if task.timespec_ms > 0 else self.at_ms - task.timespec_ms
+            yield Sample(task.group, line, task.error, task.priority, at_ms)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import queue_of
-from taskstore.types.tasks import State
+from taskstore.types.tasks import PLAIN, State
 
 from ..access.policy import Action, may
 from ..conf import retention
@@ -35,6 +35,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
         return _unknown(request, task_id)
     user, now_ms = user_of(request), Task.objects.now_ms()
     state = chain.living.state(now_ms) if chain.living else None
+    last = chain.living or chain.ended[-1]
     return render(
         request,
         "console/task.html",
@@ -43,7 +44,8 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
             "job_id": chain.origin if chain.living and queue_of(chain.group) else None,
             "commands_page": links.commands_page_of_task(chain.living) if chain.living else "",
             "chain": chain,
-            "last": chain.living or chain.ended[-1],
+            "last": last,
+            "plain": [(name, getattr(last, name)) for name in PLAIN if hasattr(last, name)],
             "state": state,
             "now_ms": now_ms,
             "story": story_of(chain, now_ms),

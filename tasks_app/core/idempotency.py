@@ -40,5 +40,5 @@ def _in_text(draft: TaskRecord) -> list[object]:
 
 
 def _task(values: Sequence[object], task_id: int) -> TaskRecord:
-    draft = TaskRecord._make(values)
+    draft = TaskRecord(*values)  # type: ignore[arg-type]  # An older version kept fewer: the last ones have defaults.
     return draft._replace(id=task_id, origin=draft.origin or task_id, data=base64.b64decode(draft.data))

@@ -11,7 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from taskstore.types.tasks import COMMAND_GROUPS, FAILED_FROM, NOBODY, Change, Ending, NewTask, Refusal, holds_results
+from taskstore.types.tasks import (
+    COMMAND_GROUPS,
+    FAILED_FROM,
+    NOBODY,
+    PLAIN,
+    Change,
+    Ending,
+    NewTask,
+    Refusal,
+    holds_results,
+)
 
 from .operations import Claim, Commit, Effect, GroupScope, Operation, Prohibited, Query, Removal, TaskRecord, Update
 
@@ -314,7 +324,7 @@ def _carried_on(draft: TaskRecord, replaces: TaskRecord, now_ms: int) -> TaskRec
     """With what MassTasker's messages can't say of a successor. Data that is still the same is not written again."""
     is_leased = replaces.leased and draft.available_at_ms > now_ms
     return draft._replace(
-        priority=replaces.priority,
+        **{name: getattr(replaces, name) for name in PLAIN},
         leased_since_ms=_lease_begin(replaces, draft.owner, now_ms) if is_leased else 0,
         payload=replaces.payload if draft.data == replaces.data else 0,
     )

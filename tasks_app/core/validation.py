@@ -6,20 +6,32 @@ silently (NUL in text, lone surrogates, integers beyond 64 bits) is refused here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
-from taskstore.types.tasks import FAILED_FROM, NOBODY, Change, NewTask, Problem, ids_without_delete
+from taskstore.types.scalars import GROUP_LENGTH as GROUP_LENGTH
+from taskstore.types.scalars import INT64_MAX as INT64_MAX
+from taskstore.types.scalars import INT64_MIN as INT64_MIN
+from taskstore.types.scalars import LABEL_LENGTH as LABEL_LENGTH
+from taskstore.types.scalars import LATEST_MS as LATEST_MS
+from taskstore.types.scalars import MOST_PRIORITY as MOST_PRIORITY
+from taskstore.types.scalars import Timespec
+from taskstore.types.tasks import (
+    FAILED_FROM,
+    FIELDS,
+    NOBODY,
+    Change,
+    Kept,
+    NewTask,
+    Problem,
+    TaskField,
+    ids_without_delete,
+)
 
 from .operations import Claim, Commit, GroupScope, Operation, Query, Update
 
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-LATEST_MS = 253_402_300_799_999  # The end of the year 9999: what every client's calendar can show.
-MOST_PRIORITY = 100
-GROUP_LENGTH = 255
-TYPE_LENGTH = 1_000
-LABEL_LENGTH = 255
 MOST_CLAIMED = 1_000
 MOST_WAIT_MS = 60_000
 
@@ -56,6 +68,8 @@ def refuse_forbidden(operation: Operation) -> None:
 
 def refuse_wrong(operation: Operation, limits: Limits) -> None:
     """Raise InvalidInput that names every wrong field, or LimitExceeded when all that is wrong is too much."""
+    if _is_surely_right(operation, limits):
+        return
     too_much = list(_too_much(operation, limits))
     wrong = list(_wrong(operation, limits))
     if wrong:
@@ -113,19 +127,10 @@ def _too_much(operation: Operation, limits: Limits) -> Iterator[Problem]:
             f"at most {limits.changes} adds, updates, deletes and depends together a commit, not {changes}",
         )
     for path, item in _items(operation):
-        if len(item.data or b"") > limits.data_bytes:
-            yield (
-                f"{path}.data",
-                f"at most {limits.data_bytes} bytes a task, not {len(item.data or b'')}",
-            )
-        labels = len(_own_labels(item))
-        if labels > limits.labels:
-            yield f"{path}.labels", f"at most {limits.labels} labels a task, not {labels}"
-        if len(item.error or "") > limits.error_length:
-            yield (
-                f"{path}.error",
-                f"at most {limits.error_length} characters, not {len(item.error or '')}",
-            )
+        for check in CHECKS:
+            size = len(_own(check, item)) if check.limit else 0
+            if size and size > (most := getattr(limits, check.limit)):
+                yield f"{path}.{check.wire}", f"at most {most} {check.unit}, not {size}"
 
 
 def _wrong(operation: Operation, limits: Limits) -> Iterator[Problem]:
@@ -175,31 +180,18 @@ def _items(commit: Commit) -> Iterator[tuple[str, NewTask | Change]]:
 def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
     if isinstance(item, Change):
         yield from _integer(f"{path}.id", item.id)
-    if item.group:  # Empty: `rules` says that there is none.
-        yield from group_name(f"{path}.group", item.group)
-    elif isinstance(item, Change) and item.group is not None:
-        yield f"{path}.group", "the name of a group, not empty"
-    if not -(LATEST_MS // 2) <= item.timespec_ms <= LATEST_MS:
-        yield (
-            f"{path}.timespec",
-            f"milliseconds: 0 (now), a time up to {LATEST_MS}, or minus a delay of up to {LATEST_MS // 2}",
-        )
-    if item.priority is not None and not -MOST_PRIORITY <= item.priority <= MOST_PRIORITY:
-        yield (
-            f"{path}.priority",
-            f"from -{MOST_PRIORITY} to {MOST_PRIORITY}, not {item.priority}",
-        )
-    yield from text(f"{path}.error", item.error or "")
-    yield from text(f"{path}.data_type", item.data_type or "", TYPE_LENGTH)
-    for name, value in _own_labels(item).items():
-        yield from text(f"{path}.labels", name, LABEL_LENGTH)
-        yield from text(f"{path}.labels.{name}", value, LABEL_LENGTH)
+        if item.group == "":  # Of an add: `rules` says that there is none.
+            yield f"{path}.group", "the name of a group, not empty"
+    for check in CHECKS:
+        yield from check.problems(f"{path}.{check.wire}", _own(check, item))
 
 
-def _own_labels(item: NewTask | Change) -> Mapping[str, str]:
-    """Without the one that only the rules write: what is sent of it is ignored."""
-    labels = item.labels or {}
-    return {name: labels[name] for name in labels if name != FAILED_FROM} if FAILED_FROM in labels else labels
+def _own(check: Check, item: NewTask | Change) -> Any:
+    """The value of the field, without the label that only the rules write: what is sent of it is ignored."""
+    value = getattr(item, check.name) or check.nothing
+    if check.name == "labels" and FAILED_FROM in value:
+        return {name: value[name] for name in value if name != FAILED_FROM}
+    return value
 
 
 def group_name(path: str, name: str) -> Iterator[Problem]:
@@ -236,3 +228,126 @@ def task_ids(path: str, ids: Iterable[int]) -> Iterator[Problem]:
     """Those of the ids that no database could look up. Of the others each may be one that is not there."""
     for place, task_id in enumerate(ids):
         yield from _integer(f"{path}[{place}]", task_id)
+
+
+def _are_ids(ids: Sequence[int]) -> bool:
+    return not ids or (min(ids) >= INT64_MIN and max(ids) <= INT64_MAX)
+
+
+def _is_surely_right(operation: Operation, limits: Limits) -> bool:
+    """A quick look, which nearly every operation passes. What does not may still be right: the careful look tells."""
+    if not (INT64_MIN <= operation.owner <= INT64_MAX and _are_ids(operation.depends)):
+        return False
+    if isinstance(operation, Claim):
+        return _is_right_claim(operation, limits)
+    adds, deletes = operation.adds, operation.deletes
+    if operation.weight > limits.changes or not _are_ids(deletes):
+        return False
+    names_ids = False
+    for add in adds:
+        names_ids = names_ids or add.id != 0
+        if not _is_right_item(add, limits):
+            return False
+    for change in operation.updates:
+        if not INT64_MIN <= change.id <= INT64_MAX or change.group == "" or not _is_right_item(change, limits):
+            return False
+    return not names_ids or isinstance(operation, Update) or not any(ids_without_delete(adds, deletes))
+
+
+def _is_right_claim(claim: Claim, limits: Limits) -> bool:
+    if not (
+        0 < len(claim.groups) <= limits.groups
+        and len(claim.depends) <= limits.changes
+        and INT64_MIN <= claim.duration_ms <= LATEST_MS // 2
+        and 1 <= claim.limit <= MOST_CLAIMED
+    ):
+        return False
+    for group in claim.groups:
+        if not group or not IS_RIGHT_GROUP(group):
+            return False
+    if isinstance(claim, Query):
+        return 0 <= claim.at_ms <= LATEST_MS and claim.at_ms + claim.duration_ms <= LATEST_MS
+    return 0 <= claim.wait_ms <= MOST_WAIT_MS
+
+
+def _is_right_item(item: NewTask | Change, limits: Limits) -> bool:
+    for name, is_right, limit in QUICK_CHECKS:
+        value = getattr(item, name)
+        if value and (not is_right(value) or (limit and len(value) > getattr(limits, limit))):
+            return False
+    return True
+
+
+class Check(NamedTuple):
+    """What is asked of a field of an add or a change. What is absent or empty is right."""
+
+    name: str  # Of the attribute.
+    wire: str
+    is_right: Callable[[Any], bool]  # Quick.
+    problems: Callable[[str, Any], Iterator[Problem]]  # The same in words: none when it is right.
+    nothing: Any
+    limit: str  # The setting that bounds its size; empty: none does.
+    unit: str
+
+
+def check_of(field: TaskField) -> Check:
+    """Return what the type of the field asks: made once, so that no type is looked into for each task."""
+    kind, bounds = _kind_of(field.type)
+    if kind is int:
+        least, most = bounds["ge"], bounds["le"]
+        right = f"from {least} to {most}, not {{}}"
+        if field.type is Timespec:
+            right = f"milliseconds: 0 (now), a time up to {most}, or minus a delay of up to {-least}"
+
+        def is_right(value: Any) -> bool:
+            return bool(least <= value <= most)
+
+        def problems(path: str, value: Any) -> Iterator[Problem]:
+            if not is_right(value):
+                yield path, right.format(value)
+
+    elif kind is str:
+        longest = bounds.get("max_length")
+
+        def is_right(value: Any) -> bool:
+            return (longest is None or len(value) <= longest) and "\0" not in value and is_utf8(value)
+
+        def problems(path: str, value: Any) -> Iterator[Problem]:
+            return text(path, value, longest)
+
+    elif kind is dict:
+        [longest_name, longest_value] = [_kind_of(part)[1]["max_length"] for part in get_args(field.type)]
+
+        def is_right(value: Any) -> bool:
+            return not any(problems("", value))
+
+        def problems(path: str, value: Any) -> Iterator[Problem]:
+            for name, each in value.items():
+                yield from text(path, name, longest_name)
+                yield from text(f"{path}.{name}", each, longest_value)
+
+    else:
+
+        def is_right(value: Any) -> bool:
+            return True
+
+        def problems(path: str, value: Any) -> Iterator[Problem]:
+            return iter(())
+
+    name = "timespec_ms" if field.name == "available_at_ms" else field.name
+    unit = {str: "characters", bytes: "bytes a task", dict: "labels a task"}.get(kind, "")
+    return Check(name, field.wire, is_right, problems, kind(), field.limit, unit)
+
+
+def _kind_of(type_: Any) -> tuple[Any, dict[str, Any]]:
+    """A type without its limits, and these by the names that msgspec has for them."""
+    kind, *metas = get_args(type_) if get_origin(type_) is Annotated else [type_]
+    names = ("ge", "le", "max_length")
+    return get_origin(kind) or kind, {
+        name: limit for meta in metas for name in names if (limit := getattr(meta, name)) is not None
+    }
+
+
+CHECKS = [check_of(field) for field in FIELDS if field.kept is Kept.CONTENT or field.name == "available_at_ms"]
+QUICK_CHECKS = [(check.name, check.is_right, check.limit) for check in CHECKS]
+[IS_RIGHT_GROUP] = [check.is_right for check in CHECKS if check.name == "group"]

@@ -16,7 +16,7 @@ from ..conf import retention
 from ..core import idempotency
 from ..core.operations import Claim, Commit, Effect, Operation, Supply, TaskRecord
 from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
-from .rows import MINUTE_MS, Row, kept_of, numbered, with_id
+from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered, with_id
 
 
 class Undecided(Enum):
@@ -147,9 +147,7 @@ def _items(effect: Effect, operation: int, commit: int) -> Iterator[Row]:
 
 
 def _item(task: TaskRecord, operation: int, commit: int, *, keeps_data: bool) -> Row:
-    return (
-        *(operation, task.origin, task.id, "done", "", commit),
-        *(task.group, task.available_at_ms, task.leased_since_ms, task.error, json.dumps(dict(task.labels))),
-        *(task.priority, task.claims, task.created_at_ms),
-        *((task.data, task.data_type) if keeps_data else (b"", "")),
-    )
+    kept = {name: getattr(task, name) for name in ITEM_FIELDS} | {"labels": json.dumps(dict(task.labels))}
+    if not keeps_data:
+        kept |= {"data": b"", "data_type": ""}
+    return (operation, task.origin, task.id, "done", "", commit, *kept.values())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from taskstore.types.tasks import FIELDS
+
 from ..core.tally import COUNTERS
 from .batch import Written
 from .rows import (
@@ -23,17 +25,8 @@ from .rows import (
 Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the parameter that holds them.
 
 # The types of columns that are not bigint.
-POSTGRESQL_TYPES: Mapping[str, str] = {
-    "data": "bytea",
-    "labels": "jsonb",
-    "priority": "smallint",
-    "claims": "integer",
-} | dict.fromkeys(
-    (
-        *("group", "data_type", "error", "ending", "operator", "reason", "key", "digest", "answer", *COUNTERS),
-        *("outcome", "why"),
-    ),
-    "text",
+POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIELDS} | dict.fromkeys(
+    ("ending", "operator", "reason", "key", "digest", "answer", "outcome", "why", *COUNTERS), "text"
 )
 
 # What is written in place of a draft's value.

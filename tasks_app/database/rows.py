@@ -8,6 +8,8 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+from taskstore.types.tasks import FIELDS, Kept
+
 from ..core.operations import TaskRecord
 from ..core.tally import COUNTERS, NUMBERS
 
@@ -25,26 +27,26 @@ def whole_data(table: str) -> str:
 
 COLUMNS = TaskRecord._fields
 # What the trail keeps of a task that ended; then how it ended.
-KEPT_COLUMNS = tuple(name for name in COLUMNS if name not in ("data", "data_type", "labels", "payload"))
+KEPT_COLUMNS = tuple(field.name for field in FIELDS if field.in_trail)
 # An answer to keep; then the places of its tasks among the drafts.
 KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
 ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
 # By how much a batch changes the numbers of a group; the minute is of its time.
 DELTA_COLUMNS = ("group", "minute", *NUMBERS, *COUNTERS)
-# What a bulk operation keeps of a task, for its undo.
-ITEM_COLUMNS = (
-    *("operation", "origin", "task", "outcome", "why", "commit"),
-    *("group", "available_at_ms", "leased_since_ms", "error", "labels", "priority", "claims", "created_at_ms"),
-    *("data", "data_type"),
+# What a bulk operation has done to a task; then what it keeps of it for its undo.
+ITEM_FIELDS = (
+    *("available_at_ms", "leased_since_ms"),
+    *(field.name for field in FIELDS if field.kept is not Kept.NOTHING and field.name != "origin"),
 )
+ITEM_COLUMNS = ("operation", "origin", "task", "outcome", "why", "commit", *ITEM_FIELDS)
 MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 ENDED_COLUMNS = (*KEPT_COLUMNS, *ENDING_COLUMNS)
 
 DATA = COLUMNS.index("data")
 LABELS = COLUMNS.index("labels")
-ORIGIN = COLUMNS.index("origin")
-MADE_BY_COMMIT, PAYLOAD = COLUMNS.index("made_by_commit"), COLUMNS.index("payload")  # The last two.
+ID, ORIGIN = COLUMNS.index("id"), COLUMNS.index("origin")
+MADE_BY_COMMIT, PAYLOAD = COLUMNS.index("made_by_commit"), COLUMNS.index("payload")
 
 
 Row = tuple[Any, ...]
@@ -63,20 +65,27 @@ Steps = Generator[Sequence[Statement], Sequence[Sequence[Row]], T]
 
 
 # Not `_replace` or `_make`, which take three times as long; three records are made for each claim.
-_made: Callable[[Row], TaskRecord] = partial(tuple.__new__, TaskRecord)
+_made: Callable[[Sequence[Any]], TaskRecord] = partial(tuple.__new__, TaskRecord)
 
 # What of a task's row the trail keeps.
 kept_of = itemgetter(*map(COLUMNS.index, KEPT_COLUMNS))
 
 
 def numbered(draft: TaskRecord, commit: int) -> TaskRecord:
-    payload = draft.payload if len(draft.data) < PAYLOAD_BYTES else draft.payload or OWN_ID
-    return _made((*draft[:MADE_BY_COMMIT], commit, payload))
+    values = list(draft)
+    values[MADE_BY_COMMIT] = commit
+    if len(draft.data) >= PAYLOAD_BYTES and not draft.payload:
+        values[PAYLOAD] = OWN_ID
+    return _made(values)
 
 
 def with_id(draft: TaskRecord, task_id: int) -> TaskRecord:
-    payload = task_id if draft.payload == OWN_ID else draft.payload
-    return _made((task_id, *draft[1:ORIGIN], draft.origin or task_id, *draft[ORIGIN + 1 : PAYLOAD], payload))
+    values = list(draft)
+    values[ID] = task_id
+    values[ORIGIN] = draft.origin or task_id
+    if draft.payload == OWN_ID:
+        values[PAYLOAD] = task_id
+    return _made(values)
 
 
 def row_of(task: TaskRecord) -> Row:

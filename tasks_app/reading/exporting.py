@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from msgspec.json import Encoder
 
-from taskstore.types.tasks import as_text
+from taskstore.types.tasks import FIELDS, as_text
 
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..managers import READ_AT_ONCE
@@ -36,8 +37,11 @@ LONGEST_NAME = 100
 
 AT_ONCE = 250  # Tasks without large data.
 
-FACTS = ("id", "group", "state", "available", "owner", "priority", "claims", "error", "labels", "origin", "created")
 DATA = ("data", "data_base64", "data_type")
+SHOWN = [field for field in FIELDS if field.wire and field.name not in DATA]
+TITLES = [field.title or field.wire for field in SHOWN]
+STATE = TITLES.index("available")  # Before it comes what the task is now.
+FACTS = (*TITLES[:STATE], "state", *TITLES[STATE:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,19 +112,16 @@ def _parts(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
 
 
 def _facts(task: Task, at_ms: int) -> list[object]:
-    return [
-        task.id,
-        guarded(task.group),
-        task.state(at_ms),
-        _moment(task.available_at_ms),
-        task.owner,
-        task.priority,
-        task.claims,
-        guarded(task.error),
-        json.dumps(task.labels, ensure_ascii=False) if task.labels else "",
-        task.origin,
-        _moment(task.created_at_ms),
-    ]
+    facts = [_cell(field.name, getattr(task, field.name)) for field in SHOWN]
+    return [*facts[:STATE], task.state(at_ms), *facts[STATE:]]
+
+
+def _cell(name: str, value: Any) -> object:
+    if name.endswith("_ms"):
+        return _moment(value)
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False) if value else ""
+    return guarded(value) if isinstance(value, str) else value
 
 
 def _data(task: Task) -> list[str]:

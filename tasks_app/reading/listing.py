@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self
 
 from django.db.models import Q
@@ -13,14 +13,13 @@ from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State, holds_results
 
 from ..core.validation import INT64_MAX, INT64_MIN
+from ..database import COLUMNS
 from ..managers import TaskQuerySet
 from ..models import Task
 
 PAGE = 50
 PREVIEW_BYTES = 400
 PREVIEW_CHARACTERS = 300
-
-COLUMNS = ("id", "group", "available_at_ms", "owner", "priority", "claims", "leased_since_ms", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +59,10 @@ class Row:
     error: str  # Its beginning; empty: it did not fail.
     data: bytes | None  # Its beginning; None: not asked for.
     size: int | None  # Of the whole data in bytes.
+
+
+# What a list shows of a task as it is, and what its state needs beside that.
+WHOLE = [each.name for each in fields(Row) if each.name in COLUMNS and each.name not in ("data", "error")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +141,7 @@ def _selected(group: str, state: State | None, at_ms: int, with_data: bool) -> T
 
 def _previewed(tasks: TaskQuerySet, with_data: bool) -> TaskQuerySet:
     """With the beginnings of data and error, in place of all of them."""
-    tasks = tasks.only(*COLUMNS)
+    tasks = tasks.only(*WHOLE, "leased_since_ms")
     if with_data:
         tasks = tasks.beginnings(PREVIEW_BYTES)
     return tasks.annotate(error_start=Left("error", PREVIEW_CHARACTERS))
@@ -178,14 +181,8 @@ def _place(task: Task) -> Cursor:
 def _row(task: Task, at_ms: int) -> Row:
     data = getattr(task, "data_start", None)
     return Row(
-        id=task.id,
-        group=task.group,
+        **{name: getattr(task, name) for name in WHOLE},
         state=task.state(at_ms),
-        available_at_ms=task.available_at_ms,
-        owner=task.owner,
-        priority=task.priority,
-        claims=task.claims,
-        labels=task.labels,
         error=task.error_start,  # type: ignore[attr-defined]
         data=None if data is None else bytes(data),
         size=getattr(task, "data_size", None),

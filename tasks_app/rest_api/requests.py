@@ -20,14 +20,11 @@ from ..models import Client
 from ..wire.scalars import (
     CLIENT_TEXT_LENGTH,
     ClientText,
-    DataType,
     Duration,
     Ids,
     Int64,
     Key,
-    Labels,
     MostAtOnce,
-    Priority,
     ProcessId,
     ServerSet,
     Wait,
@@ -36,6 +33,7 @@ from ..wire.tasks import Add, WithData, problems_of
 
 INFO_LENGTH = 10_000
 MOST_GROUPS_OF_CLIENT = 1_000
+EMPTIED = {"data_type": "", "error": ""}  # By an update that does not give them, beside the data.
 
 
 class AddOrMove(Add, frozen=True, kw_only=True):
@@ -67,12 +65,9 @@ class AddOrMove(Add, frozen=True, kw_only=True):
             id=self.id,
             group=self.group or None,
             data=self.given_data,
-            data_type=None if self.data_type is UNSET else self.data_type,
             timespec_ms=self.timespec_ms,
-            error=None if self.error is UNSET else self.error,
-            labels=None if self.labels is UNSET else self.labels,
-            priority=None if self.priority is UNSET else self.priority,
             release=self.release,
+            **self.named,
         )
 
 
@@ -80,10 +75,6 @@ class Update(WithData, frozen=True, kw_only=True):
     """A task to replace by a successor with a new id. Its group stays; an add with `keep` moves a task."""
 
     id: Int64
-    error: str | UnsetType = UNSET
-    labels: Labels | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    data_type: DataType | UnsetType = UNSET
     keep: Annotated[
         bool,
         Meta(
@@ -95,21 +86,10 @@ class Update(WithData, frozen=True, kw_only=True):
     group: ServerSet = UNSET
 
     def change(self) -> Change:
-        data = self.given_data
-        data_type = None if self.data_type is UNSET else self.data_type
-        error = None if self.error is UNSET else self.error
+        data, named = self.given_data, self.named
         if not self.keep:
-            data, data_type, error = data or b"", data_type or "", error or ""
-        return Change(
-            id=self.id,
-            data=data,
-            data_type=data_type,
-            timespec_ms=self.timespec_ms,
-            error=error,
-            labels=None if self.labels is UNSET else self.labels,
-            priority=None if self.priority is UNSET else self.priority,
-            release=self.release,
-        )
+            data, named = data or b"", EMPTIED | named
+        return Change(id=self.id, data=data, timespec_ms=self.timespec_ms, release=self.release, **named)
 
 
 class AskedOperation(Asked, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple
 
@@ -121,7 +122,7 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
         """What is added at a due time."""
         asked = self.adds.new_task()
         labels = {**asked.labels, SCHEDULE_LABEL: name, DUE_LABEL: iso(due_ms)}
-        return NewTask(group=asked.group, data=asked.data, labels=labels, priority=asked.priority)
+        return replace(asked, labels=labels)
 
 
 class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):

@@ -9,18 +9,12 @@ from msgspec import Meta
 from taskstore.types.scalars import DataType as DataType
 from taskstore.types.scalars import Ids as Ids
 from taskstore.types.scalars import Int64 as Int64
+from taskstore.types.scalars import Priority as Priority
 from taskstore.types.scalars import Reason as Reason
+from taskstore.types.scalars import Timespec as Timespec
 
-from ..core.validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_PRIORITY, MOST_WAIT_MS
+from ..core.validation import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_WAIT_MS
 
-Timespec = Annotated[
-    int,
-    Meta(
-        ge=-(LATEST_MS // 2),
-        le=LATEST_MS,
-        description="Milliseconds. 0: now. Negative: that long from now. Positive: that very time since the Epoch.",
-    ),
-]
 TimespecAlias = Annotated[
     int,
     Meta(
@@ -34,7 +28,6 @@ Wait = Annotated[
     int, Meta(ge=0, le=MOST_WAIT_MS, description="How long to wait until something can be claimed, in milliseconds.")
 ]
 MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="How many at most at once.")]
-Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
 Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
 CLIENT_TEXT_LENGTH = 255

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
 from taskstore.errors import InvalidInput
 from taskstore.types.requests import Asked
 from taskstore.types.scalars import prepare
-from taskstore.types.tasks import FAILED_FROM, NewTask, Problem
+from taskstore.types.tasks import FAILED_FROM, NAMED, NewTask, Problem
 from taskstore.types.tasks import Task as TaskAnswer
 
 from ..core.operations import Commit, Operation, TaskRecord
@@ -40,12 +40,16 @@ def answer_of(task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
 
 
 class WithData(Asked, frozen=True, kw_only=True):
-    """What adds and updates have in common."""
+    """What adds and updates have in common. The members that `NAMED` lists have the names that the store has."""
 
     data: str | UnsetType = UNSET
     data_base64: DataBase64 | UnsetType = UNSET
     timespec: Timespec | UnsetType = UNSET
     duration: TimespecAlias | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    data_type: DataType | UnsetType = UNSET
     ownerid: ServerSet = UNSET
     origin: ServerSet = UNSET
     claims: ServerSet = UNSET
@@ -73,18 +77,15 @@ class WithData(Asked, frozen=True, kw_only=True):
         return None if self.data_base64 is UNSET else self.data_base64
 
     @property
-    def payload(self) -> bytes:
-        return self.given_data or b""
+    def named(self) -> dict[str, Any]:
+        """What it says of the fields that adds and updates have in the same words."""
+        return {name: value for name in NAMED if (value := getattr(self, name)) is not UNSET}
 
 
 class Add(WithData, frozen=True, kw_only=True):
     """A task to add."""
 
     group: str = ""
-    error: str | UnsetType = UNSET
-    labels: Labels | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    data_type: DataType | UnsetType = UNSET
     id: Annotated[
         Int64,
         Meta(description="Of a task that the same commit deletes: this one is its successor. Else ignored."),
@@ -101,12 +102,9 @@ class Add(WithData, frozen=True, kw_only=True):
         """A task of its own, whatever its id."""
         return NewTask(
             group=self.group,
-            data=self.payload,
-            data_type=self.data_type or "",
+            data=self.given_data or b"",
             timespec_ms=self.timespec_ms,
-            error=self.error or "",
-            labels=self.labels or {},
-            priority=self.priority or 0,
+            **self.named,
         )
 
     def imported(self) -> NewTask:

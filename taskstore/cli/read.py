@@ -13,7 +13,7 @@ from rich.text import Text
 from ..types.clients import Heard
 from ..types.groups import GroupStats
 from ..types.history import History, Step
-from ..types.tasks import Task
+from ..types.tasks import PLAIN, Task
 from ..units import duration, size
 from . import parameter_types
 from .base import Scope, command
@@ -77,7 +77,7 @@ def _facts(task: Task, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "available", when(task.available_at_ms, now_ms)
     yield "owner", _owner(task)
     yield "claims", str(task.claims or "")
-    yield "priority", str(task.priority or "")
+    yield from ((name, str(getattr(task, name) or "")) for name in PLAIN)
     yield "labels", " ".join(_pairs(task.labels))
     yield "error", task.error
     yield "first id", str(task.origin) if task.origin != task.id else ""

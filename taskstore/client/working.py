@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from .. import endpoints
 from ..errors import CommitRefused, refuse
 from ..types.clients import Heard
-from ..types.tasks import Change, Imported, NewTask, Order, Outcome, Problem, Refusal, Task, ids_without_delete
+from ..types.tasks import NAMED, Change, Imported, NewTask, Order, Outcome, Problem, Refusal, Task, ids_without_delete
 from .calls import Call, decoder, encoded, new_key
 
 
@@ -76,8 +76,7 @@ def _without_group(updates: Iterable[Change]) -> Iterator[Problem]:
 
 
 def add_on_the_wire(add: NewTask) -> dict[str, Any]:
-    said = {"id": add.id, "timespec": add.timespec_ms, "error": add.error, "priority": add.priority}
-    said |= {"labels": dict(add.labels), "data_type": add.data_type}
+    said = {"id": add.id, "timespec": add.timespec_ms, **_said_of(add)}
     return {"group": add.group, **_filled(said), **_data(add.data)}
 
 
@@ -92,13 +91,16 @@ def _move(change: Change) -> dict[str, Any]:
 
 def _named(change: Change) -> dict[str, Any]:
     """What the change names."""
-    labels = None if change.labels is None else dict(change.labels)
-    given = {"error": change.error, "data_type": change.data_type, "labels": labels, "priority": change.priority}
     return {
         **_filled({"timespec": change.timespec_ms, "release": change.release}),
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in _said_of(change).items() if value is not None},
         **({} if change.data is None else _data(change.data)),
     }
+
+
+def _said_of(item: NewTask | Change) -> dict[str, Any]:
+    values = {name: getattr(item, name) for name in NAMED}
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
 def _filled(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from ..types.command_record import (
     group_of,
     is_late,
     list_labels,
-    new_list_task,
 )
 from ..types.tasks import Change, NewTask
 from ..worker.handlers import Result
@@ -73,17 +72,19 @@ def closed(task: Task, finished: Finished, others: Collection[int]) -> Result:
     done, rest = finished.closed(), finished.rest()
     if not done.commands:
         return given_back(task, others)
+    parts = [(task.id, CommandStatus.CLOSED, done)] + ([(0, CommandStatus.OPEN, rest)] if rest.commands else [])
     adds = [
-        NewTask(
-            id=task.id,
-            group=group_of(finished.project, CommandStatus.CLOSED),
-            data=done.encode(),
-            labels=list_labels(done),
-            priority=task.priority,
+        NewTask.successor_of(
+            task,
+            id=id,
+            group=group_of(finished.project, status),
+            data=part.encode(),
+            data_type="",
+            error="",
+            labels=list_labels(part),
         )
+        for id, status, part in parts
     ]
-    if rest.commands:
-        adds.append(replace(new_list_task(finished.project, rest), priority=task.priority))
     return Result(adds=adds, deletes=[task.id, *others])
 
 
@@ -94,15 +95,7 @@ def given_back(task: Task, others: Collection[int] = ()) -> Result:
 
 def laid_aside(task: Task, project: str, why: str) -> Result:
     """What is no list: nobody should claim it again, and somebody should look at it."""
-    aside = NewTask(
-        id=task.id,
-        group=group_of(project, CommandStatus.OPEN_STASHED),
-        data=task.data,
-        data_type=task.data_type,
-        error=why,
-        labels=task.labels,
-        priority=task.priority,
-    )
+    aside = NewTask.successor_of(task, group=group_of(project, CommandStatus.OPEN_STASHED), error=why)
     return Result(adds=[aside], deletes=[task.id])
 
 

@@ -78,24 +78,13 @@ def change_of(task: Task, queue: str, verdict: Verdict) -> NewTask | Change:
     if verdict.finished is None:
         return Change(id=task.id, data=data, error="", timespec_ms=-verdict.in_ms, release=True)
     error = verdict.record.error
-    return moved(task, finished_group(queue, verdict.finished), data, error.line if error else "")
+    group = finished_group(queue, verdict.finished)
+    return NewTask.successor_of(task, group=group, data=data, error=error.line if error else "")
 
 
 def no_job(task: Task, queue: str, why: Exception) -> NewTask:
     """What lies among the jobs and is none is laid aside as it is."""
-    return moved(task, finished_group(queue, JobStatus.FAILED), task.data, str(why))
-
-
-def moved(task: Task, group: str, data: bytes, error: str) -> NewTask:
-    return NewTask(
-        id=task.id,
-        group=group,
-        data=data,
-        data_type=task.data_type,
-        error=error,
-        labels=task.labels,
-        priority=task.priority,
-    )
+    return NewTask.successor_of(task, group=finished_group(queue, JobStatus.FAILED), error=str(why))
 
 
 def _finished(status: JobStatus, record: JobRecord, attempt: Attempt, **members: Any) -> Verdict:

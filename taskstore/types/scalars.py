@@ -7,8 +7,24 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.json import Decoder
 
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+LATEST_MS = 253_402_300_799_999  # The end of the year 9999: what every client's calendar can show.
+MOST_PRIORITY = 100
+GROUP_LENGTH = 255
+TYPE_LENGTH = 1_000
+LABEL_LENGTH = 255
+
+Int64 = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
 Ids = tuple[Int64, ...]
+Timespec = Annotated[
+    int,
+    Meta(
+        ge=-(LATEST_MS // 2),
+        le=LATEST_MS,
+        description="Milliseconds. 0: now. Negative: that long from now. Positive: that very time since the Epoch.",
+    ),
+]
+Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
 After = Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]

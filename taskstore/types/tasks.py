@@ -1,4 +1,4 @@
-"""What programs add to the store and change in it, and why a commit was refused: frozen values.
+"""A task and its fields, what programs add to the store and change in it, and why a commit was refused.
 
 Times are milliseconds since the Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 """
@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, Self
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .scalars import DataType, Ids, Int64, prepare
+from .scalars import GROUP_LENGTH, LABEL_LENGTH, TYPE_LENGTH, DataType, Ids, Int64, Priority, Timespec, prepare
 
 
 class Ending(StrEnum):
@@ -76,6 +76,87 @@ def holds_results(group: str) -> bool:
 NOBODY = 0  # The owner that all clients of MassTasker's interface share.
 
 
+class Kept(StrEnum):
+    """What a successor has of the task that it replaces."""
+
+    CONTENT = "content"  # What clients write: it stays unless the change names another value.
+    CHAIN = "chain"  # What a chain has: it stays, and only the store goes on with it.
+    NOTHING = "nothing"  # The store writes it anew for each id.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskField:
+    """A field of a task, by its name in Python and as a column."""
+
+    name: str
+    type: Any  # With the limits that are always the same.
+    column: str = "bigint"  # Its type in PostgreSQL.
+    wire: str = ""  # Its name in JSON; empty: only the store knows it.
+    title: str = ""  # Its name where people read it, if that is another one than in JSON.
+    kept: Kept = Kept.NOTHING
+    limit: str = ""  # The setting that says how large it may be; see Limits in core/validation.py.
+    in_trail: bool = True  # Whether the history of an id keeps it.
+
+
+# In the order in which files and pages show them.
+FIELDS = (
+    TaskField(name="id", type=Int64, wire="id"),
+    TaskField(
+        name="group",
+        type=Annotated[str, Meta(min_length=1, max_length=GROUP_LENGTH)],
+        column="text",
+        wire="group",
+        kept=Kept.CONTENT,
+    ),
+    TaskField(name="available_at_ms", type=Timespec, wire="timespec", title="available"),
+    TaskField(name="owner", type=Int64, wire="ownerid", title="owner"),
+    TaskField(name="priority", type=Priority, column="smallint", wire="priority", kept=Kept.CONTENT),
+    TaskField(name="claims", type=int, column="integer", wire="claims", kept=Kept.CHAIN),
+    TaskField(name="error", type=str, column="text", wire="error", kept=Kept.CONTENT, limit="error_length"),
+    TaskField(
+        name="labels",
+        type=dict[
+            Annotated[str, Meta(max_length=LABEL_LENGTH)],
+            Annotated[str, Meta(max_length=LABEL_LENGTH)],
+        ],
+        column="jsonb",
+        wire="labels",
+        kept=Kept.CONTENT,
+        limit="labels",
+        in_trail=False,
+    ),
+    TaskField(name="origin", type=Int64, wire="origin", kept=Kept.CHAIN),
+    TaskField(name="created_at_ms", type=int, wire="created", kept=Kept.CHAIN),
+    TaskField(
+        name="data",
+        type=bytes,
+        column="bytea",
+        wire="data",
+        kept=Kept.CONTENT,
+        limit="data_bytes",
+        in_trail=False,
+    ),
+    TaskField(
+        name="data_type",
+        type=Annotated[DataType, Meta(max_length=TYPE_LENGTH)],
+        column="text",
+        wire="data_type",
+        kept=Kept.CONTENT,
+        in_trail=False,
+    ),
+    TaskField(name="leased_since_ms", type=int),
+    TaskField(name="made_at_ms", type=int),
+    TaskField(name="made_by_commit", type=Int64),
+    TaskField(name="payload", type=Int64, in_trail=False),
+)
+CONTENT = tuple(each.name for each in FIELDS if each.kept is Kept.CONTENT)
+# What adds and updates name, or leave as it is, in the same words everywhere. A group and data are said in ways of
+# their own.
+NAMED = tuple(name for name in CONTENT if name not in ("group", "data"))
+# What no rule looks at and pages show as it is.
+PLAIN = tuple(name for name in NAMED if name not in ("error", "labels", "data_type"))
+
+
 class Origin(NamedTuple):
     """The chain that a task goes on with that was purged and comes back."""
 
@@ -99,6 +180,15 @@ class NewTask:
     origin: Origin | None = None  # Set: it comes back, and goes on with its chain.
     failed_from: str = ""  # Of a dead letter that comes back or is imported: the group that it failed in.
     moving: Change | None = None  # What becomes of the task `id`, if this add is how REST writes a change of its group.
+
+    @classmethod
+    def successor_of(cls, task: Any, **changes: Any) -> Self:
+        """Return a task that goes on with this one, which has to be deleted with it, as it is but for the changes.
+
+        It is available now, unless a time is among the changes. With `id=0` it is a copy that begins a chain of its
+        own. Every copy of a task is made here, so that none leaves a field out.
+        """
+        return cls(**{"id": task.id, **{name: getattr(task, name) for name in CONTENT}, **changes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,15 +97,7 @@ def _tried_again(task: Task, handler: Handler, attempt: int, error: str) -> Resu
 
 def _moved(task: Task, group: str, error: str) -> Result:
     """As it is, and found by the ids that it had. Whoever moves it back starts to count anew."""
-    there = NewTask(
-        id=task.id,
-        group=group,
-        data=task.data,
-        data_type=task.data_type,
-        error=error,
-        labels=_with_attempts(task.labels, 0),
-        priority=task.priority,
-    )
+    there = NewTask.successor_of(task, group=group, error=error, labels=_with_attempts(task.labels, 0))
     return Result(adds=[there], deletes=[task.id])
 
 

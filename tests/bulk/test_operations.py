@@ -10,7 +10,7 @@ from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
 from taskstore.errors import InvalidInput
-from taskstore.types.tasks import NewTask, State
+from taskstore.types.tasks import FIELDS, Kept, NewTask, State
 from tests.console.store import add, change_all, claim, fail, one_of_each_state
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,7 @@ def tasks_of(group="mail"):
 
 def content(task, *but):
     """All that an undo restores."""
-    names = {"origin", "group", "data", "data_type", "error", "labels", "priority", "claims", "created_at_ms"}
+    names = {field.name for field in FIELDS if field.kept is not Kept.NOTHING}
     return {name: getattr(task, name) for name in names - set(but)} | {"data": bytes(task.data)}
 
 

@@ -54,5 +54,5 @@ def test_the_worker_does_what_is_said(store):
     assert send(store.add("mail", "ann@example.org"), context) == NewTask(group="sent", data=b"ann@example.org")
     with pytest.raises(Discard):
         send(store.add("mail"), context)
-    with pytest.raises(Save, match="no address"):
+    with pytest.raises(Save, match="not an address"):
         send(store.add("mail", "ann"), context)

@@ -79,7 +79,7 @@ def test_every_page_is_in_the_contents_once():
 
 
 def test_the_contents_have_the_groups_of_the_readme():
-    table = (PROJECT / "README.md").read_text().partition("## Read on")[2].partition("\n## ")[0]
+    table = (PROJECT / "README.md").read_text().partition("## Documentation")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\w[^|]*) \| (.*) \|$", table, re.MULTILINE)
     assert [group.title for group in LIBRARY.groups()] == [title for title, _ in rows]
 
@@ -214,7 +214,7 @@ def test_a_search_finds_sections_and_marks_the_words(client):
     page = client.get("/docs/find/?q=TASKSTORE_retention", headers=BROWSER)
     assert_strict(page)
     text = page.content.decode()
-    assert 'href="/docs/settings/#what-it-keeps-and-for-how-long"' in text
+    assert 'href="/docs/settings/#storage-and-retention"' in text
     assert "<mark>TASKSTORE_RETENTION</mark>" in text
     assert 'value="TASKSTORE_retention"' in text
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tasks_app.core import validation
 from tasks_app.core.operations import Claim, Commit, Query, Update
 from tasks_app.core.validation import LATEST_MS, Limits, validate
 from taskstore.errors import InvalidInput, LimitExceeded
-from taskstore.types.tasks import Change, NewTask
+from taskstore.types.tasks import FAILED_FROM, FIELDS, Change, Kept, NewTask
 
 pytestmark = pytest.mark.once
 
@@ -140,3 +141,47 @@ def test_what_an_update_describes_is_not_counted():
     many = Update(deletes=tuple(range(1, 9)), matched=frozenset(range(5, 9)))
     assert fields_refused(many, SMALL) == []
     assert fields_refused(replace(many, matched=frozenset(range(6, 9))), SMALL) == [""]
+
+
+def edges(field):
+    """Values of the field that are just right, and such that are just wrong, by what its type and the settings say."""
+    kind, bounds = validation._kind_of(field.type)
+    most = bounds.get("max_length") or getattr(Limits(), field.limit or "data_bytes")
+    if kind is int:
+        least, largest = bounds["ge"], bounds["le"]
+        return [least, 0, largest], [least - 1, largest + 1]
+    if kind is dict:
+        names = {f"{number:0255}": "x" * 255 for number in range(most + 1)}
+        several = dict(list(names.items())[1:])
+        return [{}, {"": ""}, several], [names, {"x" * 256: ""}, {"a": "x" * 256}, {"\0": "a"}, {"a": "\ud800"}]
+    sign = b"x" if kind is bytes else "x"
+    wrong = [] if kind is bytes else ["a\0", "\ud800"]
+    return [sign, sign * most], [sign * (most + 1), *wrong]
+
+
+@pytest.mark.parametrize(
+    "field", [field for field in FIELDS if field.kept is Kept.CONTENT or field.wire == "timespec"], ids=str
+)
+@pytest.mark.parametrize(("like", "path"), [(ADD, "adds[0]"), (CHANGE, "updates[0]")], ids=["add", "change"])
+def test_the_checker_knows_the_limits_of_every_field(field, like, path, monkeypatch):
+    right, wrong = edges(field)
+    name = "timespec_ms" if field.wire == "timespec" else field.name
+
+    def asked(value):
+        item = replace(like, **{name: value})
+        return commit(adds=(item,)) if like is ADD else commit(updates=(item,))
+
+    for value in wrong:
+        with pytest.raises((InvalidInput, LimitExceeded)) as refused:
+            validate(asked(value), Limits())
+        assert {each.removeprefix(f"{path}.").partition(".")[0] for each in refused.value.fields} == {field.wire}
+    for value in right:
+        validate(asked(value), Limits())
+    # What is right passes the quick look: the careful one is asked only about what may be wrong.
+    monkeypatch.setattr(validation, "_wrong", lambda *_: pytest.fail("looked twice"))
+    for value in right:
+        validate(asked(value), Limits())
+
+
+def test_what_is_sent_of_the_label_of_the_rules_is_never_wrong():
+    validate(commit(adds=(replace(ADD, labels={FAILED_FROM: "x" * 1_000}),)), Limits())

@@ -31,5 +31,5 @@ def test_an_example_is_understood(line, tmp_path, monkeypatch):
 
 
 def test_every_command_is_in_the_table():
-    table = PAGE.partition("## Which server")[0]
+    table = PAGE.partition("## Server and token")[0]
     assert [name for name in COMMANDS if not re.search(rf"`{name}[` ]", table)] == []
