@@ -55,7 +55,7 @@ class Labels(forms.JSONField):
         if labels is None:
             return {}
         if not isinstance(labels, dict) or not all(isinstance(text, str) for text in labels.values()):
-            raise forms.ValidationError('A JSON object of texts, for example {"colour": "red"}.')
+            raise forms.ValidationError('Must be a JSON object with string values, for example {"colour": "red"}.')
         return labels
 
     def prepare_value(self, value: Any) -> Any:
@@ -74,14 +74,14 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
     group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
     content = LongText(required=False, strip=False, label="Data")
     encoding = forms.ChoiceField(
-        choices=[(TEXT, "text"), (BASE64, "base64")], initial=TEXT, help_text="How the data is written above."
+        choices=[(TEXT, "text"), (BASE64, "base64")], initial=TEXT, help_text="How the data above is encoded."
     )
-    data_type = forms.CharField(required=False, help_text="The type URL, for data that is a protobuf Any.")
+    data_type = forms.CharField(required=False, help_text="The type URL, if the data is a protobuf Any.")
     available_at = forms.SplitDateTimeField(
-        required=False, widget=MOMENT, label="Available from", help_text="Empty: now."
+        required=False, widget=MOMENT, label="Available from", help_text="Leave empty for now."
     )
     priority = forms.IntegerField(
-        min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY, initial=0, help_text="Larger ones are claimed first."
+        min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY, initial=0, help_text="Higher values are claimed first."
     )
     labels = Labels(
         required=False,
@@ -93,9 +93,9 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
         required=False,
         strip=False,
         widget=forms.Textarea({"rows": 3}),
-        help_text="Not empty: the task counts as failed.",
+        help_text="A task with an error counts as failed.",
     )
-    reason = forms.CharField(required=False, max_length=1000, help_text="Why, for the trail and the audit.")
+    reason = forms.CharField(required=False, max_length=1000, help_text="Optional, recorded in the audit.")
 
     class Meta:
         model = Task
@@ -157,7 +157,7 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
         try:
             return base64.b64decode("".join(text.split()), validate=True)
         except (binascii.Error, ValueError):
-            raise InvalidInput({"data": ["Base64: letters, digits, + and /, filled up with = to fours."]}) from None
+            raise InvalidInput({"data": ["must be Base64: letters, digits, + and /, padded with ="]}) from None
 
     def _timespec_ms(self) -> int:
         at: datetime | None = self.cleaned_data["available_at"]
@@ -167,14 +167,16 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
             return int(self.replaces.available_at_ms)  # The field shows seconds only.
         at_ms = round(at.timestamp() * 1000)
         if at_ms <= 0:
-            raise InvalidInput({"timespec": ["A time after 1 January 1970."]})
+            raise InvalidInput({"timespec": ["must be after 1 January 1970"]})
         return at_ms
 
     def _show(self, wrong: InvalidInput) -> None:
         for path, texts in wrong.fields.items():
             name = re.sub(r"^(adds|updates)\[0\]\.", "", path).partition(".")[0]
             field = {"timespec": "available_at", "data": "content"}.get(name, name)
-            self.add_error(field if field in self.fields else None, forms.ValidationError(texts))
+            self.add_error(
+                field if field in self.fields else None, forms.ValidationError([sentence(text) for text in texts])
+            )
 
 
 def initial_of(task: Task, *, may_see_data: bool) -> dict[str, Any]:
@@ -202,6 +204,11 @@ def written(data: bytes) -> tuple[str, str]:
 
 def is_editable(data: bytes) -> bool:
     return len(data) <= EDITABLE_BYTES
+
+
+def sentence(text: str) -> str:
+    """Return what is wrong with a field, for people: with a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
 
 
 def with_plain_ends(text: str) -> str:

@@ -18,7 +18,7 @@ from tasks_app.access.policy import Action, may
 
 class AdminSite(admin.AdminSite):
     site_title = site_header = "Task Store"
-    index_title = "By hand"
+    index_title = "Administration"
     site_url = "/console/"
     index_template = "admin/task_store_index.html"
 

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 @sync_and_async_middleware
 def refuse_long_numbers(get_response: Any) -> Callable[[HttpRequest], Any]:
     """The middleware that answers 400 to a path with a number that nothing can have."""
-    refusal = "The path holds a number with too many digits: an id has at most 19."
+    refusal = "The path contains a number with too many digits: an id has at most 19."
 
     def refused(request: HttpRequest) -> HttpResponse | None:
         if not LONG_NUMBER.search(request.path_info):
@@ -59,36 +59,36 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         case DisallowedHost() if settings.TASKSTORE_NO_AUTH:
             field, right, detail = "Host", FOREIGN_HOST, f"Host: {FOREIGN_HOST}"
         case DisallowedHost():
-            field, right = "Host", "must be a name of this server: TASKSTORE_PUBLIC_URL gives it one"
-            detail = "This server does not go by that host name. TASKSTORE_PUBLIC_URL gives it one."
+            field, right = "Host", "must be a name of this server: set TASKSTORE_PUBLIC_URL to its address"
+            detail = "This is not a host name of this server. Set TASKSTORE_PUBLIC_URL to its address."
         case TooManyFieldsSent():
             most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
             field = "query" if request.META.get("QUERY_STRING", "").count("&") >= most else "body"
             right, detail = f"must have at most {most} fields", f"The {field} must have at most {most} fields."
         case TooManyFilesSent():
             most = settings.DATA_UPLOAD_MAX_NUMBER_FILES
-            field, right, detail = "body", f"must have at most {most} files", f"A form takes at most {most} files."
+            field, right, detail = "body", f"must have at most {most} files", f"A form must have at most {most} files."
         case RequestDataTooBig():
             status, most = 413, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
             field, right, detail = (
                 "body",
-                f"at most {most} bytes a request",
+                f"must be at most {most} bytes",
                 f"The request must be at most {size_in_words(most)}.",
             )
         case MultiPartParserError():
             field, right, detail = "body", "must be a valid multipart form", "The body is not a valid multipart form."
         case _:
             field, right = "request", "must have valid headers, and a body as long as Content-Length says"
-            detail = "The request is not valid. Check its headers and its length."
+            detail = "The request is not valid. Check the headers and the length."
     return answer(request, status, detail, errors={field: [right]})
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return answer(request, 403, str(exception) or "You may not do that.")
+    return answer(request, 403, str(exception) or "Permission denied.")
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return answer(request, 404, "There is no such path. What the API has stands in /schema.")
+    return answer(request, 404, "Not found. The API is described at /schema.")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -135,10 +135,10 @@ def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
     request.COOKIES = parse_cookie(headers.get("cookie", ""))
     detail = f"The request must be at most {size_in_words(most)}."
     if is_partial(request):
-        told = {"title": "This form is too large", "text": f"{detail} Nothing was changed."}
+        told = {"title": "The form is too large", "text": f"{detail} Nothing was changed."}
         response = HttpResponse(get_template("console/_problem.html").render(told, request), status=413)
     else:
-        response = answer(request, 413, detail, errors={"body": [f"at most {most} bytes a request"]})
+        response = answer(request, 413, detail, errors={"body": [f"must be at most {most} bytes"]})
     response["Cache-Control"] = "no-store"
 
     def respond(_: HttpRequest) -> HttpResponse:

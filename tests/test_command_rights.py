@@ -30,8 +30,8 @@ from .rest_api.api import ANN, Api, answered
 pytestmark = pytest.mark.django_db
 
 OPEN, NEW = "commands/default/open", "commands/default/new"
-NO_SCOPE = "it takes a token of the scope commands"
-NO_ROLE = "it takes the role commands, or admin"
+NO_SCOPE = "this needs a token with the scope commands"
+NO_ROLE = "this needs the role commands or admin"
 SWITCHED_OFF = "start it with `up --commands` or `serve --commands`, or set TASKSTORE_COMMANDS=1"
 
 

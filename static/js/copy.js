@@ -15,7 +15,7 @@ document.addEventListener("click", async (event) => {
   } catch {
     // Browsers allow it on https and on this machine only.
     if (!address) getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
-    label.textContent = address ? "Not allowed here" : "Selected";
+    label.textContent = address ? "Not allowed" : "Selected";
   }
   setTimeout(() => { label.textContent = before; }, SAID_FOR_MS);
 });

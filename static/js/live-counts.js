@@ -163,12 +163,12 @@ function tell(added, gone) {
   if (gone) texts.push(`${groupsIn(gone)} gone`);
   const news = document.querySelector("[data-live-news]");
   news.hidden = texts.length === 0;
-  set(news.querySelector("[data-live-news-text]"), `${texts.join(", ")},`);
+  set(news.querySelector("[data-live-news-text]"), texts.join(", "));
 }
 
 function tellOfTasks(news, more) {
   news.hidden = more === 0;
-  set(news.querySelector("[data-live-news-text]"), `${grouped(Math.abs(more))} ${more > 0 ? "more" : "fewer"} now,`);
+  set(news.querySelector("[data-live-news-text]"), `${grouped(Math.abs(more))} ${more > 0 ? "more" : "fewer"} ${Math.abs(more) === 1 ? "task" : "tasks"}`);
 }
 
 function groupsIn(number, which = "") {

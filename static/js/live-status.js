@@ -8,17 +8,17 @@ const LOOK_EVERY_MS = 250;
 const WORDS = {
   connecting: "connecting",
   live: "live",
-  old: "no new numbers",
+  old: "not updating",
   lost: "reconnecting",
   paused: "paused",
   refused: "not live",
   ended: "signed out",
 };
 const BANNERS = {
-  old: "The server can't read the store at the moment; it tries again by itself.",
-  lost: "The server does not answer; this page tries again by itself.",
+  old: "The server can't read the database at the moment. It keeps retrying.",
+  lost: "The server is not responding. This page keeps retrying.",
   refused: "",
-  ended: "You are signed out, or may not see this any more; load the page again.",
+  ended: "You are signed out or no longer have access. Reload the page.",
 };
 
 export class Status {
@@ -82,10 +82,10 @@ export class Status {
     set(this.#age, ageOf(ageMs));
     if (this.#switch.dataset.live === state) return;
     this.#switch.dataset.live = state;
-    this.#switch.title = this.#isPaused ? "Let the numbers move again" : "Let the numbers stand still";
+    this.#switch.title = this.#isPaused ? "Resume live updates" : "Pause live updates";
     this.#word.textContent = WORDS[state];
     this.#banner.hidden = !(state in BANNERS);
-    if (state in BANNERS) this.#text.replaceChildren(`${BANNERS[state]} The numbers are those of `, this.#time, ".");
+    if (state in BANNERS) this.#text.replaceChildren(`${BANNERS[state]} Numbers are as of `, this.#time, ".");
   }
 
   #state(ageMs) {

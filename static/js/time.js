@@ -10,7 +10,7 @@ const zones = document.querySelectorAll("[data-zone]");
 let formatter = formatterFor(zone());
 
 for (const select of zones) {
-  select.options[0].text = `this browser's zone, ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
+  select.options[0].text = `Browser time zone (${Intl.DateTimeFormat().resolvedOptions().timeZone})`;
   offer(select, Intl.supportedValuesOf("timeZone"));
   if (zone()) offer(select, [zone()]); // Some are known without being listed.
   select.value = zone() ?? "";
@@ -77,9 +77,9 @@ function relative(atMs, nowMs) {
 
 function lease(atMs, nowMs) {
   const leftS = Math.ceil((atMs - nowMs) / 1000);
-  if (leftS <= 0) return `ran out ${relative(atMs, nowMs)}`;
-  if (leftS >= 3600) return `lease ends ${relative(atMs, nowMs)}`;
-  return `lease ${Math.floor(leftS / 60)}:${String(leftS % 60).padStart(2, "0")}`;
+  if (leftS <= 0) return `ended ${relative(atMs, nowMs)}`;
+  if (leftS >= 3600) return `ends ${relative(atMs, nowMs)}`;
+  return `ends in ${Math.floor(leftS / 60)}:${String(leftS % 60).padStart(2, "0")}`;
 }
 
 function grouped(number) {

@@ -114,14 +114,14 @@ def keeps_an_administrator() -> Iterator[None]:
         list(Group.objects.select_for_update().filter(name=ADMIN))
         yield
         if not administrators().exists():
-            raise InvalidInput({"account": ["another one: nobody would be left who may administer"]})
+            raise InvalidInput({"account": ["must not be the last one with the role admin"]})
 
 
 @contextmanager
 def _may_lose(user: User, actor: Actor) -> Iterator[None]:
     """Around a change that may take rights away. Raises InvalidInput when it is one's own, or that of the last."""
     if user.username == actor.name:
-        raise InvalidInput({"account": ["somebody else's: nobody changes their own rights"]})
+        raise InvalidInput({"account": ["must not be your own: ask another administrator"]})
     with keeps_an_administrator():
         yield
 
@@ -149,7 +149,7 @@ def _new_user(name: str) -> User:
 
 def _check_role(rights: Rights) -> None:
     if rights.role not in ("", *ROLE_NAMES):
-        raise InvalidInput({"role": [f"one of {', '.join(ROLE_NAMES)}, or empty for none"]})
+        raise InvalidInput({"role": [f"must be one of {', '.join(ROLE_NAMES)}, or empty for none"]})
 
 
 def _write_down(action: str, user: User, actor: Actor, **details: Any) -> None:

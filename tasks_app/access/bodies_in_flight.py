@@ -13,7 +13,7 @@ from .request_limits import beyond_proxies, network
 LEAST_BYTES = 64 * 2**10  # Below this a body costs less than to count it.
 MOST_BYTES = 256 * 2**20  # Where the settings say nothing.
 RETRY_AFTER_S = 1
-REASON = "Too many bytes of requests at once: send the next one when another is answered."
+REASON = "Too many request bytes at once: wait for an answer before you send the next request."
 LARGE_BYTES = 2**20
 
 _at_work: Counter[str] = Counter()

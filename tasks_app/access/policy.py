@@ -47,8 +47,8 @@ COMMANDS_ARE_OFF = (
     "shell commands are off on this server: start it with `up --commands` or `serve --commands`, "
     "or set TASKSTORE_COMMANDS=1"
 )
-OF_TOKENS = "it takes a token of the scope commands"
-OF_PEOPLE = "it takes the role commands, or admin"
+OF_TOKENS = "this needs a token with the scope commands"
+OF_PEOPLE = "this needs the role commands or admin"
 
 
 def actor_of(principal: Principal, reason: str = "") -> Actor:

@@ -29,7 +29,7 @@ from .policy import ANYTHING
 NAME_LENGTH = 100
 MOST_CLIENTS = 1_000
 CLIENT = re.compile(r"-?[0-9]{1,19}")  # `int` alone would take "1_000" and the digits of other scripts.
-CLIENTS = f"at most {MOST_CLIENTS} numbers of clients, each of 64 bits"
+CLIENTS = f"must be at most {MOST_CLIENTS} client numbers, each a 64-bit integer"
 PREFIX = "ts_"  # So that scanners for leaked secrets can tell what it is.
 LAST_USED_EVERY = timedelta(minutes=1)  # A write for each request would cost more than the request.
 # The token of a server for programs beside it has a name that begins so, and goes with the server. That of a node that
@@ -161,16 +161,16 @@ def _problems(
     name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int]
 ) -> Iterator[tuple[str, str]]:
     if not (name.strip() and name.isprintable() and len(name) <= NAME_LENGTH):
-        yield "name", f"a name of 1 to {NAME_LENGTH} printable characters"
+        yield "name", f"must have 1 to {NAME_LENGTH} printable characters"
     elif name.isdecimal():
-        yield "name", "a name that can't be taken for an id: not digits alone"
+        yield "name", "must not consist of digits only, which would look like an id"
     for pattern in groups:
         for _, text in group_name("groups", pattern):
-            yield "groups", f"names of groups, or beginnings of names with a star; {pattern!r}: {text}"
+            yield "groups", f"must be group names or prefixes followed by a star; {pattern!r}: {text}"
     if len(clients) > MOST_CLIENTS or not all(INT64_MIN <= client <= INT64_MAX for client in clients):
         yield "clients", CLIENTS
     if expires_at is not None and expires_at <= timezone.now():
-        yield "expires_at", "a time in the future"
+        yield "expires_at", "must be in the future"
 
 
 def _hash(secret: str) -> str:

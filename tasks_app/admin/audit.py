@@ -20,7 +20,7 @@ from .tasks import moment
 class EndedTaskAdmin(KeyedAdmin):
     list_display = ("id", "group", "ending", "successor", "ended", "by", "reason")
     search_fields = ("id",)
-    search_help_text = "The id of a task, or that of the first of its chain."
+    search_help_text = "The id of a task, or its origin."
     allowed_lookups = ("origin",)
     fields = (
         "id", "group", "origin", "owner", "leased", "priority", "claims", "error", "created", "made", "made_by_commit",
@@ -29,7 +29,7 @@ class EndedTaskAdmin(KeyedAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         if retention.kept() != retention.FULL:
-            self.message_user(request, f"Not every id is listed: {retention.in_words()}.", messages.WARNING)
+            self.message_user(request, f"Some ids are missing: {retention.in_words()}.", messages.WARNING)
         return super().changelist_view(request, extra_context)
 
     def get_search_results(
@@ -48,7 +48,7 @@ class EndedTaskAdmin(KeyedAdmin):
     def created(self, task: EndedTask) -> datetime:
         return moment(task.created_at_ms)
 
-    @admin.display(description="made (this id)")
+    @admin.display(description="id assigned")
     def made(self, task: EndedTask) -> datetime:
         return moment(task.made_at_ms)
 
@@ -70,7 +70,7 @@ class AuditEntryAdmin(KeyedAdmin):
     needs = Action.OPERATE
     list_display = ("id", "at", "actor", "action", "group", "selection", "done", "skipped", "reason")
     search_fields = ("actor",)
-    search_help_text = "The exact name of who did it."
+    search_help_text = "The exact name of the actor."
     fields = ("at", "actor", "action", "group", "selection", "reason", "done", "skipped", "details", "duration_ms")
 
     def get_search_results(

@@ -27,6 +27,7 @@ from ..access.policy import actor_of, scope_of
 from ..bulk import Action, Asked, Selection
 from ..core.actors import REASON_LENGTH, Actor
 from ..core.validation import GROUP_LENGTH
+from ..forms import sentence
 from ..models import BulkOperation, Task
 from .keyset import KeyedAdmin
 
@@ -51,7 +52,7 @@ class Agreement(forms.Form):
         for option in options:
             field = FIELDS[option.kind]()
             field.label, field.required = option.label, option.is_required
-            field.help_text = "Empty: it stays." if option.default is None else option.hint
+            field.help_text = "Leave empty to keep the current value." if option.default is None else option.hint
             self.fields[option.name] = field
         self.order_fields([*(option.name for option in options), "reason"])
 
@@ -63,7 +64,7 @@ class Agreement(forms.Form):
 
     def refuse(self, refused: InvalidInput) -> None:
         for name, texts in refused.fields.items():
-            self.add_error(name if name in self.fields else None, texts)
+            self.add_error(name if name in self.fields else None, [sentence(text) for text in texts])
 
 
 def _admin_action(name: str, action: type[Action]) -> Callable[..., HttpResponse | None]:
@@ -101,7 +102,7 @@ class ActsOnSelected(KeyedAdmin):
             return None
         tasks = list(self.for_list(queryset))
         if not tasks:
-            self.message_user(request, "Nothing was done: the tasks are no longer there.", messages.ERROR)
+            self.message_user(request, "Nothing was done: the tasks no longer exist.", messages.ERROR)
             return None
         form = Agreement(request.POST if is_agreed else None, options)
         return None if self._is_changed(request, action, form) else self._question(request, tasks, action, form)
@@ -177,8 +178,8 @@ def told(operation: BulkOperation, meant: int) -> str:
     """What came of an operation on so many tasks, with the way to its undo."""
     address = f"{resolve_url('console:overview')}operations/{operation.pk}"
     if operation.state == BulkOperation.State.RUNNING:
-        what = f"{WORDS[operation.verb].doing} {tasks_in_words(meant)} is under way."
-        return format_html('{} <a href="{}">Look at it</a>.', what, address)
+        what = f"{WORDS[operation.verb].doing} {tasks_in_words(meant)} is running."
+        return format_html('{} <a href="{}">View it</a>.', what, address)
     what = " ".join(sentences(operation, meant))
     return format_html('{} <a href="{}">Undo it</a>.', what, address) if operation.done else what
 
@@ -190,7 +191,7 @@ def sentences(operation: BulkOperation, meant: int) -> Iterator[str]:
     if operation.failed:
         yield f"Failed: {operation.failed}."
     if gone := meant - operation.done - operation.skipped - operation.failed:
-        yield f"No longer there: {gone}."
+        yield f"Already gone: {gone}."
 
 
 def ids_in(request: HttpRequest) -> list[int]:
@@ -212,7 +213,7 @@ def lines_of(tasks: Sequence[Task], action: type[Action]) -> Iterator[str]:
         is_claimed = task.state(now_ms) is State.CLAIMED
         to = bulk.target_of(task.group, failed_from.get(task.id, "")) or task.group if failed_from else task.group
         where = f", goes back to {to}" if to != task.group else ""
-        yield f"{task}{where}" + (f", claimed by {task.owner}: it is skipped" if is_claimed else "")
+        yield f"{task}{where}" + (f", claimed by {task.owner}: skipped" if is_claimed else "")
 
 
 def tasks_in_words(count: int) -> str:

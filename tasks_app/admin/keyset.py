@@ -95,7 +95,7 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     ) -> HttpResponse | None:
         ids = request.POST.getlist(ACTION_CHECKBOX_NAME)
         if request.POST.get("select_across", "0") != "0" or None in map(read_id, ids):
-            self.message_user(request, "Nothing was done: select rows of the page.", messages.ERROR)
+            self.message_user(request, "Nothing was done: select rows on the page.", messages.ERROR)
             return None
         return super().response_action(request, queryset, *more, **named)
 

@@ -46,7 +46,7 @@ WIDGETS = {
     **dict.fromkeys(("labels", "error"), AdminTextareaWidget({"rows": 3})),
     "available_at": AdminSplitDateTime(),
 }
-ENDS_LEASE = "A worker holds this task. Saving ends its lease: what the worker commits then is refused."
+ENDS_LEASE = "A worker holds this task. Saving ends its lease, and the worker's result will be rejected."
 
 
 class AdminTaskForm(TaskForm):
@@ -79,7 +79,7 @@ class TaskAdmin(ActsOnSelected):
     list_display = ("id", "group_link", "state", "available", "held_by", "priority", "claims", "error_start")
     list_filter = (StateFilter,)
     search_fields = ("id",)  # Shows the box; get_search_results looks.
-    search_help_text = "The id of a task, any that it ever had, or the exact name of a group."
+    search_help_text = "Any id of a task, current or earlier, or the exact name of a group."
     allowed_lookups = ("group", "state")
     readonly_fields = (*FACTS, "shown_data")
 
@@ -124,7 +124,7 @@ class TaskAdmin(ActsOnSelected):
         if chain and not living:
             self.message_user(request, link_to_trail(chain.origin, f"Task {task_id} has ended."), messages.WARNING)
         if chain is None and (doubt := history.doubt_about(task_id)):
-            self.message_user(request, f"Nothing is known of task {task_id}{doubt}.", messages.WARNING)
+            self.message_user(request, f"Task {task_id} does not exist{doubt}.", messages.WARNING)
         return living.id if living else task_id
 
     @admin.display(description="group")
@@ -143,7 +143,7 @@ class TaskAdmin(ActsOnSelected):
 
     @admin.display(description="leased to")
     def held_by(self, task: Task) -> str:
-        return str(task.owner) if task.leased else "nobody"
+        return str(task.owner) if task.leased else "none"
 
     @admin.display(description="error")
     def error_start(self, task: Any) -> str:
@@ -155,7 +155,7 @@ class TaskAdmin(ActsOnSelected):
     def created(self, task: Task) -> datetime:
         return moment(task.created_at_ms)
 
-    @admin.display(description="made (this id)")
+    @admin.display(description="id assigned")
     def made(self, task: Task) -> datetime:
         return moment(task.made_at_ms)
 
@@ -163,7 +163,7 @@ class TaskAdmin(ActsOnSelected):
     def shown_data(self, task: Task) -> str:
         data = bytes(task.data)
         if not is_editable(data):
-            return f"{len(data)} bytes: too large to be shown here"
+            return f"{len(data)} bytes: too large to show here"
         encoding, text = written(data)
         return f"{BASE64}: {text}" if encoding == BASE64 else text
 
@@ -174,15 +174,15 @@ class TaskAdmin(ActsOnSelected):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return [(None, {"fields": ("group", *DATA, *REST)})]
-        facts = ("As it is", {"fields": FACTS})
+        facts = ("Current values", {"fields": FACTS})
         shown_data = ("shown_data",) if may(request.user, Action.SEE_PAYLOADS) else ()
         if not self.has_change_permission(request, obj):
-            return [facts, ("Its content", {"fields": ("group", *shown_data, *REST[1:])})]
+            return [facts, ("Content", {"fields": ("group", *shown_data, *REST[1:])})]
         data = DATA if shown_data and is_editable(obj.data) else shown_data
         changes: dict[str, Any] = {"fields": ("group", *data, *REST, "reason")}
         if obj.state(Task.objects.now_ms()) is State.CLAIMED:
             changes["description"] = ENDS_LEASE
-        return [("As it is to be", changes), facts]
+        return [("Changes", changes), facts]
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         chain = history.chain_of(read_id(unquote(object_id)) or 0)
@@ -203,11 +203,11 @@ class TaskAdmin(ActsOnSelected):
         task_id = read_id(unquote(object_id)) or 0
         chain = history.chain_of(task_id)
         if not (chain and chain.living):
-            gone = f"task {object_id} is no longer there{'' if chain else history.doubt_about(task_id)}"
+            gone = f"task {object_id} no longer exists{'' if chain else history.doubt_about(task_id)}"
             self.message_user(request, f"Nothing was changed: {gone}.", messages.ERROR)
             return redirect("admin:tasks_app_task_changelist")
         now = chain.living.id
-        changed = f"the task has changed meanwhile, {object_id} is now {now}. Save again to change {now}"
+        changed = f"the task has changed in the meantime; {object_id} is now {now}. Save again to change {now}"
         reason = changed if isinstance(refused, CommitRefused) else str(refused)
         request.task_store_refusal = f"Nothing was changed: {reason}."  # type: ignore[attr-defined]
         return self.change_view(request, str(now), form_url=task_url(now))
@@ -236,7 +236,7 @@ class TaskAdmin(ActsOnSelected):
             done=1,
             details={"ids": [replaced, task.id] if replaced else [task.id]},
         )
-        self.message_user(request, format_html('{} <a href="{}">Look at it</a>.', text, task_url(task.id)))
+        self.message_user(request, format_html('{} <a href="{}">View it</a>.', text, task_url(task.id)))
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         return self._to_next_page(request, obj)
@@ -256,7 +256,7 @@ class TaskAdmin(ActsOnSelected):
             return super().delete_view(request, object_id, extra_context)
         except REFUSALS as refused:
             is_gone = isinstance(refused, CommitRefused)
-            reason = f"task {object_id} is no longer there" if is_gone else str(refused)
+            reason = f"task {object_id} no longer exists" if is_gone else str(refused)
             self.message_user(request, f"Nothing was deleted: {reason}.", messages.ERROR)
             return redirect("admin:tasks_app_task_changelist")
 
@@ -283,7 +283,7 @@ class TaskAdmin(ActsOnSelected):
             raise CommitRefused(Refusal(changes=(task_id,)))
         if task_id is not None and (living := self._living_id(request, task_id)) != task_id:
             return redirect(task_url(living))
-        self.message_user(request, f"There is no task {object_id}.", messages.WARNING)
+        self.message_user(request, f"Task {object_id} does not exist.", messages.WARNING)
         return redirect("admin:tasks_app_task_changelist")
 
 
@@ -321,4 +321,4 @@ def trail_url(origin: int) -> str:
 
 
 def link_to_trail(origin: int, text: str) -> str:
-    return format_html('{} <a href="{}">See its trail</a>.', text, trail_url(origin))
+    return format_html('{} <a href="{}">View its history</a>.', text, trail_url(origin))

@@ -17,6 +17,7 @@ from taskstore.errors import InvalidInput
 
 from ..access import tokens
 from ..access.policy import Action, actor_of, may
+from ..forms import sentence
 from ..models import Scope, Token
 from .keyset import KeyedAdmin
 
@@ -24,20 +25,24 @@ from .keyset import KeyedAdmin
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
     """What a new token is to be."""
 
-    name = forms.CharField(max_length=tokens.NAME_LENGTH, widget=AdminTextInputWidget, help_text="What uses it.")
-    scope = forms.ChoiceField(choices=Scope.choices, help_text="Each includes the ones before it.")
+    name = forms.CharField(
+        max_length=tokens.NAME_LENGTH, widget=AdminTextInputWidget, help_text="The program that uses the token."
+    )
+    scope = forms.ChoiceField(choices=Scope.choices, help_text="Each scope includes the ones before it.")
     groups = forms.CharField(
         required=False,
         strip=False,
         widget=AdminTextareaWidget,
-        help_text="One a line; pay/* stands for all names that begin with pay/. Empty: every group.",
+        help_text="One per line. pay/* matches all names that start with pay/. Leave empty for all groups.",
     )
     clients = forms.CharField(
         required=False,
         widget=AdminTextInputWidget,
-        help_text="Their numbers, with spaces between them: it acts for no other owner. Empty: for every one.",
+        help_text="Client numbers, separated by spaces. The token can act only for these. Leave empty for all clients.",
     )
-    expires_at = forms.SplitDateTimeField(required=False, widget=AdminSplitDateTime, help_text="Empty: never.")
+    expires_at = forms.SplitDateTimeField(
+        required=False, widget=AdminSplitDateTime, help_text="Leave empty for no expiry."
+    )
 
     class Meta:
         model = Token
@@ -50,7 +55,7 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
         try:
             return tokens.client_ids(self.cleaned_data["clients"].split())
         except InvalidInput as wrong:
-            raise forms.ValidationError(wrong.fields["clients"]) from None
+            raise forms.ValidationError([sentence(text) for text in wrong.fields["clients"]]) from None
 
     def clean(self) -> dict[str, Any]:
         if not self.errors:
@@ -59,7 +64,7 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
                 tokens.check(given["name"], given["groups"], given["expires_at"], given["clients"])
             except InvalidInput as wrong:
                 for field, texts in wrong.fields.items():
-                    self.add_error(field, forms.ValidationError(texts))
+                    self.add_error(field, forms.ValidationError([sentence(text) for text in texts]))
         return self.cleaned_data
 
     def _post_clean(self) -> None:
@@ -96,11 +101,11 @@ class TokenAdmin(KeyedAdmin):
 
     @admin.display(description="groups")
     def which_groups(self, token: Token) -> str:
-        return ", ".join(token.groups) or "every group"
+        return ", ".join(token.groups) or "all groups"
 
     @admin.display(description="clients")
     def which_clients(self, token: Token) -> str:
-        return ", ".join(map(str, token.clients)) or "every one"
+        return ", ".join(map(str, token.clients)) or "all clients"
 
     @admin.display
     def state(self, token: Token) -> str:
@@ -131,4 +136,4 @@ class TokenAdmin(KeyedAdmin):
             for token in alive:
                 tokens.revoke(token, actor_of(request.user))
         names = ", ".join(token.name for token in alive)
-        self.message_user(request, f"Revoked: {names or 'none, they were revoked already'}.", messages.SUCCESS)
+        self.message_user(request, f"Revoked: {names or 'none, all were already revoked'}.", messages.SUCCESS)

@@ -30,10 +30,10 @@ MOST_SPREAD_MINUTES = 30 * 24 * 60
 MINUTE_MS = 60_000
 
 CLAIMED_BY_A_WORKER = "claimed by a worker"
-READY_ALREADY = "ready already"
+READY_ALREADY = "already ready"
 RETRIED_ELSEWHERE = "a command that has ended: retry it in its project"
-IN_THAT_GROUP = "in that group already"
-THERE_ALREADY = "there already"
+IN_THAT_GROUP = "already in that group"
+THERE_ALREADY = "already there"
 CHANGED_SINCE = "changed since"
 ENDED_SINCE = "ended since"
 
@@ -128,9 +128,9 @@ class Requeue(Action):
 
     def problems(self, group: str) -> Iterator[Problem]:
         if not 0 <= self.at <= LATEST_MS:
-            yield "at", f"milliseconds since 1970, from 0 to {LATEST_MS}; 0: now"
+            yield "at", f"must be milliseconds since the Epoch, between 0 (now) and {LATEST_MS}"
         if not 0 <= self.spread_minutes <= MOST_SPREAD_MINUTES:
-            yield "spread_minutes", f"a whole number from 0 to {MOST_SPREAD_MINUTES}; 0: all at once"
+            yield "spread_minutes", f"must be a whole number between 0 (all at once) and {MOST_SPREAD_MINUTES}"
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
         is_as_it_should_be = state is State.READY and not task.is_failed and (self.here or not task.failed_from)
@@ -159,9 +159,9 @@ class Move(Action):
         if wrong := list(group_name("to", self.to)):
             yield from wrong
         elif self.to == group:
-            yield "to", "a group other than the one that the tasks are in"
+            yield "to", "must be a group other than the one that the tasks are in"
         elif not self.create and not Task.objects.get_queryset().in_group(self.to).exists():
-            yield "to", f"no group {self.to} exists: say that it is to be created, or name another one"
+            yield "to", f"must be an existing group, and {self.to} is not: allow a new group, or name another one"
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
         return Skip(IN_THAT_GROUP) if task.group == self.to else changed(task, state, group=self.to)
@@ -178,10 +178,10 @@ class Edit(Action):
 
     def problems(self, group: str) -> Iterator[Problem]:
         if self.error is None and self.priority is None:
-            yield "error", "an error text, empty for none, or a priority: there is nothing to change else"
+            yield "error", "must be given unless a priority is: there is nothing to change"
         yield from text("error", self.error or "", Limits().error_length)
         if not -MOST_PRIORITY <= (self.priority or 0) <= MOST_PRIORITY:
-            yield "priority", f"a whole number from {-MOST_PRIORITY} to {MOST_PRIORITY}"
+            yield "priority", f"must be a whole number between {-MOST_PRIORITY} and {MOST_PRIORITY}"
 
     def step(self, task: Task, state: State, turn: Turn) -> Change:
         return changed(task, state, priority=self.priority, error=self.error)
@@ -222,7 +222,7 @@ def action_of(operation: BulkOperation) -> Action:
 def action_named(name: str) -> type[Action]:
     """Return the action. Raises InvalidInput about `verb`."""
     if name not in ACTIONS:
-        raise InvalidInput({"verb": [f"one of {', '.join(ACTIONS)}"]})
+        raise InvalidInput({"verb": [f"must be one of {', '.join(ACTIONS)}"]})
     return ACTIONS[name]
 
 

@@ -80,7 +80,7 @@ log = logging.getLogger(__name__)
 HOLD_MS = 10_000  # A process that has not been heard of for so long has died.
 LOOK_EVERY_S = 0.5  # For operations that no other process is at.
 IDS_IN_AUDIT = 500
-CHANGED_MEANWHILE = "changed meanwhile"
+CHANGED_MEANWHILE = "changed in the meantime"
 
 OUTCOMES = tuple(BulkItem.Outcome)
 

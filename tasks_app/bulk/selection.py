@@ -35,7 +35,7 @@ from .actions import Action, Requeue, target_of
 SAMPLES = 3
 COUNTING_S = 10.0  # Somebody waits for the number.
 
-SAY_WHICH = "say which tasks are meant, for example group:mail state:failed; group:* means all tasks of the store"
+SAY_WHICH = "must select tasks, for example group:mail state:failed; group:* selects all tasks of the store"
 
 READY_ALREADY = f"{IN_STATE[State.READY]} AND error = ''"
 STATES = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)
@@ -80,7 +80,7 @@ class Selection:
         if self.ids is not None:
             return f"{len(self.ids)} selected {'task' if len(self.ids) == 1 else 'tasks'}"
         which = f"all {self.state.value} tasks" if self.state else "all tasks"
-        return f"{which} that meet {self.q.strip()}" if self.q.strip() else which
+        return f"{which} that match {self.q.strip()}" if self.q.strip() else which
 
     @cached_property
     def terms(self) -> list[Term]:
@@ -184,7 +184,7 @@ def preview(selection: Selection, action: Action | None = None) -> Preview:
             return _preview(selection, now_ms, using, action)
     except TookTooLong:
         raise InvalidInput(
-            {"q": [f"counting what meets it takes longer than {COUNTING_S:.0f} s: narrow it by group: or state:"]}
+            {"q": [f"matches take longer than {COUNTING_S:.0f} s to count: narrow the search by group: or state:"]}
         ) from None
 
 

@@ -120,23 +120,23 @@ def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
 
 
 def why_not_undoable(operation: BulkOperation) -> str:
-    """Why an operation can't be undone, as a sentence goes on; empty when it can."""
+    """Why an operation can't be undone, as a clause; empty when it can."""
     if operation.undoes:
-        return "it is an undo itself"
+        return "an undo can't be undone"
     if operation.ended_at_ms is None:
-        return "it has not ended: cancel it first"
+        return "a running operation can't be undone: cancel it first"
     if not operation.done:
-        return "it has changed nothing"
+        return "it changed nothing, so there is nothing to undo"
     if operation.ended_at_ms < Task.objects.now_ms() - UNDO_DAYS * DAY_MS:
-        return f"it ended more than {UNDO_DAYS} days ago"
+        return f"it can't be undone more than {UNDO_DAYS} days after its end"
     if BulkOperation.objects.filter(undoes=operation.pk).exclude(state=BulkOperation.State.CANCELLED).exists():
-        return "it was undone before"
+        return "it was already undone"
     return ""
 
 
 def _not_undoable(operation: BulkOperation) -> list[Problem]:
     why = why_not_undoable(operation)
-    return [("operation", f"can't be undone: {why}")] if why else []
+    return [("operation", why)] if why else []
 
 
 def _begin(operation: BulkOperation, key: ResendKey | None) -> BulkOperation:
@@ -179,15 +179,15 @@ def _at_once(operation: BulkOperation) -> BulkOperation:
 def _wrong_binding(selection: Selection) -> Iterator[Problem]:
     """It comes back from whoever saw the preview: nothing that is still to come may be meant."""
     if not 0 <= selection.bound <= (newest := Task.objects.newest_id()):
-        yield "bound", f"as the preview gave it: an id from 1 to {newest}"
+        yield "bound", f"must be the value of the preview: an id between 1 and {newest}"
     if not 0 <= selection.as_of_ms <= Task.objects.now_ms():
-        yield "as_of", "as the preview gave it: a time that is not in the future"
+        yield "as_of", "must be the value of the preview: a time that is not in the future"
 
 
 def _drift(asked: Asked, seen: Preview) -> list[Problem]:
     if abs(seen.count - asked.expected) <= max(SOME_DRIFT, asked.expected // 100):
         return []
-    return [("expected", f"there are {seen.count} tasks now, not {asked.expected}: look again")]
+    return [("expected", f"the selection changed from {asked.expected} to {seen.count} tasks. Review and confirm")]
 
 
 def _not_typed(asked: Asked, seen: Preview) -> list[Problem]:

@@ -78,14 +78,14 @@ def _problems(project: str, submissions: Sequence[Submission]) -> Iterator[Probl
     if why := why_no_project(project):
         yield "project", why
     elif not is_utf8(project):
-        yield "project", "text that can be written as UTF-8: it holds a lone surrogate"
+        yield "project", "must be valid UTF-8 text: it contains a lone surrogate"
     yield from wrong_submissions(submissions)
 
 
 def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
     """What is wrong with them, by the path of the field."""
     if not 1 <= len(submissions) <= MOST_AT_ONCE:
-        yield "commands", f"from 1 to {MOST_AT_ONCE} commands, not {len(submissions)}"
+        yield "commands", f"must be between 1 and {MOST_AT_ONCE} commands, not {len(submissions)}"
     for place, asked in enumerate(submissions[:MOST_AT_ONCE]):
         for name, right in _wrong(asked):
             yield f"commands[{place}].{name}", right
@@ -101,7 +101,7 @@ def _wrong(asked: Submission) -> Iterator[Problem]:
     ):
         value = getattr(asked, name)
         if value is not None and not least <= value <= most:
-            yield name, f"from {least} to {most}, not {value}"
+            yield name, f"must be between {least} and {most}, not {value}"
 
 
 def why_no_line(cmd: str) -> str | None:
@@ -109,6 +109,6 @@ def why_no_line(cmd: str) -> str | None:
     if not cmd.strip() or any(sign in cmd for sign in "\n\r\0"):
         return "one line for a shell, not empty: no line break, no NUL"
     if not is_utf8(cmd):
-        return "text that can be written as UTF-8: it holds a lone surrogate"
+        return "must be valid UTF-8 text: it contains a lone surrogate"
     size = len(cmd.encode())
     return f"at most {LONGEST_CMD} bytes, not {size}" if size > LONGEST_CMD else None

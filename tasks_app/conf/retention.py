@@ -70,7 +70,7 @@ def in_words() -> str:
     if kept() == OFF:
         return "history is switched off"
     pruned = f"pruned after {days()} day{'s' * (days() != 1)}"
-    return f"history is reduced to how tasks ended, and {pruned}" if kept() == FINISHED else f"history is {pruned}"
+    return f"history keeps only how tasks ended, and is {pruned}" if kept() == FINISHED else f"history is {pruned}"
 
 
 def rules() -> Sequence[Rule]:

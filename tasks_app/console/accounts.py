@@ -22,9 +22,9 @@ from .pages import actor_for, go_to, is_partial, page, user_of
 SHOWN = 500
 ROLES = {
     "viewer": "sees groups, tasks and workers",
-    "operator": "also changes tasks: requeues, moves, edits and purges them, pauses groups",
-    "admin": "also manages people and tokens, and sees the data of tasks",
-    "": "gets no further than the sign-in",
+    "operator": "also requeues, moves, edits and purges tasks, and pauses groups",
+    "admin": "also manages people and tokens, and sees task data",
+    "": "can sign in but has no access",
 }
 CLOSE, OPEN, RESET, SIGN_OUT = "close", "open", "reset", "sign out"
 
@@ -78,7 +78,7 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
     form = RightsForm(request.POST if request.method == "POST" else None, initial=_initial(user))
     if form.is_valid():
         verbs.change_rights(user, form.rights(), actor_for(request))
-        messages.success(request, f"Changed what {user.username} may do.")
+        messages.success(request, f"Changed the rights of {user.username}.")
         return redirect("console:people")
     context = {
         "person": user,
@@ -108,7 +108,7 @@ def open_again(request: HttpRequest, user_id: int) -> HttpResponse:
     if request.method != "POST":
         return _question(request, user, OPEN)
     verbs.open_again(user, actor_for(request))
-    messages.success(request, f"Opened the account of {user.username} again.")
+    messages.success(request, f"Reopened the account of {user.username}.")
     return go_to(request, resolve_url("console:people"))
 
 

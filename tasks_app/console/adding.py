@@ -52,9 +52,7 @@ class TaskForm(forms.Form):
         return number_in("delay", self.cleaned_data["delay"])
 
     def clean_priority(self) -> int:
-        text: str = self.cleaned_data["priority"].strip()
-        size = number_in("priority", text.removeprefix("-"), most=MOST_PRIORITY)
-        return -size if text.startswith("-") else size
+        return number_in("priority", self.cleaned_data["priority"], least=-MOST_PRIORITY, most=MOST_PRIORITY)
 
     def clean_labels(self) -> Mapping[str, str]:
         return labels_in(self.cleaned_data["labels"])

@@ -25,12 +25,12 @@ from .snippets import command_to_be_audited
 
 # What the filter asks for: the word for it, and what could stand there.
 ASKED = {
-    "by": ("Who", "ann, token:backup"),
-    "action": ("What", "requeue"),
+    "by": ("Actor", "ann, token:backup"),
+    "action": ("Action", "requeue"),
     "group": ("Group", "mail, pay/*"),
     "since": ("From (UTC)", "now-7d"),
     "until": ("Until (UTC)", "2026-01-31"),
-    "reason": ("Reason", "a part of it"),
+    "reason": ("Reason", "part of the reason"),
 }
 TIMES = ("now-1h", "now-1d", "now-7d", "now-30d")
 

@@ -78,7 +78,7 @@ class SubmitForm(forms.Form):
         try:
             return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) if text else None
         except (ValueError, OverflowError):
-            raise forms.ValidationError("a time such as 2026-01-31T14:00, in UTC") from None
+            raise forms.ValidationError("must be a UTC time such as 2026-01-31T14:00") from None
 
     def submissions(self) -> list[Submission]:
         given = self.cleaned_data
@@ -120,10 +120,10 @@ MEANT = {
     Verb.ARCHIVE: (CommandStatus.COMPLETED,),
 }
 TOLD = {
-    Verb.RETRY: "Commands that are run once more",
-    Verb.STASH: "Commands and lists that are parked now",
-    Verb.UNSTASH: "Commands and lists that go on",
-    Verb.ARCHIVE: "Commands that are put away",
+    Verb.RETRY: "Retried commands",
+    Verb.STASH: "Stashed commands and lists",
+    Verb.UNSTASH: "Unstashed commands and lists",
+    Verb.ARCHIVE: "Archived commands",
 }
 DRIFT = 10  # So many more may have come since somebody was asked, or one in a hundred.
 NOTHING: Mapping[str, Sequence[str]] = {}
@@ -136,7 +136,7 @@ def changing(view: View[P]) -> View[P]:
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         if not commands_are_on():
-            raise Forbidden(f"No command can be submitted or changed: {COMMANDS_ARE_OFF}.")
+            raise Forbidden(f"Commands can't be submitted or changed: {COMMANDS_ARE_OFF}.")
         return view(request, *args, **kwargs)
 
     return guarded
@@ -218,8 +218,8 @@ def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
         template = "console/_reopen_list.html" if is_partial(request) else "console/reopen_list.html"
         return render(request, template, {"whole": found, "seen": found.list, "now_ms": Task.objects.now_ms()})
     if not command_lists.reopen(found.project, found.list.task, actor_for(request)):
-        raise InvalidInput({"list": ["one that is running: its worker is done with it, or it is open again already"]})
-    messages.success(request, f"Opened list {found.list.name} again.")
+        raise InvalidInput({"list": ["must be a running list: this one has finished or is open again"]})
+    messages.success(request, f"Reopened list {found.list.name}.")
     return go_to(request, links.commands_page(found.project))
 
 
@@ -238,7 +238,7 @@ def _submit(request: HttpRequest, form: SubmitForm) -> int:
 
 def _verb_in(asked: QueryDict) -> Verb:
     if (text := asked.get("verb", "")) not in list(Verb):
-        raise InvalidInput({"verb": [f"one of {', '.join(Verb)}"]})
+        raise InvalidInput({"verb": [f"must be one of {', '.join(Verb)}"]})
     return Verb(text)
 
 
@@ -276,7 +276,11 @@ def _done(request: HttpRequest, question: Question) -> HttpResponse:
     expected = reading.whole_number("expected", request.POST.get("expected", ""))
     actor = actor_for(request)  # Read first: nothing may be refused after the deed.
     if question.number - expected > max(DRIFT, expected // 100):
-        return _question(request, question, {"expected": [f"{question.number} now, and not {expected} any more"]})
+        return _question(
+            request,
+            question,
+            {"expected": [f"the selection changed from {expected} to {question.number}. Review and confirm"]},
+        )
     number = _do(question, actor)
     messages.success(request, f"{TOLD[question.verb]}: {number}.")
     return go_to(request, links.commands_page(question.project))

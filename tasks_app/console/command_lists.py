@@ -308,7 +308,7 @@ def output(request: HttpRequest) -> HttpResponse:
     """What a run wrote, byte for byte as far as it is kept, to be saved and never to be shown by the browser."""
     name, command_id, stream = project_in(request.GET), _id_in(request), request.GET.get("stream", "")
     if stream not in ("out", "err"):
-        raise InvalidInput({"stream": ["one of out, err"]})
+        raise InvalidInput({"stream": ["must be out or err"]})
     found = looking.command(name, command_id)
     run = run_with(found, command_id).run if found else None
     if run is None:
@@ -341,7 +341,7 @@ def status_in(asked: Mapping[str, str]) -> CommandStatus | None:
     """The status, or None when none is named."""
     text = asked.get("status", "")
     if text and text not in list(CommandStatus):
-        raise InvalidInput({"status": [f"one of {', '.join(CommandStatus)}"]})
+        raise InvalidInput({"status": [f"must be one of {', '.join(CommandStatus)}"]})
     return CommandStatus(text) if text else None
 
 
@@ -361,7 +361,7 @@ def _with_list(shown: ProjectPage, request: HttpRequest) -> ProjectPage:
 
 def _refuse_search(request: HttpRequest, text: str) -> None:
     if text and not may(user_of(request), Action.SEE_PAYLOADS):
-        raise InvalidInput({"text": ["your role does not let you see command lines, nor search in them"]})
+        raise InvalidInput({"text": ["can't be searched: your role does not allow you to see command lines"]})
 
 
 def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:
@@ -444,5 +444,5 @@ def _tail_of(live: LiveOutput) -> dict[str, Any]:
 def _id_in(request: HttpRequest) -> str:
     text = reading.text_of(request.GET, "id", LABEL_LENGTH)
     if not text:
-        raise InvalidInput({"id": ["the id of a command"]})
+        raise InvalidInput({"id": ["must be the id of a command"]})
     return text

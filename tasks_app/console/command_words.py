@@ -23,16 +23,16 @@ LOOKS = {
 }
 # What becomes of a command there, or became of it.
 MEANINGS = {
-    CommandStatus.NEW: "wait for a list",
-    CommandStatus.NEW_STASHED: "parked",
-    CommandStatus.OPEN: "wait for a worker",
-    CommandStatus.OPEN_STASHED: "parked in lists",
+    CommandStatus.NEW: "waiting for a list",
+    CommandStatus.NEW_STASHED: "set aside",
+    CommandStatus.OPEN: "waiting for a worker",
+    CommandStatus.OPEN_STASHED: "lists set aside",
     CommandStatus.RUNNING: "with a worker",
-    CommandStatus.CLOSED: "being filed",
+    CommandStatus.CLOSED: "saving results",
     CommandStatus.COMPLETED: "done",
-    CommandStatus.COMPLETED_ARCHIVE: "done, put away",
-    CommandStatus.FAILED_ARCHIVE: "failed, run again",
-    CommandStatus.FAILED_TIME: "too late to run",
+    CommandStatus.COMPLETED_ARCHIVE: "done, archived",
+    CommandStatus.FAILED_ARCHIVE: "failed, retried",
+    CommandStatus.FAILED_TIME: "missed deadline",
     CommandStatus.FAILED_COUNT: "failed too often",
 }
 # The way of a command, and below it what leaves the way: each under the status from which it leaves.

@@ -56,7 +56,7 @@ class EditForm(TaskForm):
             return anew
         again = bulk.requeued(self.replaces, here=self.cleaned_data.get("here", False))
         if isinstance(again, bulk.Skip):
-            raise InvalidInput({"requeue": [f"not this task: it is {again.why}"]})
+            raise InvalidInput({"requeue": [f"can't be done: the task is {again.why}"]})
         labels = {name: value for name, value in (anew.labels or {}).items() if name != ATTEMPTS}
         return replace(
             anew, group=again.group, failed_from="", labels=labels if self.replaces.failed_from else anew.labels

@@ -58,7 +58,7 @@ class ImportForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
         if bool(given.get("file")) == bool(given.get("text")) and not self.errors:
-            raise forms.ValidationError("Choose a file, or paste the lines: one of the two.")
+            raise forms.ValidationError("Choose a file or paste lines, but not both.")
         return given
 
     @property

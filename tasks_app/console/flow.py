@@ -35,7 +35,9 @@ def flow(request: HttpRequest) -> HttpResponse:
     """
     groups, prefixes = reading.names_of(request.GET, "group"), reading.prefixes_of(request.GET, "folder")
     if len(groups) + len(prefixes) > MOST:
-        raise InvalidInput({"group": [f"at most {MOST} groups and folders, not {len(groups) + len(prefixes)}"]})
+        raise InvalidInput(
+            {"group": [f"must name at most {MOST} groups and folders, not {len(groups) + len(prefixes)}"]}
+        )
     folders = _folders(prefixes, reading.filter_of(request.GET))
     stats = stats_of([*groups, *{name for names in folders.values() for name in names}])
     # Some may have been emptied since they were found.

@@ -108,7 +108,7 @@ def pause(request: HttpRequest) -> HttpResponse:
         pauses.pause(name, actor_for(request))
     except InvalidInput as refused:
         return _question(request, name, refused)
-    messages.success(request, f"Paused {name}: claims find nothing in it.")
+    messages.success(request, f"Paused {name}. It hands out no tasks until someone resumes it.")
     return go_to(request, links.group_page(name))
 
 
@@ -117,7 +117,7 @@ def pause(request: HttpRequest) -> HttpResponse:
 def resume(request: HttpRequest) -> HttpResponse:
     name = reading.group_of(request.POST)
     pauses.resume(name, actor_for(request))
-    messages.success(request, f"Resumed {name}: claims find its tasks again.")
+    messages.success(request, f"Resumed {name}. It hands out tasks again.")
     return go_to(request, links.group_page(name))
 
 

@@ -36,10 +36,10 @@ class RequeueForm(forms.Form):
             del self.fields["args"], self.fields["kwargs"]
 
     def clean_args(self) -> Any:
-        return _json_in(self.cleaned_data["args"], list, "a list of JSON: [1, 2]")
+        return _json_in(self.cleaned_data["args"], list, "must be a JSON list, such as [1, 2]")
 
     def clean_kwargs(self) -> Any:
-        return _json_in(self.cleaned_data["kwargs"], dict, 'an object of JSON: {"name": 1}')
+        return _json_in(self.cleaned_data["kwargs"], dict, 'must be a JSON object, such as {"name": 1}')
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -115,7 +115,7 @@ def _json_in(text: str, kind: type[Any], right: str) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise forms.ValidationError(f"{right}; this is none: {problem}") from None
+        raise forms.ValidationError(f"{right}, but can't be parsed: {problem}") from None
     if type(value) is not kind:
         raise forms.ValidationError(right)
     if why := why_no_json(value):

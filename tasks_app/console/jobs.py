@@ -45,16 +45,16 @@ LOOKS = {
 ENDS = {
     How.SUCCEEDED: ("over", "Succeeded"),
     How.FAILED: ("failed", "Failed"),
-    How.DIED: ("failed", "Its process died"),
+    How.DIED: ("failed", "Process died"),
     How.TIMED_OUT: ("expired", "Timed out"),
-    How.LOST: ("expired", "Its worker was lost"),
+    How.LOST: ("expired", "Worker lost"),
     How.GIVEN_BACK: ("quiet", "Given back"),
 }
 # What its time means, in a list.
 TIMES = {
     JobStatus.SCHEDULED: "due",
     JobStatus.PENDING: "waiting since",
-    JobStatus.STARTED: "began",
+    JobStatus.STARTED: "started",
     JobStatus.SUCCEEDED: "ended",
     JobStatus.FAILED: "ended",
 }
@@ -116,7 +116,7 @@ class Try:
 
     @classmethod
     def of(cls, attempt: Attempt, now_ms: int) -> Try:
-        look, what = ENDS[attempt.how] if attempt.how else ("claimed", "Under way")
+        look, what = ENDS[attempt.how] if attempt.how else ("claimed", "Running")
         return cls(attempt=attempt, look=look, what=what, ran_ms=_length_of(attempt, now_ms))
 
 
@@ -183,7 +183,7 @@ def _wanted(asked: Mapping[str, str]) -> Wanted:
     if asked["queue"] and (why := why_no_queue(asked["queue"])):
         raise InvalidInput({"queue": [why]})
     if asked["status"] and asked["status"] not in list(JobStatus):
-        raise InvalidInput({"status": [f"one of {', '.join(JobStatus)}"]})
+        raise InvalidInput({"status": [f"must be one of {', '.join(JobStatus)}"]})
     status = JobStatus(asked["status"]) if asked["status"] else None
     return Wanted(queue=asked["queue"], status=status, function=asked["function"])
 

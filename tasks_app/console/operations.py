@@ -75,7 +75,7 @@ class OperationView:
         kept = self.operation.parameters
         options = WORDS[self.operation.verb].options
         told = [(option.fact, _in_words(option, kept.get(option.name))) for option in options]
-        told.append(("leased tasks", "taken as well" if kept.get("takes_claimed") else ""))
+        told.append(("leased tasks", "included" if kept.get("takes_claimed") else ""))
         return [(fact, text) for fact, text in told if fact and text]
 
     @property

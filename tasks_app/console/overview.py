@@ -71,7 +71,7 @@ def workers_of(clients: Iterable[Seen], lines: Mapping[str, str]) -> Workers:
     ages_ms = [each.age_ms for each in clients]
     lost = sum(age_ms >= LOST_MS for age_ms in ages_ms)
     heard = len(ages_ms) - lost
-    note = f"{number(lost)} lost" if lost else "all are heard" if heard else "none was heard"
+    note = f"{number(lost)} lost" if lost else "all reporting" if heard else "no workers reporting"
     return Workers(heard=heard, note=note, line=lines["workers"])
 
 

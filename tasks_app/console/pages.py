@@ -76,7 +76,7 @@ def refuse_broken_text(request: HttpRequest) -> None:
         for text in texts:
             unquote_to_bytes(text).decode()
     except UnicodeDecodeError:
-        raise InvalidInput({"request": ["percent-encoded UTF-8"]}) from None
+        raise InvalidInput({"request": ["must be percent-encoded UTF-8"]}) from None
 
 
 def user_of(request: HttpRequest) -> User:
@@ -141,28 +141,39 @@ def away(request: HttpRequest, error: Exception) -> HttpResponse:
 
 def _told_of_outage(error: Exception, *, is_change: bool) -> tuple[str, str]:
     if isinstance(error, CommitUnknown):
-        return "It is not known whether this happened", "Look at the tasks before you try it again."
+        return "The outcome is unknown", "Check the tasks before you try again."
     reason = reason_of(error)
     why = "" if reason == "the database can't be reached" else f"{reason[0].upper()}{reason[1:]}. "
     if not is_change:
-        return "The database does not answer", f"{why}The page you asked for appears as soon as it is back."
+        return "The database is not responding", f"{why}This page appears as soon as it is back."
     if isinstance(error, StoreUnavailable):
-        return "The database does not answer", f"{why}Nothing was changed; try again in a moment."
-    return "The database does not answer", f"{why}Your change may have happened or not: look before you try it again."
+        return "The database is not responding", f"{why}Nothing was changed. Try again in a moment."
+    return (
+        "The database is not responding",
+        f"{why}Your change may or may not have been made. Check before you try again.",
+    )
 
 
 def _told(error: Exception) -> tuple[int, str, str]:
     match error:
         case PermissionDenied():
-            return 403, "You may not do this", "Your role does not allow it. An administrator can give you another."
+            return (
+                403,
+                "Permission denied",
+                "Your role does not allow this. An administrator can give you another role.",
+            )
         case Forbidden():
-            return 403, "You may not do this", f"{error} Nothing was changed."
+            return 403, "Permission denied", f"{error} Nothing was changed."
         case InvalidInput():
-            return 400, "This makes no sense to the store", "Nothing was changed."
+            return 400, "Invalid request", "Nothing was changed."
         case JobUnfinished():
             return 409, "The job is not finished", f"{error} Nothing was changed."
         case _:
-            return 503, "The store is busy", "Others hold these tasks. Nothing was changed; try again in a moment."
+            return (
+                503,
+                "The store is busy",
+                "Other operations are using these tasks. Nothing was changed. Try again in a moment.",
+            )
 
 
 def _to_login(request: HttpRequest) -> HttpResponse:

@@ -150,7 +150,7 @@ def selection_of(asked: QueryDict, user: User) -> Selection:
         return Selection(group=group, ids=ids_of(asked), bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
     q = asked.get("q", "")
     if not terms_of(q, user) and not group:
-        raise InvalidInput({"q": ["a search or a group has to say which: all tasks of the store are never meant"]})
+        raise InvalidInput({"q": ["must name a search or a group: the console never changes all tasks of the store"]})
     return Selection(group=group, state=state_of(asked), q=q, bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
 
 
@@ -158,7 +158,7 @@ def terms_of(q: str, user: User) -> list[Term]:
     """The terms of a search. Raises InvalidInput also when it looks into data that the person may not see."""
     terms = grammar.parse(q)
     if any(term.key is Key.DATA for term in terms) and not may(user, Action.SEE_PAYLOADS):
-        raise InvalidInput({"q": ["data: your role does not let you see the data of tasks, nor search in it"]})
+        raise InvalidInput({"q": ["data: your role does not allow you to see or search task data"]})
     return terms
 
 
@@ -166,9 +166,11 @@ def ids_of(asked: QueryDict) -> tuple[int, ...]:
     """The ids of the selected tasks, at least one."""
     ids = [whole_number(f"id[{place}]", text, least=1) for place, text in enumerate(asked.getlist("id"))]
     if not ids:
-        raise InvalidInput({"id": ["that of at least one selected task"]})
+        raise InvalidInput({"id": ["must name at least one selected task"]})
     if len(ids) > MOST_SELECTED:
-        raise InvalidInput({"id": [f"at most {MOST_SELECTED} tasks one by one, not {len(ids)}: select all that match"]})
+        raise InvalidInput(
+            {"id": [f"must name at most {MOST_SELECTED} tasks, not {len(ids)}. Select all matching tasks instead"]}
+        )
     return tuple(dict.fromkeys(ids))
 
 
@@ -191,7 +193,7 @@ def _option_in(asked: QueryDict, option: Option) -> str | int | bool | None:
         case Kind.MINUTES:
             return whole_number(name, asked.get(name) or "0")
         case Kind.PRIORITY:
-            return _priority_in(asked, name)
+            return whole_number(name, asked.get(name, ""), least=-MOST_PRIORITY, most=MOST_PRIORITY)
     return asked.get(name, "")
 
 
@@ -203,15 +205,7 @@ def _moment_in(asked: QueryDict, field: str) -> int:
     try:
         return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1_000)
     except ValueError:
-        raise InvalidInput({field: ["a time such as 2026-01-31T14:00, in UTC"]}) from None
-
-
-def _priority_in(asked: QueryDict, field: str) -> int:
-    text = asked.get(field, "")
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 5):
-        raise InvalidInput({field: [f"a whole number from {-MOST_PRIORITY} to {MOST_PRIORITY}"]})
-    return int(text)
+        raise InvalidInput({field: ["must be a UTC time such as 2026-01-31T14:00"]}) from None
 
 
 def names_of(asked: QueryDict, field: str) -> list[str]:
@@ -224,24 +218,25 @@ def prefixes_of(asked: QueryDict, field: str) -> list[str]:
     prefixes = names_of(asked, field)
     for place, prefix in enumerate(prefixes):
         if not is_prefix(prefix):
-            raise InvalidInput({f"{field}[{place}]": ["the beginning of a name, up to a / or ."]})
+            raise InvalidInput({f"{field}[{place}]": ["must be the start of a group name and end with / or ."]})
     return prefixes
 
 
 def text_of(asked: Mapping[str, str], field: str, longest: int) -> str:
     text = asked.get(field, "")
     if len(text) > longest:
-        raise InvalidInput({field: [f"at most {longest} characters, not {len(text)}"]})
+        raise InvalidInput({field: [f"must be at most {longest} characters long, not {len(text)}"]})
     if "\0" in text or not is_utf8(text):
-        raise InvalidInput({field: ["text without the NUL character and without lone surrogates"]})
+        raise InvalidInput({field: ["must not contain the NUL character or lone surrogates"]})
     return text
 
 
 def whole_number(field: str, text: str, *, least: int = 0, most: int = INT64_MAX) -> int:
     # `int` alone would take "1_000", " 7" and the digits of other scripts.
-    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    digits = text.removeprefix("-") if least < 0 else text
+    is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
     if not is_number or not least <= int(text) <= most:
-        raise InvalidInput({field: [f"a whole number from {least} to {most}"]})
+        raise InvalidInput({field: [f"must be a whole number between {least} and {most}"]})
     return int(text)
 
 
@@ -262,4 +257,4 @@ def _one_of(choices: type[Choice], field: str, text: str) -> Choice:
     try:
         return choices(text)
     except ValueError:
-        raise InvalidInput({field: [f"one of {', '.join(choices)}"]}) from None
+        raise InvalidInput({field: [f"must be one of {', '.join(choices)}"]}) from None

@@ -17,7 +17,7 @@ from . import json_tree
 from .json_tree import Line, NoTree
 
 MOST_BYTES = 64 * 1024
-REMEDY = "Name its descriptors in TASKSTORE_DESCRIPTORS."
+REMEDY = "Set TASKSTORE_DESCRIPTORS to its descriptors."
 # What else the library raises when a message can't be JSON: a time out of range, text that is none, Any in Any
 # without an end.
 NO_JSON = (Error, json_format.Error, ValueError, RecursionError)
@@ -43,28 +43,28 @@ def decode(data: bytes, size: int, data_type: str) -> Decoded:
     """The data as a message of the type, given as a type URL. `size` is that of the whole data."""
     name = data_type.rpartition("/")[2] or data_type
     if size > MOST_BYTES:
-        return Decoded(note=f"Data above 64 kB is not decoded; it should be a {name}.")
+        return Decoded(note=f"Data larger than 64 kB is not decoded. Its type is {name}.")
     kind = descriptors.message_type(name)
     try:
         return _known(kind, name, data) if kind else _unknown(name, data)
     except NoTree:
-        return Decoded(note=f"This {name} is too deep or too long to be decoded here.")
+        return Decoded(note=f"This {name} is too deep or too long to decode here.")
 
 
 def _known(kind: type[Message], name: str, data: bytes) -> Decoded:
     try:
         message = kind.FromString(data)
     except DecodeError:
-        return Decoded(note=f"These bytes are not a {name}.")
+        return Decoded(note=f"The data is not a valid {name}.")
     try:
         return Decoded(lines=json_tree.lines_of_json(_json(message)), note=_left_out(message, name))
     except NoTree:
         raise
     except TypeError:
-        note = "It holds a message of a type that is not known here: fields by number."
+        note = "The data contains a message of an unknown type, so fields are shown by number."
         return Decoded(lines=_by_number(data), note=f"{note} {REMEDY}")
     except NO_JSON:
-        return Decoded(lines=_by_number(data), note=f"It holds what no {name} should: fields by number.")
+        return Decoded(lines=_by_number(data), note=f"The data is not a valid {name}, so fields are shown by number.")
 
 
 def _json(message: Message) -> str:
@@ -82,7 +82,11 @@ def _left_out(message: Message, name: str) -> str:
     """What to say of fields that JSON leaves out because only another version of the type has them."""
     before = message.ByteSize()
     message.DiscardUnknownFields()
-    return f"It holds more than the {name} known here has fields for." if message.ByteSize() < before else ""
+    return (
+        f"The data has fields that the known version of {name} lacks. They are not shown."
+        if message.ByteSize() < before
+        else ""
+    )
 
 
 def _unknown(name: str, data: bytes) -> Decoded:
@@ -91,8 +95,8 @@ def _unknown(name: str, data: bytes) -> Decoded:
     try:
         lines = _by_number(data)
     except DecodeError:
-        return Decoded(note=f"The type {name} is not known here, and these bytes are no message.")
-    return Decoded(lines=lines, note=f"The type {name} is not known here: fields by number. {REMEDY}")
+        return Decoded(note=f"The type {name} is unknown, and the data is not a protobuf message.")
+    return Decoded(lines=lines, note=f"The type {name} is unknown, so fields are shown by number. {REMEDY}")
 
 
 def _by_number(data: bytes) -> list[Line]:

@@ -22,11 +22,11 @@ from ..schedules.timetable import LONGEST
 from .words import labels_in, number_in
 
 CATCH_UPS = {
-    CatchUp.SKIP: "none of them: it goes on with the next due time",
-    CatchUp.LATEST: "one for all of them",
-    CatchUp.ALL: "one for each, the newest 1 000 at most",
+    CatchUp.SKIP: "add nothing; continue with the next due time",
+    CatchUp.LATEST: "add one for all of them",
+    CatchUp.ALL: "add one for each, at most the latest 1 000",
 }
-ADDS = {"task": "a task of a group", "job": "a function that a worker runs"}
+ADDS = {"task": "a task in a group", "job": "a function that a worker runs"}
 MOST_TIMEOUT_S = 366 * 86_400
 DATA = ("content", "arguments", "named_arguments")  # What only some may see.
 # Where the form has what the plan calls otherwise.
@@ -91,9 +91,8 @@ class ScheduleForm(forms.Form):
         return number_in("timeout_s", text, least=1, most=MOST_TIMEOUT_S) if text else None
 
     def clean_priority(self) -> int:
-        text: str = self.cleaned_data["priority"].strip() or "0"
-        size = number_in("priority", text.removeprefix("-"), most=MOST_PRIORITY)
-        return -size if text.startswith("-") else size
+        text = self.cleaned_data["priority"] or "0"
+        return number_in("priority", text, least=-MOST_PRIORITY, most=MOST_PRIORITY)
 
     def clean(self) -> dict[str, Any]:
         """Also as a whole: what would be refused is told beside its field."""
@@ -181,5 +180,5 @@ def _json(text: str, kind: type, right: str) -> Any:
     except ValueError:
         value = None
     if not isinstance(value, kind):
-        raise forms.ValidationError(f"It has to be {right}.")
+        raise forms.ValidationError(f"must be {right}")
     return value

@@ -65,9 +65,9 @@ def add(request: HttpRequest) -> HttpResponse:
     """Ask for a schedule; make it."""
     form = ScheduleForm(request.POST if request.method == "POST" else None, None, sees_data=True)
     if form.is_valid() and verbs.schedule(form.cleaned_data["name"]):
-        form.add_error("name", "There is a schedule of this name already: edit it, or take another name.")
+        form.add_error("name", "A schedule with this name already exists. Edit it, or choose another name.")
     made = _put(request, form, form.cleaned_data["name"]) if form.is_valid() else None
-    return _done(request, f"Made the schedule {made.name}.") if made else _form(request, form)
+    return _done(request, f"Created schedule {made.name}.") if made else _form(request, form)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -80,25 +80,27 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
     form = ScheduleForm(asked, found.record.plan if found.record else None, sees_data=sees_data)
     form.fields.pop("name", None)
     made = _put(request, form, name) if form.is_valid() else None
-    return _done(request, f"Changed the schedule {name}.") if made else _form(request, form, found)
+    return _done(request, f"Changed schedule {name}.") if made else _form(request, form, found)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def pause(request: HttpRequest, name: str) -> HttpResponse:
-    return _asked_first(request, name, "pause", verbs.pause, f"Paused {name}: nothing comes due.")
+    return _asked_first(
+        request, name, "pause", verbs.pause, f"Paused {name}. It adds nothing until someone resumes it."
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def run(request: HttpRequest, name: str) -> HttpResponse:
-    return _asked_first(request, name, "run", verbs.run_now, f"Ran {name}: what it adds is there.")
+    return _asked_first(request, name, "run", verbs.run_now, f"Ran {name}.")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def delete(request: HttpRequest, name: str) -> HttpResponse:
-    return _asked_first(request, name, "delete", verbs.delete, f"Deleted the schedule {name}.")
+    return _asked_first(request, name, "delete", verbs.delete, f"Deleted schedule {name}.")
 
 
 @require_POST
@@ -106,7 +108,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
 def resume(request: HttpRequest, name: str) -> HttpResponse:
     if verbs.resume(name, actor_for(request)) is None:
         raise Http404
-    return _done(request, f"Resumed {name}: it is due again from now on.")
+    return _done(request, f"Resumed {name}.")
 
 
 def _doubles(found: Sequence[StoredSchedule]) -> set[int]:

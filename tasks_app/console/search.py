@@ -130,7 +130,7 @@ def rename_search(request: HttpRequest, search_id: int) -> HttpResponse:
 @page(Action.SEE)
 def delete_search(request: HttpRequest, search_id: int) -> HttpResponse:
     saved_searches.delete(user_of(request), search_id)
-    messages.success(request, "Deleted a saved search. No task was touched.")
+    messages.success(request, "Deleted the saved search.")
     return redirect("console:search")
 
 

@@ -42,11 +42,11 @@ def days(value: int) -> str:
 
 
 def per_second(value: int) -> str:
-    return f"{words.number(value)} a second" if value else "no limit"
+    return f"{words.number(value)} per second" if value else "no limit"
 
 
 def per_minute(value: int) -> str:
-    return f"{words.number(value)} a minute" if value else "no limit"
+    return f"{words.number(value)} per minute" if value else "no limit"
 
 
 def words_or(empty: str) -> Callable[[str], str]:
@@ -76,54 +76,60 @@ class Limit:
 
 
 LIMITS: dict[str, Sequence[Limit]] = {
-    "What the store takes": (
-        Limit(name="TASKSTORE_MAX_DATA_BYTES", says="the largest data of a task", show=size),
-        Limit(name="TASKSTORE_MAX_REQUEST_BYTES", says="the largest request", show=size),
-        Limit(name="TASKSTORE_GRPC_MAX_MESSAGE_BYTES", says="the largest message through gRPC", show=size),
-        Limit(name="TASKSTORE_MAX_CHANGES", says="adds, updates, deletes and depends of a commit", show=words.number),
-        Limit(name="TASKSTORE_MAX_LABELS", says="labels of a task", show=words.number),
-        Limit(name="TASKSTORE_MAX_CLAIM_GROUPS", says="groups of a claim", show=words.number),
-        Limit(name="TASKSTORE_MAX_VALUES", says="values in the JSON of a request", show=words.number),
-        Limit(name="TASKSTORE_MAX_BYTES_IN_FLIGHT", says="bodies of a client that are at work at once", show=size),
-        Limit(name="TASKSTORE_MAX_GROUPS", says="groups that hold a task", show=words.number),
-        Limit(name="TASKSTORE_MAX_TOKEN_GROUPS", says="of those that a token's list allows", show=words.number),
+    "Request limits": (
+        Limit(name="TASKSTORE_MAX_DATA_BYTES", says="maximum data size of a task", show=size),
+        Limit(name="TASKSTORE_MAX_REQUEST_BYTES", says="maximum request size", show=size),
+        Limit(name="TASKSTORE_GRPC_MAX_MESSAGE_BYTES", says="maximum gRPC message size", show=size),
+        Limit(
+            name="TASKSTORE_MAX_CHANGES",
+            says="maximum adds, updates, deletes and depends per commit",
+            show=words.number,
+        ),
+        Limit(name="TASKSTORE_MAX_LABELS", says="maximum labels per task", show=words.number),
+        Limit(name="TASKSTORE_MAX_CLAIM_GROUPS", says="maximum groups per claim", show=words.number),
+        Limit(name="TASKSTORE_MAX_VALUES", says="maximum JSON values per request", show=words.number),
+        Limit(name="TASKSTORE_MAX_BYTES_IN_FLIGHT", says="maximum size of a client's concurrent requests", show=size),
+        Limit(name="TASKSTORE_MAX_GROUPS", says="maximum number of groups", show=words.number),
+        Limit(
+            name="TASKSTORE_MAX_TOKEN_GROUPS",
+            says="maximum number of groups allowed by a token's list",
+            show=words.number,
+        ),
     ),
-    "How long it keeps things": (
-        Limit(name="TASKSTORE_DURABILITY", says="whether an answer waits for the disk"),
-        Limit(name="TASKSTORE_HISTORY", says="what is kept of tasks that ended"),
-        Limit(name="TASKSTORE_HISTORY_DAYS", says="for how long that is kept", show=days),
-        Limit(name="TASKSTORE_HISTORY_ROWS", says="how many rows of it at most, on SQLite", show=words.number),
-        Limit(name="TASKSTORE_AUDIT_DAYS", says="for how long it is kept who changed what", show=days),
-        Limit(name="TASKSTORE_RETENTION", says="for how long tasks lie in some groups", show=words_or("for good")),
-        Limit(name="TASKSTORE_COMMAND_LISTS", says="when lists are made of shell commands", show=words_or("none")),
-        Limit(name="TASKSTORE_KEY_SECONDS", says="a request can be sent again with its Idempotency-Key", show=seconds),
+    "Durability and retention": (
+        Limit(name="TASKSTORE_DURABILITY", says="durability of commits"),
+        Limit(name="TASKSTORE_HISTORY", says="history of finished tasks"),
+        Limit(name="TASKSTORE_HISTORY_DAYS", says="history retention", show=days),
+        Limit(name="TASKSTORE_HISTORY_ROWS", says="maximum history rows on SQLite", show=words.number),
+        Limit(name="TASKSTORE_AUDIT_DAYS", says="audit retention", show=days),
+        Limit(name="TASKSTORE_RETENTION", says="task retention by group", show=words_or("unlimited")),
+        Limit(name="TASKSTORE_COMMAND_LISTS", says="list creation rules for shell commands", show=words_or("none")),
+        Limit(name="TASKSTORE_KEY_SECONDS", says="lifetime of an Idempotency-Key", show=seconds),
     ),
-    "Who gets in, and how often": (
-        Limit(name="TASKSTORE_SESSION_IDLE_MINUTES", says="people are signed out without a page for", show=minutes),
-        Limit(name="TASKSTORE_SESSION_HOURS", says="people are signed out anyway after", show=hours),
-        Limit(name="TASKSTORE_SIGN_IN_RATE", says="passwords tried from one address", show=per_minute),
-        Limit(name="TASKSTORE_WRONG_TOKEN_RATE", says="wrong tokens from one address", show=per_second),
-        Limit(name="TASKSTORE_TOKEN_RATE", says="requests by one token", show=per_second),
-        Limit(name="TASKSTORE_ADDRESS_RATE", says="requests from one address", show=per_second),
-        Limit(name="TASKSTORE_SLOW_CLIENT_SECONDS", says="a client may take for a request's head", show=seconds),
-        Limit(name="TASKSTORE_SOCKETS_PER_PERSON", says="live pages that one person may have open", show=words.number),
-        Limit(name="TASKSTORE_SOCKETS", says="live pages that may be open", show=words.number),
-        Limit(name="TASKSTORE_PROXIES", says="proxies in front, beyond which an address is looked for"),
+    "Sessions and rate limits": (
+        Limit(name="TASKSTORE_SESSION_IDLE_MINUTES", says="inactivity before sign-out", show=minutes),
+        Limit(name="TASKSTORE_SESSION_HOURS", says="maximum session length", show=hours),
+        Limit(name="TASKSTORE_SIGN_IN_RATE", says="sign-in attempts per address", show=per_minute),
+        Limit(name="TASKSTORE_WRONG_TOKEN_RATE", says="wrong tokens per address", show=per_second),
+        Limit(name="TASKSTORE_TOKEN_RATE", says="requests per token", show=per_second),
+        Limit(name="TASKSTORE_ADDRESS_RATE", says="requests per address", show=per_second),
+        Limit(name="TASKSTORE_SLOW_CLIENT_SECONDS", says="maximum time for a request's headers", show=seconds),
+        Limit(name="TASKSTORE_SOCKETS_PER_PERSON", says="maximum open live pages per person", show=words.number),
+        Limit(name="TASKSTORE_SOCKETS", says="maximum open live pages", show=words.number),
+        Limit(name="TASKSTORE_PROXIES", says="trusted proxies in front of the server"),
     ),
-    "How it ends": (
-        Limit(name="TASKSTORE_DRAIN_SECONDS", says="it serves on, but is not ready any more, for", show=seconds),
-    ),
-    "What it tells": (
-        Limit(name="TASKSTORE_METRICS_GROUPS", says="groups that /metrics tells by their names", show=words.number),
+    "Shutdown": (Limit(name="TASKSTORE_DRAIN_SECONDS", says="drain time before shutdown", show=seconds),),
+    "Metrics": (
+        Limit(name="TASKSTORE_METRICS_GROUPS", says="maximum groups listed by name in /metrics", show=words.number),
     ),
 }
 
 # What nobody has to choose, and how long it is kept.
 FIXED = {
-    "What happened in each group, by the minute to the hour": duration(RATES_KEPT_MINUTES * MINUTE_MS),
-    "How many tasks were in each state": duration(DAY_MINUTES * MINUTE_MS),
-    "How much each worker did": duration(WORK_KEPT_MINUTES * MINUTE_MS),
-    "A worker that has been silent": duration(KEPT_MS),
+    "Activity of each group": duration(RATES_KEPT_MINUTES * MINUTE_MS),
+    "Task counts by state": duration(DAY_MINUTES * MINUTE_MS),
+    "Work done by each worker": duration(WORK_KEPT_MINUTES * MINUTE_MS),
+    "Workers without a heartbeat": duration(KEPT_MS),
 }
 
 

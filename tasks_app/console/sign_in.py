@@ -128,7 +128,9 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # Generic f
         chosen = super().clean() or self.cleaned_data
         password = chosen.get("new_password1")
         if password and self.user.check_password(password):
-            self.add_error("new_password1", forms.ValidationError("Choose another one than the one-time password."))
+            self.add_error(
+                "new_password1", forms.ValidationError("Choose a password other than the one-time password.")
+            )
         return chosen
 
 
@@ -146,7 +148,7 @@ def password(request: HttpRequest) -> HttpResponse:
     _change_password(user, form)
     # The session goes on; the ones in other browsers end with the old password.
     update_session_auth_hash(request, user)
-    messages.success(request, "Your password is changed.")
+    messages.success(request, "Your password was changed.")
     return redirect("console:overview")
 
 
@@ -163,7 +165,7 @@ def theme(request: HttpRequest) -> HttpResponse:
     """Keep in a cookie how the console looks, so that the first byte of the next page has it right."""
     chosen = request.POST.get("theme", "")
     if chosen not in THEMES:
-        return problem(request, InvalidInput({"theme": [f"one of {', '.join(THEMES)}"]}))
+        return problem(request, InvalidInput({"theme": [f"must be one of {', '.join(THEMES)}"]}))
     response = redirect(_page_before(request))
     response.set_cookie("theme", chosen, max_age=THEME_AGE_S, samesite="Lax", secure=request.is_secure())
     return response

@@ -106,7 +106,7 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
         task = leases.give_back(task_id, actor_for(request))
     except InvalidInput as refused:
         return _question(request, task_id, refused)
-    messages.success(request, f"Gave back task {task_id}: it is ready as {task.id}.")
+    messages.success(request, f"Gave back task {task_id}. It is ready as task {task.id}.")
     return go_to(request, resolve_url("console:task", task.id))
 
 

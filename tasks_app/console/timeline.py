@@ -87,7 +87,7 @@ def _went_on(link: Link) -> Step:
         lease_ms = link.available_at_ms - link.made_at_ms
         what, who, look = "Claimed or renewed by", _client(link.owner), "claimed"
     else:
-        lease_ms, what, who, look = None, "Went on under another id", "", "quiet"
+        lease_ms, what, who, look = None, "Continued under another id", "", "quiet"
     return Step(look=look, what=what, who=who, at_ms=link.made_at_ms, lease_ms=lease_ms, id=link.id, error=link.error)
 
 

@@ -28,9 +28,9 @@ SHOWN = 500
 MOST_DAYS = 36_500
 SCOPES = {
     Scope.READ: "sees groups, tasks and their data",
-    Scope.WORK: "also adds and claims tasks and commits results: what a worker needs",
+    Scope.WORK: "also adds, claims and commits tasks, as workers do",
     Scope.OPERATE: "also overrides owners, changes many tasks at once, pauses groups and sees the audit",
-    Scope.COMMANDS: "what work does, and also submits shell commands, which workers run on their machines",
+    Scope.COMMANDS: "like work, and also submits shell commands that workers run on their machines",
 }
 
 
@@ -109,7 +109,7 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
         template = "console/_revoke_token.html" if is_partial(request) else "console/revoke_token.html"
         return render(request, template, {"token": token, "state": verbs.state_of(token)})
     verbs.revoke(token, actor_for(request))
-    messages.success(request, f"Revoked {token.name}: within five seconds it opens nothing any more.")
+    messages.success(request, f"Revoked {token.name}. Clients using it lose access within five seconds.")
     return go_to(request, resolve_url("console:settings"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from django.forms import ValidationError
@@ -11,6 +11,7 @@ from django.forms import ValidationError
 from taskstore.errors import InvalidInput
 from taskstore.units import UNITS_S, duration
 
+from ..forms import sentence
 from . import parameters as reading
 
 
@@ -18,7 +19,7 @@ def labels_in(text: str) -> Mapping[str, str]:
     """A label a line. Raises ValidationError."""
     pairs = [line.partition("=") for line in text.splitlines() if line.strip()]
     if any(not name.strip() or not equals for name, equals, _ in pairs):
-        raise ValidationError("One label a line, as name=value.")
+        raise ValidationError("must have one label per line, as name=value")
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
@@ -31,6 +32,11 @@ def number_in(field: str, text: str, **limits: int) -> int:
 
 
 THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
+
+
+def sentences(texts: Iterable[str]) -> str:
+    """Join what is wrong with a field, each text as a sentence."""
+    return " ".join(map(sentence, texts))
 
 
 def number(value: int) -> str:
@@ -49,13 +55,13 @@ def rate(per_minute: float) -> str:
 
 
 def drain(waiting: int, in_per_minute: float, out_per_minute: float) -> str:
-    """When nothing will wait any more, if all goes on like this: in 3 min, growing, or — when nothing moves."""
+    """How long until nothing waits at the present rates: 3 min, growing, steady, or — when nothing moves."""
     if not waiting or not (in_per_minute or out_per_minute):
         return "—"
     net = out_per_minute - in_per_minute
     if net < 0:
         return "growing"
-    return f"in {duration(round(waiting / net * 60) * 1_000)}" if net else "steady"
+    return duration(round(waiting / net * 60) * 1_000) if net else "steady"
 
 
 def now_ms() -> int:
@@ -71,6 +77,11 @@ def relative(at_ms: int, now_ms: int) -> str:
     unit, length_s = next((unit, length_s) for unit, length_s in UNITS_S if distance_s >= length_s)
     amount = f"{number(distance_s // length_s)} {unit}"
     return f"in {amount}" if at_ms > now_ms else f"{amount} ago"
+
+
+def lease(ends_at_ms: int, now_ms: int) -> str:
+    """When a lease ends, after the word for it: ends in 2 min, ended 38 s ago."""
+    return f"{'ends' if ends_at_ms > now_ms else 'ended'} {relative(ends_at_ms, now_ms)}"
 
 
 def exact(at_ms: int) -> str:

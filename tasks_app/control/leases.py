@@ -11,7 +11,7 @@ from ..access import audit
 from ..core.actors import PROGRAM, Actor
 from ..models import Task
 
-NOT_HELD = "no worker holds this task any more: look at it again"
+NOT_HELD = "must be a task that a worker holds: no worker holds this one any more"
 
 
 def give_back(task_id: int, actor: Actor = PROGRAM) -> Task:

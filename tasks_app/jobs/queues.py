@@ -92,7 +92,7 @@ def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
     if why := why_no_queue(queue):
         yield "queue", why
     if not record.function:
-        yield "function", "the dotted path under which workers know it"
+        yield "function", "must be the dotted path of a function"
     yield from text("function", record.function, LONGEST_FUNCTION)
     for name, value in (("args", record.args), ("kwargs", record.kwargs)):
         if why := why_no_json(value):
@@ -103,7 +103,7 @@ def why_no_json(value: Any) -> str | None:
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as problem:
-        return f"what JSON can say: {problem}"
+        return f"must be valid JSON: {problem}"
     return None
 
 
@@ -150,7 +150,7 @@ def list_jobs(
         with at_most(LIMIT_S, using=Task.objects.db):
             places = nlargest(limit + 1, _places(wanted, after, limit, scope, now_ms))
     except TookTooLong:
-        raise InvalidInput({"function": ["this takes too long: name a queue and a status too"]}) from None
+        raise InvalidInput({"function": ["takes too long to search: name a queue and a status too"]}) from None
     last = places[limit - 1] if len(places) > limit else None
     ids = [task_id for _, task_id in places[:limit]]
     tasks = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(LISTED_BYTES)}

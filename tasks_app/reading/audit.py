@@ -59,8 +59,8 @@ class AuditCursor:
         return cls(at=EPOCH + at_us * MICROSECOND, id=entry_id)
 
 
-NO_PLACE = "a place in the list, as the links on its pages name it"
-NO_TIME = "now, now-1h or 2026-01-31T12:00 (UTC); units: ms, s, min, h, d, w"
+NO_PLACE = "must be a position in the list, as in the links of its pages"
+NO_TIME = "must be now-1h (with ms, s, min, h, d or w), now, or a UTC time such as 2026-01-31T12:00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class Cursor:
         """The place that a link named. Raises InvalidInput about `field` when it names none."""
         numbers = text.split(".")
         if len(numbers) != 2 or not all(_is_int64(number) for number in numbers):
-            raise InvalidInput({field: ["a place in the list, as the links on its pages name it"]})
+            raise InvalidInput({field: ["must be a position in the list, as in the links of its pages"]})
         return cls(available_at_ms=int(numbers[0]), id=int(numbers[1]))
 
 

@@ -26,7 +26,7 @@ def saved_by(user: User) -> list[SavedSearch]:
 def save(user: User, name: str, q: str) -> SavedSearch:
     """Keep a search. Raises InvalidInput when it is none, or has no name of its own; LimitExceeded beyond 50."""
     if not grammar.parse(q):
-        raise InvalidInput({"q": ["at least one term"]})
+        raise InvalidInput({"q": ["must have at least one term"]})
     if SavedSearch.objects.filter(user=user).count() >= MOST:
         raise LimitExceeded({"name": [f"you have {MOST} saved searches, and that is the limit: delete one first"]})
     with _own_name(name):
@@ -37,7 +37,7 @@ def rename(user: User, search_id: int, name: str) -> None:
     """Give it another name. Raises InvalidInput when the user has no such search, or another one of that name."""
     with _own_name(name):
         if not SavedSearch.objects.filter(user=user, id=search_id).update(name=name):
-            raise InvalidInput({"search": ["one of yours; this one may have been deleted"]})
+            raise InvalidInput({"search": ["must be one of your saved searches: this one may have been deleted"]})
 
 
 def delete(user: User, search_id: int) -> None:
@@ -48,10 +48,10 @@ def delete(user: User, search_id: int) -> None:
 @contextmanager
 def _own_name(name: str) -> Iterator[None]:
     if not name:
-        raise InvalidInput({"name": ["give it a name"]})
+        raise InvalidInput({"name": ["must not be empty"]})
     refuse(text("name", name, NAME_LENGTH))
     try:
         with transaction.atomic():
             yield
     except IntegrityError:
-        raise InvalidInput({"name": [f"you have another search of the name {name}"]}) from None
+        raise InvalidInput({"name": [f"must be unique: you have another search named {name}"]}) from None

@@ -112,7 +112,7 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         yield from timetable.problems_of(self.cron, self.zone)
         if (self.task is UNSET) == (self.job is UNSET):
-            yield "task", "either a task or a job that is added, and not both"
+            yield "task", "exactly one of task and job must be given"
         elif self.task is not UNSET:
             yield from _wrong_task(self.task)
         elif self.job is not UNSET:
@@ -193,16 +193,16 @@ def iso(at_ms: int) -> str:
 
 def _wrong_task(asked: PlannedTask) -> Iterator[Problem]:
     if not is_utf8(asked.data):
-        yield "task.data", "text that can be written as UTF-8: it holds a lone surrogate"
+        yield "task.data", "must be valid UTF-8 text: it contains a lone surrogate"
         return
     if len(asked.data.encode()) > LONGEST_DATA:
-        yield "task.data", f"at most {LONGEST_DATA} bytes"
+        yield "task.data", f"must be at most {LONGEST_DATA} bytes"
     for name in {SCHEDULE_LABEL, DUE_LABEL} & asked.labels.keys():
-        yield f"task.labels.{name}", "absent: the schedule gives what it adds this label"
+        yield f"task.labels.{name}", "must be absent: the schedule sets this label"
     if not asked.group:
-        yield "task.group", "the name of a group, not empty"
+        yield "task.group", "must be the name of a group, not empty"
     elif asked.group == GROUP:
-        yield "task.group", "a group other than that of the schedules"
+        yield "task.group", "must be a group other than that of the schedules"
     yield from _wrong_for_the_store(asked, "task.")
 
 
@@ -212,7 +212,7 @@ def _wrong_job(asked: PlannedJob) -> Iterator[Problem]:
     if wrong:  # What is no JSON would make no task to look at.
         return
     if len(json.dumps([asked.args, asked.kwargs])) > LONGEST_DATA:
-        yield "job.args", f"at most {LONGEST_DATA} bytes of arguments"
+        yield "job.args", f"must be at most {LONGEST_DATA} bytes"
     yield from _wrong_for_the_store(asked, "job.")
 
 

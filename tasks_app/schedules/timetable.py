@@ -31,7 +31,7 @@ ALIASES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-RIGHT = "five fields of cron such as 30 3 * * MON-FRI (six with seconds in front), @daily and the like, or every 30s"
+RIGHT = "must be five cron fields such as 30 3 * * MON-FRI (or six, seconds first), @daily or the like, or every 30s"
 # When clocks are put back an hour of the day comes twice, and the wall's time alone does not say which one is meant.
 TWICE = timedelta(hours=3)
 
@@ -107,7 +107,7 @@ def problems_of(cron: str, zone: str) -> Iterator[Problem]:
         zone = "UTC"
     try:
         if Timetable(cron=cron, zone=zone).after(0) is None:
-            yield "cron", "an expression that comes due: this one does not within fifty years"
+            yield "cron", "must come due: this expression does not within fifty years"
     except NotATimetable as problem:
         yield "cron", str(problem)
 
@@ -126,12 +126,12 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # An OSError: the name of a folder.
-        raise NotATimetable("the name of a time zone such as Europe/Berlin or UTC") from None
+        raise NotATimetable("must be the name of a time zone such as Europe/Berlin or UTC") from None
 
 
 def _expanded(cron: str) -> str:
     if len(cron) > LONGEST:
-        raise NotATimetable(f"at most {LONGEST} characters")
+        raise NotATimetable(f"must have at most {LONGEST} characters")
     return ALIASES.get(cron, cron)
 
 

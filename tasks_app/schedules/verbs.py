@@ -113,7 +113,7 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSc
     if before is None:
         return _added(name, plan, actor), True
     if not before.is_within(actor.scope):
-        raise InvalidInput({"name": ["another one: there is a schedule of this name already"]})
+        raise InvalidInput({"name": ["must be unique: a schedule with this name already exists"]})
     _refuse_forbidden(before, actor)
     if before.record and before.record.plan == plan and not before.error:
         return before, False
@@ -188,7 +188,7 @@ def first_due_of(plan: SchedulePlan) -> int:
     """The next due time from now. Raises InvalidInput about `cron` when there is none."""
     due_ms = plan.timetable.after(Task.objects.now_ms())
     if due_ms is None:
-        raise InvalidInput({"cron": ["an expression that comes due again"]})
+        raise InvalidInput({"cron": ["must be an expression that comes due again"]})
     return due_ms
 
 
@@ -211,7 +211,7 @@ def _refuse_forbidden(found: StoredSchedule, actor: Actor) -> None:
 
 def _understood(found: StoredSchedule) -> ScheduleRecord:
     if found.record is None or found.error:
-        raise InvalidInput({"name": [f"a schedule that is not broken: {found.error}"]})
+        raise InvalidInput({"name": [f"must not be a broken schedule: {found.error}"]})
     return found.record
 
 
@@ -228,7 +228,9 @@ def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecor
 
 def _added(name: str, plan: SchedulePlan, actor: Actor) -> StoredSchedule:
     if Task.objects.get_queryset().in_group(GROUP).count() >= MOST:
-        raise InvalidInput({"name": [f"that of one of the {MOST} schedules that there are: there can be no more"]})
+        raise InvalidInput(
+            {"name": [f"must be the name of an existing schedule: there can be at most {MOST} schedules"]}
+        )
     record = _changed(None, plan)
     new = NewTask(group=GROUP, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
     [task] = Task.objects.commit(owner=0, adds=[new])
@@ -263,7 +265,7 @@ def _wrong_name(name: str) -> list[tuple[str, str]]:
     is_right = name.strip() == name != "" and name.isprintable() and "/" not in name and len(name) <= NAME_LENGTH
     if is_right and name not in (".", ".."):  # Which no address can hold.
         return []
-    return [("name", f"a name of 1 to {NAME_LENGTH} printable characters without / and without space around it")]
+    return [("name", f"must have 1 to {NAME_LENGTH} printable characters, without / and without spaces at the ends")]
 
 
 def _lock_names() -> None:

@@ -26,6 +26,7 @@ from ..reading.search.grammar import label_term, tokens_of
 register = template.Library()
 
 register.filter("number", words.number)
+register.filter("sentences", words.sentences)
 register.filter("thousands", words.thousands)
 register.filter("rate", words.rate)
 register.filter("size", size)
@@ -223,7 +224,12 @@ def when(at_ms: int, now_ms: int, form: str = "") -> dict[str, Any]:
     """
     exact = words.exact(at_ms)
     return {
-        "text": {"clock": words.clock(at_ms), "exact": exact, "stamp": exact}.get(form, words.relative(at_ms, now_ms)),
+        "text": {
+            "lease": words.lease(at_ms, now_ms),
+            "clock": words.clock(at_ms),
+            "exact": exact,
+            "stamp": exact,
+        }.get(form, words.relative(at_ms, now_ms)),
         "exact": exact,
         "iso": words.iso(at_ms),
         "form": form,

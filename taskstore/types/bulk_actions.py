@@ -70,15 +70,15 @@ REQUEUE = BulkAction(
 
     taskstore requeue group:mail/failed --spread-minutes 10
     """,
-    effect="They become available, without owner and error.",
+    effect="The tasks become available, without owner or error.",
     key="r",
     options=(
         Option(
             name="here",
             kind=Kind.FLAG,
-            label="Requeue here: leave dead letters in their group",
+            label="Requeue here: keep dead letters in their group",
             description="Leave dead letters in their group; else they go back to where they failed.",
-            otherwise="Dead letters go back to the group that they failed in.",
+            otherwise="Dead letters return to the group in which they failed.",
             default=False,
             is_previewed=True,
         ),
@@ -88,17 +88,17 @@ REQUEUE = BulkAction(
             label="Available from (UTC)",
             description="From when on they are available.",
             fact="available at",
-            hint="Empty: now.",
+            hint="Leave empty for now.",
             default=0,
             is_rare=True,
         ),
         Option(
             name="spread_minutes",
             kind=Kind.MINUTES,
-            label="Spread over minutes",
+            label="Spread over (minutes)",
             description="Over how many minutes they become available, evenly.",
             fact="spread over",
-            hint="Evenly. Empty: all at once.",
+            hint="Leave empty for all at once.",
             default=0,
             is_rare=True,
         ),
@@ -109,7 +109,7 @@ MOVE = BulkAction(
     done="Moved",
     doing="Moving",
     help=f"Move tasks to another group: {WHICH}.",
-    effect="Everything but the group stays as it is.",
+    effect="Only the group changes.",
     where="from",
     key="m",
     options=(
@@ -125,7 +125,7 @@ MOVE = BulkAction(
         Option(
             name="create",
             kind=Kind.FLAG,
-            label="It may be a new group",
+            label="Create the group if it doesn't exist",
             description="It may be a new group.",
             default=False,
         ),
@@ -150,7 +150,7 @@ EDIT = BulkAction(
             label="Error",
             description="The new error text; empty: none.",
             fact="error",
-            hint="Empty: none; the tasks have not failed then.",
+            hint="Leave empty to clear the error.",
         ),
         Option(
             name="priority",
@@ -158,7 +158,7 @@ EDIT = BulkAction(
             label="Priority",
             description="-100 to 100, larger first.",
             fact="priority",
-            hint="-100 to 100, larger first.",
+            hint="-100 to 100. Higher values are claimed first.",
         ),
     ),
 )
@@ -167,12 +167,12 @@ PURGE = BulkAction(
     done="Purged",
     doing="Purging",
     help=f"Delete tasks: {WHICH}.",
-    effect="They are deleted.",
+    effect="The tasks are deleted.",
     where="from",
     is_destructive=True,
 )
 # It is asked for at the operation that it takes back.
-UNDO = BulkAction(name="undo", done="Brought back", doing="Bringing back", help="Undo an operation.")
+UNDO = BulkAction(name="undo", done="Restored", doing="Restoring", help="Undo an operation.")
 
 ACTIONS = {action.name: action for action in (REQUEUE, MOVE, EDIT, PURGE)}
 WORDS = {**ACTIONS, UNDO.name: UNDO}  # Of every operation there can be.

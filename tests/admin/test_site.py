@@ -22,7 +22,7 @@ PAGES_OF_ADMINISTRATORS = ["/admin/tasks_app/token/", "/admin/auth/user/", "/adm
 
 def test_it_is_called_task_store(viewer):
     page = text_of(viewer.get(INDEX))
-    assert page.startswith("By hand | Task Store ")
+    assert page.startswith("Administration | Task Store ")
 
 
 def test_it_shows_each_role_its_pages(viewer, operator, administrator):

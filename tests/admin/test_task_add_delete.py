@@ -40,7 +40,7 @@ def test_it_adds_a_task(operator):
     task = Task.objects.get_queryset().get()
     assert (task.group, bytes(task.data), task.labels, task.priority) == ("mail", b"hello", {"colour": "red"}, 3)
     assert task.owner == 0
-    assert messages_of(response) == [f'Added task {task.id}. <a href="{change_page(task)}">Look at it</a>.']
+    assert messages_of(response) == [f'Added task {task.id}. <a href="{change_page(task)}">View it</a>.']
     [entry] = AuditEntry.objects.all()
     assert (entry.actor, entry.action, entry.group, entry.details) == ("olaf", "add", "mail", {"ids": [task.id]})
 
@@ -102,7 +102,7 @@ def test_it_does_not_delete_what_a_task_has_become(operator):
     old = add()
     now = claim()
     response = operator.post(delete_page(old), {"post": "yes"})
-    assert messages_of(response) == [f"Nothing was deleted: task {old.id} is no longer there."]
+    assert messages_of(response) == [f"Nothing was deleted: task {old.id} no longer exists."]
     assert ids() == {now.id}
 
 
@@ -115,7 +115,7 @@ def test_it_says_when_the_store_is_busy(operator, monkeypatch):
     monkeypatch.setattr(Task.objects, "perform", busy)
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
     response = operator.post(delete_page(task), {"post": "yes"})
-    assert messages_of(response)[0].startswith("Purging 1 task is under way.")
+    assert messages_of(response)[0].startswith("Purging 1 task is running.")
     assert ids() == {task.id}
 
 
@@ -157,11 +157,9 @@ def test_it_tells_of_what_was_skipped_and_what_is_gone(operator):
     held, gone, task = add("reports"), add(), add()
     Task.objects.commit(owner=BOB, deletes=[gone.id])
     held = claim("reports")
-    assert f"{held.id} in reports, claimed by {BOB}: it is skipped" in text_of(select(operator, held, task))
+    assert f"{held.id} in reports, claimed by {BOB}: skipped" in text_of(select(operator, held, task))
     response = select(operator, held, gone, task, post="yes")
-    assert messages_of(response) == [
-        f"Purged 1 task. Skipped 1: claimed by a worker. No longer there: 1. {undo_link()}"
-    ]
+    assert messages_of(response) == [f"Purged 1 task. Skipped 1: claimed by a worker. Already gone: 1. {undo_link()}"]
     assert ids() == {held.id}
 
 
@@ -169,7 +167,7 @@ def test_it_says_when_nothing_is_left_of_what_was_selected(operator):
     gone = add()
     Task.objects.commit(owner=BOB, deletes=[gone.id])
     response = select(operator, gone, post="yes")
-    assert messages_of(response) == ["Nothing was done: the tasks are no longer there."]
+    assert messages_of(response) == ["Nothing was done: the tasks no longer exist."]
     assert not BulkOperation.objects.exists()
 
 
@@ -177,7 +175,7 @@ def test_it_says_when_nothing_is_left_of_what_was_selected(operator):
 def test_it_deletes_nothing_that_is_not_on_the_page(operator, agreed):
     task, other = add(), add()
     response = select(operator, task, select_across="1", **agreed)
-    assert messages_of(response) == ["Nothing was done: select rows of the page."]
+    assert messages_of(response) == ["Nothing was done: select rows on the page."]
     assert ids() == {task.id, other.id}
 
 
@@ -185,7 +183,7 @@ def test_it_deletes_nothing_that_is_not_on_the_page(operator, agreed):
 def test_a_selection_that_makes_no_sense_deletes_nothing(operator, selected):
     task = add()
     response = operator.post(TASKS, {"action": "purge", "_selected_action": [selected, task.id], "post": "yes"})
-    assert messages_of(response) == ["Nothing was done: select rows of the page."]
+    assert messages_of(response) == ["Nothing was done: select rows on the page."]
     assert ids() == {task.id}
 
 
@@ -203,7 +201,7 @@ def test_a_viewer_has_no_actions(viewer):
 def test_it_requeues_the_selected_tasks(operator):
     failed, ready = add(error="boom"), add()
     response = select(operator, failed, ready, action="requeue")
-    assert messages_of(response) == [f"Requeued 1 task. Skipped 1: ready already. {undo_link()}"]
+    assert messages_of(response) == [f"Requeued 1 task. Skipped 1: already ready. {undo_link()}"]
     assert not Task.objects.filter(error="boom").exists()
 
 
@@ -223,7 +221,7 @@ def test_it_says_where_dead_letters_go_before_it_sends_them_there(operator):
 
 def test_it_edits_the_selected_tasks(operator):
     tasks = [add(error="boom"), add()]
-    assert "Empty: it stays." in text_of(select(operator, *tasks, action="edit"))
+    assert "Leave empty to keep the current value." in text_of(select(operator, *tasks, action="edit"))
     assert "there is nothing to change" in text_of(select(operator, *tasks, action="edit", post="yes"))
     response = select(operator, *tasks, action="edit", post="yes", priority="0", error="", reason="")
     assert messages_of(response) == [f"Edited 2 tasks. {undo_link()}"]
@@ -237,7 +235,11 @@ def test_it_asks_into_which_group_it_moves(operator):
     page = text_of(select(operator, *tasks, action="move"))
     assert "Move 2 tasks" in page
     assert "To group" in page
-    for to, words in (("", "This field is required."), ("new", "no group new exists"), ("mail", "other than")):
+    for to, words in (
+        ("", "This field is required."),
+        ("new", "existing group, and new is not"),
+        ("mail", "other than"),
+    ):
         assert words in text_of(select(operator, *tasks, action="move", post="yes", to=to)), to
     assert ids() >= {task.id for task in tasks}
     response = select(operator, *tasks, action="move", post="yes", to="reports")

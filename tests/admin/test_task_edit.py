@@ -29,7 +29,7 @@ def test_it_makes_a_successor_and_shows_its_id(operator):
     assert new.id > old.id
     assert new.origin == old.origin
     assert (new.group, bytes(new.data), new.labels, new.priority) == ("mail", b"hello Bob", {"colour": "red"}, 3)
-    assert messages_of(response) == [f'Task {old.id} is now {new.id}. <a href="{change_page(new)}">Look at it</a>.']
+    assert messages_of(response) == [f'Task {old.id} is now {new.id}. <a href="{change_page(new)}">View it</a>.']
     [step] = trail_of(old)
     assert (step.ending, step.successor, step.operator, step.reason) == ("changed", new.id, "olaf", "a typo")
 
@@ -111,7 +111,7 @@ def test_a_task_that_changed_meanwhile_is_refused(operator):
     typed = fields_of(operator, change_page(old)) | {"content": "typed by Olaf"}
     now = claim()
     response = operator.post(change_page(old), typed)
-    assert f"Nothing was changed: the task has changed meanwhile, {old.id} is now {now.id}." in text_of(response)
+    assert f"Nothing was changed: the task has changed in the meantime; {old.id} is now {now.id}." in text_of(response)
     assert bytes(only_task().data) == b"hello"
     assert only_task().id == now.id
     assert AuditEntry.objects.count() == 0
@@ -133,7 +133,7 @@ def test_a_task_that_is_finished_meanwhile_is_refused(operator):
     typed = fields_of(operator, change_page(old))
     Task.objects.commit(owner=ANN, deletes=[old.id])
     response = operator.post(change_page(old), typed)
-    assert messages_of(response) == [f"Nothing was changed: task {old.id} is no longer there."]
+    assert messages_of(response) == [f"Nothing was changed: task {old.id} no longer exists."]
     assert not Task.objects.get_queryset().exists()
 
 
@@ -149,7 +149,7 @@ def test_a_task_that_changes_in_the_last_moment_is_refused(operator, monkeypatch
 
     monkeypatch.setattr(Task.objects, "commit", claimed_first)
     response = operator.post(change_page(old), typed)
-    assert "Nothing was changed: the task has changed meanwhile" in text_of(response)
+    assert "Nothing was changed: the task has changed in the meantime" in text_of(response)
     assert only_task().priority == 0
 
 
@@ -178,7 +178,7 @@ def test_the_page_of_an_old_id_leads_to_the_task(operator):
 def test_the_page_of_no_task_says_so(operator, what):
     response = operator.get(f"{TASKS}{what}/change/", follow=True)
     assert response.status_code == 200
-    assert f"There is no task {what}." in text_of(response)
+    assert f"Task {what} does not exist." in text_of(response)
 
 
 @pytest.mark.parametrize("next_page", ["_continue", "_addanother", "_save"])
@@ -201,8 +201,8 @@ def test_it_goes_on_to_the_page_that_was_asked_for(operator, next_page):
         ({"priority": "101"}, "priority", "100"),
         ({"priority": "1.5"}, "priority", "whole number"),
         ({"priority": ""}, "priority", "required"),
-        ({"labels": "[]"}, "labels", "A JSON object of texts"),
-        ({"labels": '{"a": 1}'}, "labels", "A JSON object of texts"),
+        ({"labels": "[]"}, "labels", "JSON object with string values"),
+        ({"labels": '{"a": 1}'}, "labels", "JSON object with string values"),
         ({"labels": "{"}, "labels", "valid JSON"),
         ({"labels": '{"a": "\\u0000"}'}, "labels", "NUL"),
         ({"labels": '{"a": "\\ud800"}'}, "labels", "lone surrogate"),
@@ -226,7 +226,7 @@ def test_data_over_the_limit_is_refused(operator, settings):
     settings.TASKSTORE_MAX_DATA_BYTES = 10
     old = add()
     response = save(operator, old, content="x" * 11)
-    assert "at most 10 bytes a task, not 11" in str(response.context["adminform"].form.errors["content"])
+    assert "t most 10 bytes a task, not 11" in str(response.context["adminform"].form.errors["content"])
 
 
 def test_who_may_not_see_data_edits_the_rest_and_the_data_stays(blind_operator):
@@ -242,7 +242,7 @@ def test_who_may_not_see_data_edits_the_rest_and_the_data_stays(blind_operator):
 def test_large_data_stays_as_it_is(operator):
     old = add(data=b"x" * (EDITABLE_BYTES + 1))
     page = operator.get(change_page(old))
-    assert f"{EDITABLE_BYTES + 1} bytes: too large to be shown here" in text_of(page)
+    assert f"{EDITABLE_BYTES + 1} bytes: too large to show here" in text_of(page)
     save(operator, old, priority="5")
     assert len(only_task().data) == EDITABLE_BYTES + 1
 

@@ -23,7 +23,7 @@ def test_it_shows_the_newest_first(viewer):
 
 def test_it_says_who_holds_what(viewer):
     add()
-    assert re.search(r" ready .* nobody ", text_of(viewer.get(TASKS)))
+    assert re.search(r" ready .* none ", text_of(viewer.get(TASKS)))
     claim()
     assert re.search(rf" claimed .* {BOB} ", text_of(viewer.get(TASKS)))
 
@@ -102,7 +102,7 @@ def test_it_says_why_nothing_is_known_of_an_id(viewer, settings):
     between, now = claim(duration_ms=0), claim()
     response = viewer.get(f"{TASKS}?q={between.id}")
     assert messages_of(response) == [
-        f"Nothing is known of task {between.id}: history is switched off, and the task may go on under another id."
+        f"Task {between.id} does not exist: history is switched off, and the task may go on under another id."
     ]
     assert ids_in(response) == []
     assert messages_of(viewer.get(f"{TASKS}?q={now.id + 1}")) == []
@@ -121,7 +121,7 @@ def test_it_says_where_the_trail_of_a_finished_task_is(viewer):
     Task.objects.commit(owner=ANN, deletes=[task.id])
     response = viewer.get(f"{TASKS}?q={task.id}")
     assert ids_in(response) == []
-    assert f"Task {task.id} has ended. See its trail" in text_of(response)
+    assert f"Task {task.id} has ended. View its history" in text_of(response)
     assert f"/admin/tasks_app/endedtask/?origin={task.id}" in response.content.decode()
 
 

@@ -46,13 +46,13 @@ def test_a_chain_that_is_not_there_is_empty(viewer, where):
 
 def test_it_says_when_not_every_id_is_listed(viewer, settings):
     for kept, said in (
-        ("finished", "Not every id is listed: history is reduced to how tasks ended, and pruned after 7 days."),
-        ("off", "Not every id is listed: history is switched off."),
+        ("finished", "Some ids are missing: history keeps only how tasks ended, and is pruned after 7 days."),
+        ("off", "Some ids are missing: history is switched off."),
     ):
         settings.TASKSTORE_HISTORY = kept
         assert said in text_of(viewer.get(ENDED))
     settings.TASKSTORE_HISTORY = "full"
-    assert "Not every id" not in text_of(viewer.get(ENDED))
+    assert "Some ids are missing" not in text_of(viewer.get(ENDED))
 
 
 def test_it_shows_an_ended_task(viewer):

@@ -17,7 +17,7 @@ from tests.console.store import add, change_all
 pytestmark = pytest.mark.django_db
 
 FAILED = Selection(group="mail/failed")
-NO_COMMANDS = GroupScope(no_commands_because="it takes a token of the scope commands")
+NO_COMMANDS = GroupScope(no_commands_because="this needs a token with the scope commands")
 
 
 @pytest.fixture(autouse=True)

@@ -77,7 +77,9 @@ def test_a_number_that_has_drifted_is_refused_and_told(changed):
     before = {task.id for task in tasks_of()}
     with pytest.raises(InvalidInput) as refused:
         bulk.start(Asked(action=Requeue(), selection=seen.selection, expected=30), Actor("olaf"))
-    assert refused.value.fields["expected"] == [f"there are {30 + changed} tasks now, not 30: look again"]
+    assert refused.value.fields["expected"] == [
+        f"the selection changed from 30 to {30 + changed} tasks. Review and confirm"
+    ]
     assert {task.id for task in tasks_of()} == before
     assert not BulkOperation.objects.exists()
 
@@ -121,7 +123,7 @@ def test_also_a_group_whose_name_ends_like_a_pattern_is_purged_whole(selection):
 
 def test_it_moves_into_a_group_that_is_there_or_may_be_created():
     add(count=3)
-    for to, words in (("mail", "other than"), ("new", "no group new exists"), ("", "not empty")):
+    for to, words in (("mail", "other than"), ("new", "existing group, and new is not"), ("", "not empty")):
         with pytest.raises(InvalidInput) as refused:
             begin(Move, to=to)
         assert words in refused.value.fields["to"][0]
@@ -184,7 +186,7 @@ def test_an_undo_brings_back_what_there_was(verb, parameters):
     assert (undone.state, undone.done, undone.skipped) == ("done", operation.done, 0)
     assert [content(task) | {"at": task.available_at_ms} for task in tasks_of()] == before
     assert list(AuditEntry.objects.order_by("pk").values_list("action", flat=True)) == [verb.words.name, "undo"]
-    with pytest.raises(InvalidInput, match="undone before"):
+    with pytest.raises(InvalidInput, match="already undone"):
         bulk.undo(operation, Actor("olaf"))
 
 

@@ -41,6 +41,6 @@ def test_of_two_undos_at_the_same_moment_one_is_refused(monkeypatch):
     monkeypatch.setattr(starting, "_not_undoable", looked)
     with ThreadPoolExecutor(2) as pool:
         results = sorted(pool.map(undo, ("olaf", "ada")))
-    assert results == ["done", "operation: can't be undone: it was undone before"]
+    assert results == ["done", "operation: it was already undone"]
     assert BulkOperation.objects.filter(verb="undo").count() == 1
     assert len(tasks_of()) == 3

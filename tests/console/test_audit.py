@@ -86,15 +86,15 @@ def test_a_mistake_is_named_beside_its_field_and_nothing_is_looked_for(operator)
     html = page(operator, status=400, since="yesterday", reason="x\0", after="x")
     assert re.findall(r'id="audit-(\w+)-error"', html) == ["since", "reason"]
     assert entries(html) == []
-    assert "after: a place in the list" in page(operator, status=400, after="x")
+    assert "after: must be a position in the list" in page(operator, status=400, after="x")
 
 
 def test_without_an_entry_it_says_why(operator):
-    assert "Nobody has changed anything yet" in page(operator)
+    assert "No changes yet" in page(operator)
     assert "manage.py token create" in page(operator)
     record()
-    assert "No entry is like that" in page(operator, by="bob")
-    assert "No more entries are like that" in page(operator, after="1.1")
+    assert "No matching entries" in page(operator, by="bob")
+    assert "No more entries" in page(operator, after="1.1")
 
 
 def test_an_entry_tells_all_and_leads_to_its_tasks(operator):
@@ -102,7 +102,7 @@ def test_an_entry_tells_all_and_leads_to_its_tasks(operator):
     entry = record(action="move", done=2, skipped=2, details=details)
     html = page(operator, f"{PAGE}/{entry.id}")
     told = texts(html.partition("<dl")[2].partition("</dl>")[0])
-    for words in ("who ann", "reason none was given", "skipped 2: 2 changed meanwhile", "to reports", "requeued false"):
+    for words in ("actor ann", "reason none given", "skipped 2: 2 changed meanwhile", "to reports", "requeued false"):
         assert words in told
     assert re.findall(r'href="/console/task/(\d+)"', html) == ["17", "18"]
     assert 'href="/console/audit?by=ann"' in html
@@ -134,4 +134,4 @@ def test_what_takes_too_long_is_said_so(operator, monkeypatch):
         raise TookTooLong
 
     monkeypatch.setattr(audited, "at_most", out_of_time)
-    assert "this takes too long: name a person" in page(operator, status=400, reason="x")
+    assert "his takes too long: name a person" in page(operator, status=400, reason="x")

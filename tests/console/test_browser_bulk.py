@@ -54,7 +54,7 @@ def test_it_says_in_the_dialog_what_is_wrong(person):
     person.page.get_by_label("Reason").fill("kept")
     person.page.get_by_label("Type mail to confirm").fill("male")
     person.button("Purge 2 tasks").click()
-    expect(person.dialog.get_by_text("type the group's name, mail, to confirm")).to_be_visible()
+    expect(person.dialog.get_by_text("Type the group's name, mail, to confirm")).to_be_visible()
     expect(person.page.get_by_label("Type mail to confirm")).to_be_focused()
     expect(person.page.get_by_label("Reason")).to_have_value("kept")
     assert len(alive()) == 2
@@ -72,7 +72,7 @@ def test_it_shows_the_new_number_when_much_has_changed_since_the_question(person
     for task in tasks[:20]:
         fail(task)
     person.button("Requeue 1 task").click()
-    expect(person.dialog.get_by_text("there are 21 tasks now, not 1")).to_be_visible()
+    expect(person.dialog.get_by_text("The selection changed from 1 to 21 tasks. Review and confirm.")).to_be_visible()
     person.button("Requeue 21 tasks").click()
     expect(person.page.get_by_text("Requeued 21 tasks in mail.")).to_be_visible()
 
@@ -117,7 +117,7 @@ def test_it_searches_selects_all_requeues_watches_and_undoes_by_keyboard_alone(p
     assert not Task.objects.get_queryset().failed().exists()
     press("u")
     expect(person.page.get_by_role("heading", name="Undo, operation")).to_be_visible()
-    expect(person.page.locator("#operation").get_by_text("Brought back 3 tasks in mail.")).to_be_visible()
+    expect(person.page.locator("#operation").get_by_text("Restored 3 tasks in mail.")).to_be_visible()
     assert Task.objects.get_queryset().failed().count() == 3
 
 
@@ -128,7 +128,7 @@ def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypat
     person.go(GROUP)
     person.link("Move all…").click()
     person.page.get_by_label("To group").fill("archive")
-    person.page.get_by_label("It may be a new group").check()
+    person.page.get_by_label("Create the group if it doesn't exist").check()
     person.button("Move 5 tasks").click()
     toast = person.page.locator(".toast")
     expect(toast.get_by_text("Moving 5 tasks from mail to archive")).to_be_visible()
@@ -143,7 +143,7 @@ def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypat
     ).to_be_visible()
     monkeypatch.setattr(bulk.running, "MOST", 50)
     person.button("Undo").first.click()
-    expect(person.page.locator("#operation").get_by_text("Brought back 4 tasks")).to_be_visible()
+    expect(person.page.locator("#operation").get_by_text("Restored 4 tasks")).to_be_visible()
     assert Task.objects.get_queryset().in_group("mail").count() == 5
 
 
@@ -159,7 +159,7 @@ def test_it_brings_back_what_was_purged_also_from_the_audit(person):
     person.link("purge").click()
     person.page.locator("main dd a[href^='/console/operations/']").click()
     person.page.locator("#operation").get_by_role("button", name="Undo").click()
-    expect(person.page.locator("#operation").get_by_text("Brought back 2 tasks in mail.")).to_be_visible()
+    expect(person.page.locator("#operation").get_by_text("Restored 2 tasks in mail.")).to_be_visible()
     [back] = Task.objects.filter(origin=task.id)
     assert (bytes(back.data), back.labels, back.priority) == (b"kept", {"a": "b"}, 3)
 

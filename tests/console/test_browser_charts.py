@@ -32,7 +32,7 @@ def test_charts_are_drawn_and_say_their_newest_numbers(person):
     expect(person.page.locator("[data-line=entered] [data-value]")).to_have_text("6")
     expect(person.page.locator("[data-line=backlog] [data-value]")).to_have_text("1\u202f204")
     expect(person.page.locator("[data-line=wait50] [data-value]")).to_have_text("24 ms")
-    expect(person.page.get_by_role("img", name="Tasks a minute: in 6, out 4, failed 0")).to_be_visible()
+    expect(person.page.get_by_role("img", name="Tasks per minute: in 6, out 4, failed 0")).to_be_visible()
 
 
 def test_a_chart_says_the_time_and_the_numbers_at_the_pointer(person):

@@ -65,7 +65,7 @@ def test_lines_are_submitted_run_and_seen_to_their_end(person):
 def test_the_page_of_a_command_follows_what_it_writes(person):
     page, task = person.page, running_list("1_0")
     person.go("/console/commands/command?project=default&id=1_0")
-    expect(page.get_by_text("who runs others first")).to_be_visible()
+    expect(page.get_by_text("is running other commands first")).to_be_visible()
     first = writes(task, "1_0", "frame 1")
     expect(page.get_by_label("stdout", exact=True).last).to_have_text("frame 1")
     Task.objects.commit(owner=NOBODY, deletes=[first.id])
@@ -97,7 +97,7 @@ def test_failed_commands_are_selected_and_run_once_more_by_keyboard_and_dialog(p
     page.get_by_label("All 3 failed count commands").check()
     person.ask("Retry…")
     person.button("Retry 3 commands").click()
-    expect(page.get_by_text("Commands that are run once more: 3.")).to_be_visible()
+    expect(page.get_by_text("Retried commands: 3.")).to_be_visible()
     assert len(commands_in("default", CommandStatus.NEW)) == 3
 
 
@@ -119,10 +119,10 @@ def test_what_is_typed_and_selected_stays_while_numbers_change(person):
     ended("1_0", CommandStatus.COMPLETED)
     person.go("/console/commands/project?project=default&status=completed")
     person.rows().first.check()
-    page.get_by_label("Text in the line").fill("half a wo")
+    page.get_by_label("Search by command line").fill("half a wo")
     ended("2_0", CommandStatus.NEW)
     expect(page.locator("[data-step=new] strong")).to_have_text("1")
-    expect(page.get_by_label("Text in the line")).to_have_value("half a wo")
+    expect(page.get_by_label("Search by command line")).to_have_value("half a wo")
     expect(person.rows().first).to_be_checked()
 
 

@@ -27,7 +27,7 @@ def test_a_search_is_kept_found_again_exported_and_imported(person, tmp_path):
     page.keyboard.press("/")
     page.keyboard.type(q)
     page.keyboard.press("Enter")
-    page.get_by_label("Name to keep this search under").press_sequentially("Hello mail")
+    page.get_by_label("Name for this search").press_sequentially("Hello mail")
     page.keyboard.press("Enter")
     expect(page.get_by_text("Saved as Hello mail.")).to_be_visible()
 
@@ -51,10 +51,10 @@ def test_a_search_is_kept_found_again_exported_and_imported(person, tmp_path):
     assert file.read_text().count("\n") == 3
 
     person.go("/console/import")
-    page.get_by_label("Or lines").fill('{"group": "mail", "priority": 101}')
+    page.get_by_label("Or paste lines").fill('{"group": "mail", "priority": 101}')
     person.button("Check").click()
     expect(page.get_by_text("line 1: priority")).to_be_visible()
-    page.get_by_label("Or lines").fill("")
+    page.get_by_label("Or paste lines").fill("")
     page.get_by_label("File").set_input_files(file)
     page.get_by_label("Group").fill("again")
     person.button("Check").press("Enter")

@@ -23,7 +23,7 @@ def test_it_follows_a_job_to_its_end_and_runs_it_again(chromium, live_server):
     expect(page.get_by_role("heading", name="Result")).to_be_visible()
     expect(parameters).not_to_have_attribute("open", "")
     page.keyboard.press("r")
-    page.get_by_label("Parameters by position").fill('["bob"]')
+    page.get_by_label("Positional arguments").fill('["bob"]')
     page.get_by_role("button", name="Review").click()
     expect(page.locator(".diff .after")).to_have_text('+ "bob"')
     page.get_by_role("button", name="Requeue").click()

@@ -95,11 +95,11 @@ def test_the_theme_goes_round(person):
 def test_the_keys_are_listed(person):
     person.go("/console/")
     person.page.keyboard.press("?")
-    expect(person.page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(person.page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     person.page.keyboard.press("g")
     person.page.keyboard.press("f")
     person.page.keyboard.press("Escape")
-    expect(person.page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    expect(person.page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_hidden()
     expect(person.page).to_have_url(f"{person.address}/console/")
 
 

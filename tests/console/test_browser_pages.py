@@ -308,7 +308,7 @@ def test_it_runs_nothing_that_is_written_in_names_and_data(person):
 def test_it_shows_ten_megabytes_without_blocking(person):
     [task] = add(data=b'{"x": "' + b"x" * 10_000_000 + b'"}')
     person.go(f"/console/task/{task.id}")
-    expect(person.page.get_by_text("the download has all 10 MB")).to_be_visible()
+    expect(person.page.get_by_text("Download the data to see all 10 MB")).to_be_visible()
     longest = person.page.evaluate(
         "Math.max(0, ...performance.getEntriesByType('longtask').map(task => task.duration))"
     )

@@ -51,7 +51,7 @@ def test_it_selects_a_range_with_shift(person):
 def test_it_selects_the_page_at_once(person):
     add(count=3)
     person.go(GROUP)
-    page = person.page.get_by_label("Select every task on this page")
+    page = person.page.get_by_label("Select all tasks on this page")
     page.check()
     expect(person.page.get_by_text("3 selected")).to_be_visible()
     person.rows().first.uncheck()
@@ -79,7 +79,7 @@ def test_it_keeps_the_selection_when_one_goes_back(person):
     person.go(GROUP)
     person.rows().first.check()
     person.page.locator(f'a[href="/console/task/{first.id}"]').click()
-    expect(person.page.get_by_role("heading", name="What happened")).to_be_visible()
+    expect(person.page.get_by_role("heading", name="Timeline")).to_be_visible()
     person.page.go_back()
     selected = person.page.locator("tbody input[name=id]:checked").count()
     expect(person.page.get_by_text("1 selected" if selected else "Select tasks")).to_be_visible()
@@ -145,8 +145,8 @@ def test_it_moves_tasks_to_a_group_that_is_suggested(person):
     assert person.page.locator("datalist option").evaluate_all("all => all.map(one => one.value)") == ["reports"]
     to.fill("archive")
     person.button("Move 2 tasks").click()
-    expect(person.dialog.get_by_text("no group archive exists")).to_be_visible()
-    person.page.get_by_label("It may be a new group").check()
+    expect(person.dialog.get_by_text("Must be an existing group, and archive is not")).to_be_visible()
+    person.page.get_by_label("Create the group if it doesn't exist").check()
     person.button("Move 2 tasks").click()
     expect(person.page.get_by_text("Moved 2 tasks from mail to archive.")).to_be_visible()
 
@@ -166,7 +166,7 @@ def test_it_says_that_the_server_does_not_answer(person):
     person.go(GROUP)
     person.page.route("**/console/confirm*", lambda route: route.abort())
     person.link("Purge all…").click()
-    expect(person.page.get_by_role("dialog", name="The server does not answer")).to_be_visible()
+    expect(person.page.get_by_role("dialog", name="The server is not responding")).to_be_visible()
 
 
 def test_it_leads_to_the_sign_in_when_the_session_is_over(person):
@@ -222,10 +222,10 @@ def test_it_takes_a_whole_group_without_scripts(without_scripts):
     person.button("Purge…").click()
     person.page.get_by_label("Type mail to confirm").fill("nonsense")
     person.button("Purge 2 tasks").click()
-    expect(person.page.get_by_text("type the group's name")).to_be_visible()
+    expect(person.page.get_by_text("Type the group's name")).to_be_visible()
     person.page.get_by_label("Type mail to confirm").fill("mail")
     person.button("Purge 2 tasks").click()
-    expect(person.page.get_by_text("No task in mail")).to_be_visible()
+    expect(person.page.get_by_text("No tasks in mail")).to_be_visible()
     assert alive() == []
 
 

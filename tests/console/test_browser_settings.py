@@ -26,7 +26,7 @@ def make(person: Person, name: str) -> str:
     person.page.get_by_role("textbox", name="Name").fill(name)
     person.page.get_by_role("radio", name="read ").check()
     person.page.get_by_role("textbox", name="Groups").fill("mail/*\nreports")
-    person.button("Make the token").click()
+    person.button("Create token").click()
     return str(person.page.locator(".secret pre").text_content())
 
 
@@ -35,7 +35,7 @@ def test_a_token_is_made_copied_and_revoked(person):
     person.go("/console/")
     person.page.keyboard.press("g")
     person.page.keyboard.press("s")
-    expect(person.page.get_by_text("No token yet")).to_be_visible()
+    expect(person.page.get_by_text("No tokens yet")).to_be_visible()
     assert complaints(person.page) == []
     secret = make(person, HOSTILE)
     token = tokens.valid(secret)
@@ -45,7 +45,7 @@ def test_a_token_is_made_copied_and_revoked(person):
     person.button("Copy").click()
     expect(person.button("Copied")).to_be_visible()
     assert person.page.evaluate("navigator.clipboard.readText()") == secret
-    person.link("I have it").click()
+    person.link("Done").click()
     assert secret not in person.page.content()
     person.page.get_by_role("link", name=f"Revoke {HOSTILE}").click()
     expect(person.dialog).to_contain_text(f"Revoke the token {HOSTILE}?")
@@ -64,7 +64,7 @@ def test_it_all_works_without_a_script(browser, live_server):
         person = Person(context.new_page(), live_server.url, make_user("ada", "admin"))
         person.go("/console/settings")
         secret = make(person, "mailer")
-        person.link("I have it").click()
+        person.link("Done").click()
         person.page.get_by_role("link", name="Revoke mailer").click()
         person.button("Revoke mailer").click()
         expect(person.page.get_by_text("Revoked mailer")).to_be_visible()
@@ -72,7 +72,7 @@ def test_it_all_works_without_a_script(browser, live_server):
         kim = make_user("kim", "viewer")
         person.go(f"/console/settings/people/{kim.pk}")
         person.link("Reset password…").click()
-        person.button("Reset the password").click()
+        person.button("Reset password").click()
         password = person.page.locator(".secret pre").text_content()
         kim.refresh_from_db()
         assert kim.check_password(password)

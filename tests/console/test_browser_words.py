@@ -53,8 +53,8 @@ def test_it_counts_a_lease_down_and_says_when_it_ran_out(person):
     claim(duration_ms=3_000)
     person.go("/console/group?name=mail")
     lease = person.page.locator("tbody time")
-    expect(lease).to_have_text(re.compile(r"lease 0:0[0-3]"))
-    expect(lease).to_have_text(re.compile("ran out"), timeout=6_000)
+    expect(lease).to_have_text(re.compile(r"ends in 0:0[0-3]"))
+    expect(lease).to_have_text(re.compile("ended"), timeout=6_000)
 
 
 @pytest.mark.parametrize("way", ["hover", "focus"])
@@ -77,17 +77,17 @@ def test_it_says_times_in_the_zone_that_was_chosen(browser, live_server):
         exact = person.page.locator("tbody time")
         expect(exact).to_have_attribute("data-exact", re.compile(r"GMT\+5:30$"))
         person.page.get_by_role("button", name="Account of olaf").click()
-        person.page.get_by_label("Times in").select_option("UTC")
+        person.page.get_by_label("Time zone").select_option("UTC")
         expect(exact).to_have_attribute("data-exact", words.exact(task.available_at_ms))
         person.page.reload()
         expect(exact).to_have_attribute("data-exact", words.exact(task.available_at_ms))
         person.button("Account of olaf").click()
-        person.page.get_by_label("Times in").select_option("America/St_Johns")
+        person.page.get_by_label("Time zone").select_option("America/St_Johns")
         expect(exact).to_have_attribute("data-exact", re.compile(r"GMT-[23]:30$"))
         person.page.evaluate("localStorage.setItem('taskstore.zone', 'Atlantis/Poseidonis')")
         person.page.reload()
         expect(exact).to_have_attribute("data-exact", re.compile(r"GMT\+5:30$"))
-        expect(person.page.get_by_label("Times in", exact=True)).to_have_value("")
+        expect(person.page.get_by_label("Time zone", exact=True)).to_have_value("")
 
 
 def test_it_goes_to_the_search_by_a_key_that_can_be_turned_off(person):
@@ -97,7 +97,7 @@ def test_it_goes_to_the_search_by_a_key_that_can_be_turned_off(person):
     person.page.keyboard.press("/")
     expect(find).to_be_focused()
     person.page.get_by_role("button", name="Account of olaf").click()
-    person.page.get_by_label("Single keys").uncheck()
+    person.page.get_by_label("Keyboard shortcuts (").uncheck()
     person.page.reload()
     person.page.keyboard.press("/")
     expect(find).not_to_be_focused()

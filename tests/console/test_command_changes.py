@@ -66,20 +66,20 @@ def test_the_form_says_plainly_what_workers_do_with_the_lines(submitter):
     ("fields", "told"),
     [
         ({"lines": ""}, "This field is required"),
-        ({"lines": " \r\n "}, "from 1 to 1000 commands, not 0"),
-        ({"lines": "true\r\n\r\n" + "x" * 70_000}, "line 3: at most 65536 bytes"),
+        ({"lines": " \r\n "}, "between 1 and 1000 commands, not 0"),
+        ({"lines": "true\r\n\r\n" + "x" * 70_000}, "ine 3: at most 65536 bytes"),
         ({"lines": "true\r\nfalse\x00"}, "Null characters are not allowed"),
-        ({"lines": "true\r\nfal\rse"}, "line 2: one line for a shell"),
-        ({"lines": "true\n" * 1_001}, "from 1 to 1000 commands, not 1001"),
-        ({"project": "a/b"}, "a name without /"),
+        ({"lines": "true\r\nfal\rse"}, "ine 2: one line for a shell"),
+        ({"lines": "true\n" * 1_001}, "between 1 and 1000 commands, not 1001"),
+        ({"project": "a/b"}, "name without /"),
         ({"project": ""}, "This field is required"),
         ({"project": "x" * 201}, "at most 200 characters"),
-        ({"expected": "soon"}, "a whole number from 1"),
-        ({"expected": "0"}, "a whole number from 1"),
-        ({"max_fails": "-1"}, "a whole number from 1"),
-        ({"max_fails": "1001"}, "to 1000"),
-        ({"until": "tomorrow"}, "a time such as 2026-01-31T14:00"),
-        ({"until": "0001-01-01T00:00"}, "from 1 to"),
+        ({"expected": "soon"}, "a whole number between 1"),
+        ({"expected": "0"}, "a whole number between 1"),
+        ({"max_fails": "-1"}, "a whole number between 1"),
+        ({"max_fails": "1001"}, "and 1000"),
+        ({"until": "tomorrow"}, "UTC time such as 2026-01-31T14:00"),
+        ({"until": "0001-01-01T00:00"}, "between 1 and"),
     ],
 )
 def test_what_can_not_be_submitted_is_named_beside_its_field(submitter, fields, told):
@@ -92,7 +92,7 @@ def test_what_can_not_be_submitted_is_named_beside_its_field(submitter, fields, 
 def test_all_that_is_wrong_is_named_at_once(submitter):
     answer = submitter.post("/console/commands/submit", {**LINES, "project": "a/b", "expected": "soon"})
     text = answer.content.decode()
-    assert ("a name without /" in text, "a whole number from 1" in text) == (True, True)
+    assert ("name without /" in text, "a whole number between 1" in text) == (True, True)
 
 
 # ---- Many at once
@@ -104,9 +104,9 @@ def test_the_question_has_the_number_and_says_what_is_done(submitter):
     ended("3_0", CommandStatus.FAILED_TIME)
     text = asked(submitter, "verb=retry&project=default&all=1")
     assert text.count("Retry 4 commands") == 2
-    assert "run its line in a shell once more" in text
+    assert "run its line in a shell again" in text
     assert "Retry 3 commands" in asked(submitter, "verb=retry&project=default&all=1&status=failed_count")
-    assert "There is nothing to archive" in asked(submitter, "verb=archive&project=default&all=1")
+    assert "Nothing to archive" in asked(submitter, "verb=archive&project=default&all=1")
 
 
 def test_failed_commands_are_run_once_more(submitter):
@@ -160,7 +160,10 @@ def test_far_more_than_was_agreed_to_is_not_done(submitter):
     for number in range(12):
         ended(f"{number}_0", CommandStatus.FAILED_COUNT)
     answer = submitter.post("/console/commands/retry", {**ALL, "status": "failed_count", "expected": "1"})
-    assert (answer.status_code, "12 now, and not 1 any more" in answer.content.decode()) == (422, True)
+    assert (
+        answer.status_code,
+        "The selection changed from 1 to 12. Review and confirm." in answer.content.decode(),
+    ) == (422, True)
     assert commands_in("default", CommandStatus.NEW) == []
 
 
@@ -168,7 +171,7 @@ def test_far_more_than_was_agreed_to_is_not_done(submitter):
     ("query", "told"),
     [
         ("verb=burn&project=default&all=1", "one of retry, stash, unstash, archive"),
-        ("verb=retry&project=a/b&all=1", "a name without /"),
+        ("verb=retry&project=a/b&all=1", "name without /"),
         ("verb=retry&project=default", "at least one selected task"),
         ("verb=retry&project=default&id=x", "a whole number"),
         ("verb=retry&project=default&all=1&status=lost", "one of new"),
@@ -185,17 +188,15 @@ def test_a_question_that_makes_no_sense_is_named(submitter, query, told):
 def test_a_running_list_is_opened_again_after_a_question(submitter):
     task = running_list("1_0", "2_0")
     question = submitter.get(f"/console/commands/list/{task.id}/reopen").content.decode()
-    assert "runs all of its 2 commands from the first on" in question
+    assert "runs all 2 commands from the start" in question
     submitter.post(f"/console/commands/list/{task.id}/reopen", {"reason": "node 7 burns"})
     [reopened] = Task.objects.filter(group="commands/default/open")
     assert reopened.state(Task.objects.now_ms()) is State.READY
     [entry] = AuditEntry.objects.all()
     assert (entry.actor, entry.action, entry.reason) == ("suse", "reopen", "node 7 burns")
     answer = submitter.post(f"/console/commands/list/{reopened.id}/reopen")
-    assert (answer.status_code, "one that is running" in answer.content.decode()) == (400, True)
-    assert (
-        "there is nothing to reopen" in submitter.get(f"/console/commands/list/{reopened.id}/reopen").content.decode()
-    )
+    assert (answer.status_code, "must be a running list" in answer.content.decode()) == (400, True)
+    assert "Nothing to reopen" in submitter.get(f"/console/commands/list/{reopened.id}/reopen").content.decode()
     assert submitter.post("/console/commands/list/999/reopen").status_code == 404
 
 

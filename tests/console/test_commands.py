@@ -51,13 +51,13 @@ def test_a_server_that_takes_no_commands_says_how_to_switch_them_on(submitter, s
     assert "python3 manage.py up --commands" in text_of(submitter, "commands")
     submitted(1)
     text = text_of(submitter, PROJECT)
-    assert "This server takes no commands" in text
+    assert "Commands are off on this server" in text
     assert "Submit" not in text
 
 
 def test_a_fresh_store_says_what_a_command_is_and_how_to_submit_one(submitter, viewer):
     text = text_of(submitter, "commands")
-    assert "There are no commands" in text
+    assert "No commands yet" in text
     assert "curl http://testserver/commands/default" in text
     assert "--scope commands" in text
     assert 'href="/console/commands/submit"' in text
@@ -85,7 +85,7 @@ def test_a_project_may_have_any_name(submitter, name):
         ("project=a/b", "a name without /"),
         ("project=", "a name without /"),
         ("project=default&status=lost", "one of new, new_stashed"),
-        ("project=default&after=x", "a place in the list"),
+        ("project=default&after=x", "must be a position in the list"),
         ("project=default&text=" + "x" * 256, "at most 255 characters"),
     ],
 )
@@ -152,7 +152,7 @@ def test_results_are_found_by_text(submitter):
     found, other = completed("1_0", cmd="make film"), completed("2_0", cmd="make tea")
     text = text_of(submitter, f"{PROJECT}&text=film")
     assert (f'id="command-{found.id}"' in text, f'id="command-{other.id}"' in text) == (True, False)
-    assert "Nothing that was looked into is like that" in text_of(submitter, f"{PROJECT}&text=coffee")
+    assert "No matches so far" in text_of(submitter, f"{PROJECT}&text=coffee")
 
 
 def test_the_next_page_goes_on(submitter):
@@ -188,9 +188,9 @@ def test_a_list_that_is_gone_leads_to_its_project(submitter):
     Task.objects.commit(owner=BOB, deletes=[task.id])
     assert 'href="/console/commands/project?project=default"' in text_of(submitter, f"commands/list/{task.id}", 404)
     part = submitter.get(f"/console/commands/list/{task.id}", headers={"HX-Request-Type": "partial"})
-    assert (part.status_code, "Its worker was done with it" in part.content.decode()) == (200, True)
-    assert "Nothing is known" in text_of(submitter, "commands/list/999", 404)
-    assert "Nothing is known" in text_of(submitter, "commands/list/99999999999999999999", 404)
+    assert (part.status_code, "The list has finished or was split up" in part.content.decode()) == (200, True)
+    assert "There is no list with this id" in text_of(submitter, "commands/list/999", 404)
+    assert "There is no list with this id" in text_of(submitter, "commands/list/99999999999999999999", 404)
 
 
 # ---- A command
@@ -201,7 +201,7 @@ def test_a_command_tells_all_of_its_run(submitter):
         "7_0", cmd="make film", worker="render-1", exit_code=0, duration_ms=61_000, out=Output.of(b"frame 1\nframe 2")
     )
     text = text_of(submitter, "commands/command?project=default&id=7_0")
-    for part in ("make film", "completed", "render-1", "1 min 1 s", "frame 1\nframe 2", "It wrote nothing"):
+    for part in ("make film", "completed", "render-1", "1 min 1 s", "frame 1\nframe 2", "No output."):
         assert part in text
     assert "every 1s" not in text
 
@@ -219,7 +219,7 @@ def test_earlier_runs_keep_what_they_wrote(submitter):
 def test_a_running_command_shows_what_it_has_written_so_far(submitter):
     task = running_list("1_0")
     page = "commands/command?project=default&id=1_0"
-    assert "who runs others first" in text_of(submitter, page)
+    assert "is running other commands first" in text_of(submitter, page)
     writes(task, "1_0", out=Output.of(b"frame 3"))
     text = text_of(submitter, page)
     assert "frame 3" in text
@@ -229,27 +229,27 @@ def test_a_running_command_shows_what_it_has_written_so_far(submitter):
 
 def test_a_command_whose_list_goes_on_says_that_it_has_been_run(submitter):
     writes(running_list("1_0", "2_0"), "2_0", done=1)
-    assert "It has been run." in text_of(submitter, "commands/command?project=default&id=1_0")
+    assert "This command has run." in text_of(submitter, "commands/command?project=default&id=1_0")
 
 
 def test_a_command_that_was_never_run_says_so(submitter):
     ended("1_0", CommandStatus.NEW)
-    assert "It has not been run yet" in text_of(submitter, "commands/command?project=default&id=1_0")
-    assert "There is none with this id" in text_of(submitter, "commands/command?project=default&id=2_0", 404)
-    assert "the id of a command" in text_of(submitter, "commands/command?project=default", 400)
+    assert "This command has not run yet" in text_of(submitter, "commands/command?project=default&id=1_0")
+    assert "has no command with this id" in text_of(submitter, "commands/command?project=default&id=2_0", 404)
+    assert "must be the id of a command" in text_of(submitter, "commands/command?project=default", 400)
 
 
 def test_what_is_missing_of_an_output_is_told_where_it_is_missing(submitter):
     completed("1_0", out=Output.of(b"beginning" + b"end", cut_at=9, missing=5_000_000))
     text = text_of(submitter, "commands/command?project=default&id=1_0")
-    head, _, tail = text.partition("5.0 MB are missing here")
+    head, _, tail = text.partition("5.0 MB missing here")
     assert ("beginning</pre>" in head, "end</pre>" in tail) == (True, True)
 
 
 def test_an_output_that_is_too_long_for_a_page_is_cut_in_the_middle(submitter):
     completed("1_0", out=Output.of(b"first\n" + b"x" * 200_000 + b"\nlast"))
     text = text_of(submitter, "commands/command?project=default&id=1_0")
-    assert "are left out on this page" in text
+    assert "not shown on this page" in text
     assert ("first" in text, "\nlast</pre>" in text, len(text) < 190_000) == (True, True, True)
     answer = submitter.get("/console/commands/output?project=default&id=1_0&stream=out")
     assert answer.content == b"first\n" + b"x" * 200_000 + b"\nlast"
@@ -298,7 +298,7 @@ def test_an_output_that_is_not_what_it_says_is_saved_as_it_stands(submitter):
     assert (answer.status_code, answer.content) == (200, b"no base64")
 
 
-@pytest.mark.parametrize(("query", "told"), [("stream=both", "one of out, err"), ("", "one of out, err")])
+@pytest.mark.parametrize(("query", "told"), [("stream=both", "must be out or err"), ("", "must be out or err")])
 def test_a_stream_that_is_none_is_named(submitter, query, told):
     completed("1_0")
     assert told in text_of(submitter, f"commands/output?project=default&id=1_0&{query}", 400)
@@ -316,7 +316,7 @@ def test_who_may_not_see_payloads_sees_neither_lines_nor_outputs(viewer):
         "commands/command?project=default&id=1_0", "commands/command?project=default&id=2_0",
     ):  # fmt: skip
         assert "secret" not in text_of(viewer, path)
-    assert "your role does not let you see" in text_of(viewer, f"{PROJECT}&text=secret", 400)
+    assert "your role does not allow you to see" in text_of(viewer, f"{PROJECT}&text=secret", 400)
 
 
 def test_what_other_people_wrote_stays_text(submitter):

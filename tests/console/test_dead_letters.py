@@ -44,8 +44,8 @@ def test_the_button_says_where_to(operator, query):
     letter(), letter()
     html = ask(operator, **query)
     assert button(html) == "Send back to mail (2 tasks)"
-    assert re.search(r"available in ?mail ?2", text(html))
-    assert "Dead letters go back to the group that they failed in" in text(html)
+    assert re.search(r"requeued to ?mail ?2", text(html))
+    assert "Dead letters return to the group in which they failed" in text(html)
 
 
 def test_a_single_task_goes_back(operator):
@@ -73,14 +73,14 @@ def test_nothing_is_said_of_it_where_there_is_none(operator):
     add("mail", error="boom")
     html = ask(operator, name="mail", all=1)
     assert (button(html), 'name="here"' in html) == ("Requeue 1 task", False)
-    assert re.search(r"available in ?mail ?1", text(html))
+    assert re.search(r"requeued to ?mail ?1", text(html))
 
 
 def test_several_targets_are_named_with_their_numbers(operator):
     letter("mail", "all/failed"), letter("news", "all/failed"), letter("news", "all/failed")
     html = ask(operator, name="all/failed", all=1)
     assert button(html) == "Send back to 2 groups (3 tasks)"
-    assert re.search(r"available in ?news ?2 ?mail ?1", text(html))
+    assert re.search(r"requeued to ?news ?2 ?mail ?1", text(html))
     add("all/failed", error="boom")
     assert button(ask(operator, name="all/failed", all=1)) == "Requeue 4 tasks in 3 groups"
 
@@ -94,7 +94,7 @@ def test_one_whose_error_is_gone_can_still_be_sent_back(operator):
 def test_a_dead_letter_is_edited_and_sent_back_in_one(operator):
     there = letter(labels={"tier": "gold", "attempts": "2"})
     html = operator.get(f"/console/task/{there.id}/edit").content.decode()
-    assert "back in" in html
+    assert "the task returns to" in html
     assert "failed_from" not in opened(operator, there)["labels"]
     review = send(operator, there, opened(operator, there) | {"content": "right"}).content.decode()
     assert differences(review)["Group"] == ["-mail/failed", "+mail", ""]

@@ -86,8 +86,8 @@ def test_the_smallest_difference_is_one(operator, before, after):
 def test_an_edit_that_changes_nothing_is_none(operator):
     [task] = add()
     fields = opened(operator, task)
-    assert "Nothing is different" in send(operator, task, fields).content.decode()
-    assert "Nothing is different" in send(operator, task, fields | {"confirmed": "1"}).content.decode()
+    assert "No changes" in send(operator, task, fields).content.decode()
+    assert "No changes" in send(operator, task, fields | {"confirmed": "1"}).content.decode()
     assert Task.objects.get().id == task.id
 
 
@@ -127,7 +127,7 @@ def test_a_worker_that_finishes_meanwhile_wins(operator, step):
     else:
         answer = operator.post(f"/console/task/{task.id}/edit", fields | ({"confirmed": "1"} if step == "save" else {}))
     assert answer.status_code == 409
-    assert "a worker finished or claimed it meanwhile" in answer.content.decode()
+    assert "a worker claimed or finished it in the meantime" in answer.content.decode()
     assert not AuditEntry.objects.exists()
 
 
@@ -144,7 +144,7 @@ def test_one_can_edit_again_after_the_review(operator):
         ("group", "", "This field is required"),
         ("group", "x" * 300, "at most 255 characters"),
         ("priority", "101", "less than or equal to 100"),
-        ("labels", "[1]", "A JSON object of texts"),
+        ("labels", "[1]", "JSON object with string values"),
         ("available_at_0", "soon", "Enter a valid date"),
         ("reason", "x" * 1_001, "at most 1000 characters"),
     ],
@@ -165,12 +165,12 @@ def test_bytes_are_edited_as_base64(operator):
 def test_large_data_and_that_which_one_may_not_see_stay(operator, roles):
     [large] = add(data=b"x" * (EDITABLE_BYTES + 1))
     assert "content" not in opened(operator, large)
-    assert "The data stays as it is: it is larger than 256 kB." in words_of(operator, large)
+    assert "The data stays unchanged: it is larger than 256 kB." in words_of(operator, large)
     edited = edit(operator, large, priority="1")
     assert len(bytes(edited.data)) == EDITABLE_BYTES + 1
     blind = signed_in(roles["operator"])
     assert "content" not in opened(blind, edited)
-    assert "The data stays as it is: your role does not let you see it." in words_of(blind, edited)
+    assert "The data stays unchanged: your role does not allow you to see it." in words_of(blind, edited)
     assert len(bytes(edit(blind, edited, priority="2").data)) == EDITABLE_BYTES + 1
 
 

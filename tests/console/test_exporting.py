@@ -57,7 +57,7 @@ def test_who_may_not_see_data_gets_none(viewer):
         assert b"mail" in content
     refused = viewer.get("/console/export", {"q": "data:secret", "format": "csv"})
     assert refused.status_code == 400
-    assert "your role does not let you see the data of tasks" in refused.content.decode()
+    assert "your role does not allow you to see or search task data" in refused.content.decode()
 
 
 @pytest.mark.parametrize(("asked", "told"), [({"format": "xml"}, "one of csv, ndjson"), ({"q": "x"}, "say where")])

@@ -59,7 +59,7 @@ def test_it_writes_down_who_imported_what(operator):
 def test_it_imports_nothing_but_what_was_checked(operator):
     checked = digest(send(operator, text=TWO))
     html = send(operator, text=TWO + '\n{"group": "more"}', digest=checked)
-    assert "this is not what was checked before" in html
+    assert "the tasks changed since they were checked" in html
     assert digest(html) != checked
     assert digest(send(operator, text=TWO, group="pay", digest=checked)) != checked
     assert not Task.objects.exists()
@@ -70,8 +70,8 @@ def test_it_imports_nothing_but_what_was_checked(operator):
     [
         ({"text": TWO + '\n{"group": "mail", "priority": 101}'}, "<strong>line 3: priority</strong>: an integer from"),
         ({"text": '{"group": "mail", "<i>": 1}'}, "<strong>line 1: &lt;i&gt;</strong>: no such field; there are"),
-        ({}, "Choose a file, or paste the lines: one of the two."),
-        ({"text": TWO, "file": file(TWO)}, "Choose a file, or paste the lines: one of the two."),
+        ({}, "Choose a file or paste lines, but not both."),
+        ({"text": TWO, "file": file(TWO)}, "Choose a file or paste lines, but not both."),
         ({"file": file("\n")}, "<strong>lines</strong>: at least one task, each in a line of its own"),
         ({"text": TWO, "group": "x" * 256}, "<strong>group</strong>: Ensure this value has at most 255 characters"),
     ],

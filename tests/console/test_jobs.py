@@ -26,7 +26,7 @@ def text_of(client, path, status=200):
 
 def test_a_fresh_store_says_what_a_job_is_and_how_to_enqueue_one(operator):
     text = text_of(operator, "jobs")
-    assert "There are no jobs" in text
+    assert "No jobs yet" in text
     assert "curl http://testserver/jobs" in text
 
 
@@ -52,8 +52,8 @@ def test_the_list_is_filtered_by_what_the_address_says(operator, status):
     [
         ("queue=a/b", 400, "a name without /"),
         ("status=lost", 400, "one of scheduled, pending"),
-        ("after=x", 400, "a place in the list"),
-        ("queue=none", 200, "No job is like that"),
+        ("after=x", 400, "must be a position in the list"),
+        ("queue=none", 200, "No matching jobs"),
     ],
 )
 def test_the_list_says_what_makes_no_sense_and_what_matches_nothing(operator, query, status, told):
@@ -92,10 +92,10 @@ def test_a_page_of_one_that_runs_says_who_runs_it_and_renews_itself(operator):
     job_id = begun()
     heard(name="bob", pid=99)
     text = text_of(operator, f"jobs/{job_id}")
-    assert "Under way on" in text
+    assert "Running on" in text
     assert "pid 99" in text
     assert 'data-hx-trigger="every 2s"' in text
-    assert "only finished jobs can be requeued or deleted" in text
+    assert "Only finished jobs can be requeued or deleted" in text
 
 
 def test_any_id_of_its_task_leads_to_it_and_its_task_leads_back(operator):
@@ -110,7 +110,7 @@ def test_any_id_of_its_task_leads_to_it_and_its_task_leads_back(operator):
 def test_what_is_no_job_says_why(operator):
     [task] = Task.objects.commit(owner=1, adds=[NewTask(group="jobs/mail", data=b"{}")])
     assert "function is missing" in text_of(operator, f"jobs/{task.id}", 404)
-    assert "Nothing is known" in text_of(operator, "jobs/999", 404)
+    assert "There is no job with this id" in text_of(operator, "jobs/999", 404)
 
 
 def test_who_may_not_see_payloads_sees_what_ran_but_nothing_of_what_it_was_given(viewer):
@@ -120,7 +120,7 @@ def test_who_may_not_see_payloads_sees_what_ran_but_nothing_of_what_it_was_given
     for text in (text_of(viewer, f"jobs/{job_id}"), text_of(viewer, f"jobs/{done}"), text_of(viewer, "jobs")):
         assert "secret" not in text
         assert "/requeue" not in text
-    assert "You may not see the data" in text_of(viewer, f"jobs/{job_id}")
+    assert "have permission to see task data" in text_of(viewer, f"jobs/{job_id}")
 
 
 def test_an_operator_requeues_with_other_parameters_after_a_look_at_the_difference(operator):
@@ -130,7 +130,7 @@ def test_an_operator_requeues_with_other_parameters_after_a_look_at_the_differen
     asked = {"args": "[1, null]", "kwargs": '{"a": 2}', "reason": "fixed"}
     review = operator.post(path, asked).content.decode()
     assert '<span class="after">+ null</span>' in review
-    assert "Parameters by name" not in review
+    assert "Keyword arguments" not in review
     answer = operator.post(path, {**asked, "confirmed": "1"})
     assert (answer.status_code, answer["Location"]) == (302, f"/console/jobs/{job_id}")
     job = find(job_id)
@@ -143,10 +143,10 @@ def test_an_operator_requeues_with_other_parameters_after_a_look_at_the_differen
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"args": "{}", "kwargs": "{}"}, "a list of JSON"),
-        ({"args": "[", "kwargs": "{}"}, "this is none"),
-        ({"args": "[]", "kwargs": "[]"}, "an object of JSON"),
-        ({"args": "[NaN]", "kwargs": "{}"}, "what JSON can say"),
+        ({"args": "{}", "kwargs": "{}"}, "a JSON list"),
+        ({"args": "[", "kwargs": "{}"}, "be parsed"),
+        ({"args": "[]", "kwargs": "[]"}, "a JSON object"),
+        ({"args": "[NaN]", "kwargs": "{}"}, "Must be valid JSON"),
     ],
 )
 def test_parameters_that_are_none_are_named_beside_their_field(operator, fields, told):
@@ -167,7 +167,7 @@ def test_an_operator_who_may_not_see_payloads_requeues_with_the_parameters_as_th
 
 def test_a_finished_job_is_deleted_after_a_question(operator):
     job_id = succeeded()
-    assert "there is no undo" in text_of(operator, f"jobs/{job_id}/delete")
+    assert "undo this" in text_of(operator, f"jobs/{job_id}/delete")
     answer = operator.post(f"/console/jobs/{job_id}/delete", {"reason": "done"})
     assert (answer.status_code, answer["Location"]) == (302, "/console/jobs")
     assert find(job_id) is None

@@ -106,7 +106,7 @@ def test_a_script_is_led_to_the_page_when_there_are_no_groups(viewer):
 
 def test_it_says_that_no_name_matches_and_leads_back(viewer):
     add("reports")
-    assert "No group's name contains “mail”" in page(viewer, "?filter=mail")
+    assert "No group names contain “mail”" in page(viewer, "?filter=mail")
     assert re.search(r'<a href="/console/\??">Show all 1 group</a>', page(viewer, "?filter=mail"))
     assert '<a href="/console/?sort=name">Show all 1 group</a>' in page(viewer, "?filter=mail&sort=name")
 
@@ -164,7 +164,7 @@ def test_its_tiles_draw_how_it_was(viewer, clock):
     assert ends["workers"] == ("0,10", "29,0")
     told = flow(viewer)["tiles"]
     assert {name: told[f"{name}-level"] for name in lines} == lines
-    assert (told["workers"], told["workers-note"]) == ("0", "none was heard")
+    assert (told["workers"], told["workers-note"]) == ("0", "no workers reporting")
 
 
 def test_it_asks_the_database_as_often_for_many_folders_as_for_few(viewer):
@@ -343,7 +343,7 @@ def test_it_says_what_needs_attention(viewer):
     PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
     html = viewer.get("/console/").content.decode()
     assert 'data-trouble="1 paused"' in html
-    assert re.search(r"<bdi>mail</bdi></a> was paused .*2 h ago.*<strong>1</strong> task waits", html)
+    assert re.search(r"<bdi>mail</bdi></a> was paused .*2 h ago.*<strong>1</strong> task is waiting", html)
 
 
 def test_when_all_is_well_the_strip_is_empty(viewer):
@@ -362,7 +362,7 @@ def test_many_notices_are_cut(viewer):
     assert 'href="/console/?view=tree&amp;notices=all">and 5 more<' in html
     html = viewer.get("/console/attention?notices=all").content.decode()
     assert html.count("<li") == 10
-    assert 'href="/console/?">the worst only<' in html
+    assert 'href="/console/?">Show fewer<' in html
     refused = viewer.get("/console/?notices=5")
     assert refused.status_code == 400
     assert re.search(r"notices\b.*one of worst, all", refused.content.decode(), re.DOTALL)

@@ -23,7 +23,7 @@ def test_it_says_that_the_database_does_not_answer(operator, monkeypatch, error)
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "5"
     page = answer.content.decode()
-    assert "The database does not answer" in page
+    assert "The database is not responding" in page
     assert "10.0.0.7" not in page
     # The browser asks again by itself, without a script.
     assert answer.headers["Refresh"] == "5"
@@ -55,7 +55,10 @@ def test_every_page_says_so_also_where_the_visitor_is_looked_up(operator, monkey
     operator.raise_request_exception = False
     monkeypatch.setattr(auth, "get_user", raising(error))
     monkeypatch.setattr("django.contrib.auth.middleware.auth.get_user", raising(error))
-    for accept, word in (("text/html", "The database does not answer"), ("application/json", '"code": "unavailable"')):
+    for accept, word in (
+        ("text/html", "The database is not responding"),
+        ("application/json", '"code": "unavailable"'),
+    ):
         answer = operator.get(path, headers={"Accept": accept})
         if path.startswith("/console/") and answer.status_code == 503 and accept != "text/html":
             word = ""  # Pages of the console are always pages.
@@ -73,7 +76,7 @@ def test_a_change_is_not_repeated_by_itself(operator, monkeypatch):
     assert "Refresh" not in answer.headers
     assert "Nothing was changed" in answer.content.decode()
     monkeypatch.setattr(bulk, "start", raising(OperationalError("lost")))
-    assert "may have happened or not" in operator.post("/console/purge", form).content.decode()
+    assert "may or may not have been made" in operator.post("/console/purge", form).content.decode()
 
 
 def test_the_page_of_an_outage_needs_no_database(django_assert_num_queries, rf):
@@ -84,7 +87,7 @@ def test_the_page_of_an_outage_needs_no_database(django_assert_num_queries, rf):
 
 @pytest.mark.parametrize(
     ("error", "words"),
-    [(StoreBusy("locked"), "The store is busy"), (CommitUnknown("lost"), "It is not known whether this happened")],
+    [(StoreBusy("locked"), "The store is busy"), (CommitUnknown("lost"), "The outcome is unknown")],
 )
 @pytest.mark.parametrize("kind", ["partial", "full"])
 def test_it_says_how_a_change_ended(operator, monkeypatch, error, words, kind):

@@ -181,7 +181,7 @@ def test_it_changes_nothing_without_the_token_of_the_form(roles, name, task):
     fields = CALLS[name][2] if name in CALLS else {}
     answer = client.post(path_of(name, task), fields)
     assert answer.status_code == 403
-    assert "This form is too old" in answer.content.decode()
+    assert "Your session changed" in answer.content.decode()
     assert Task.objects.count() == len(GROUPS)
 
 
@@ -193,7 +193,7 @@ def test_it_tells_a_script_to_go_to_the_sign_in(client, task):
 def test_it_tells_a_script_in_a_part_of_a_page_that_it_may_not(viewer, task):
     answer = viewer.get("/console/confirm", CALLS["confirm"][2], headers={"HX-Request-Type": "partial"})
     assert answer.status_code == 403
-    assert '<h2 id="dialog-title">You may not do this</h2>' in answer.content.decode()
+    assert '<h2 id="dialog-title">Permission denied</h2>' in answer.content.decode()
     assert "<html" not in answer.content.decode()
 
 

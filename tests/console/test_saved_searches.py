@@ -58,11 +58,11 @@ def test_it_can_be_renamed_and_deleted(viewer):
 def test_a_name_is_there_once_for_each_person(viewer, operator):
     save(viewer), save(viewer, "Other")
     html = save(viewer, q="group:reports", status=422).content.decode()
-    assert "you have another search of the name Bad mail" in html
+    assert "you have another search named Bad mail" in html
     assert 'value="group:reports"' in html
     answer = change(viewer, "rename", SavedSearch.objects.get(name="Other"), name="Bad mail")
     assert answer.status_code == 422
-    assert "you have another search of the name Bad mail" in answer.content.decode()
+    assert "you have another search named Bad mail" in answer.content.decode()
     save(operator)
     assert names() == ["Bad mail", "Other", "Bad mail"]
 
@@ -70,10 +70,10 @@ def test_a_name_is_there_once_for_each_person(viewer, operator):
 @pytest.mark.parametrize(
     ("name", "q", "status", "told"),
     [
-        (" ", Q, 422, "give it a name"),
-        ("x" * 101, Q, 422, "at most 100 characters, not 101"),
-        ("a\0b", Q, 422, "text without the NUL character"),
-        ("Empty", " ", 422, "at least one term"),
+        (" ", Q, 422, "Must not be empty"),
+        ("x" * 101, Q, 422, "100 characters"),
+        ("a\0b", Q, 422, "NUL character"),
+        ("Empty", " ", 422, "Must have at least one term"),
         ("Wrong", "state:redy", 400, "state:redy: one of ready"),
     ],
 )
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_told_and_nothing_kept(viewer, name, q, status, told):
 def test_a_person_has_fifty_at_most(viewer, monkeypatch):
     monkeypatch.setattr(saved_searches, "MOST", 2)
     save(viewer, "1"), save(viewer, "2")
-    assert "you have 2 saved searches, and that is the limit" in save(viewer, "3", status=422).content.decode()
+    assert "ou have 2 saved searches, and that is the limit" in save(viewer, "3", status=422).content.decode()
     assert names() == ["1", "2"]
 
 
@@ -95,7 +95,7 @@ def test_nobody_sees_or_changes_those_of_others(viewer, operator):
     assert "Bad mail" not in operator.get("/console/search").content.decode()
     assert change(operator, "delete", saved).status_code == 302
     answer = change(operator, "rename", saved, name="Mine")
-    assert "one of yours; this one may have been deleted" in answer.content.decode()
+    assert "Must be one of your saved searches: this one may have been deleted" in answer.content.decode()
     assert names() == ["Bad mail"]
 
 

@@ -45,7 +45,7 @@ def test_it_says_what_is_added_when_and_what_was_last(viewer, clock):
     [task] = added()
     answer = viewer.get("/console/schedules")
     assert "digest task in mail on At the start of every hour @hourly" in text(answer)
-    assert f'<a href="/console/task/{task.origin}" aria-label="What digest added last">' in answer.content.decode()
+    assert f'<a href="/console/task/{task.origin}" aria-label="Last task of digest">' in answer.content.decode()
     assert "5 s ago in 59 min" in text(answer)
 
 
@@ -61,7 +61,7 @@ def test_it_shows_a_viewer_neither_data_nor_arguments_nor_actions(viewer, clock)
 
 def test_it_says_how_to_begin(operator):
     shown = text(operator.get("/console/schedules"))
-    assert "Nothing is scheduled" in shown
+    assert "No schedules yet" in shown
     assert "-X PUT http://testserver/schedules/nightly" in shown
 
 
@@ -74,7 +74,7 @@ def test_it_says_why_one_is_broken_here_and_on_the_overview(operator):
     assert "cron: missing" in page
     [notice] = notices([])
     assert (notice.kind, notice.name) == (Kind.BROKEN, "<b>old")
-    assert "is broken: nothing comes of it" in text(operator.get("/console/"))
+    assert "is broken and adds nothing" in text(operator.get("/console/"))
     assert operator.post("/console/schedules/<b>old/edit", TASK).status_code == 302
     assert (now("<b>old").state, notices([])) == (ScheduleState.ON, [])
 
@@ -89,7 +89,7 @@ def test_one_whose_name_means_an_older_one_is_led_to_by_its_task(operator):
 
 
 def test_a_task_is_scheduled_and_changed_by_the_form(operator):
-    assert "Make the schedule" in text(operator.get("/console/schedules/add"))
+    assert "Create schedule" in text(operator.get("/console/schedules/add"))
     assert operator.post("/console/schedules/add", {"name": "nightly", **TASK}).status_code == 302
     record = record_of(now("nightly"))
     task = record.plan.adds
@@ -121,7 +121,7 @@ def test_who_may_not_see_data_changes_all_but_that(clock):
     olaf = signed_in(make_user("otto", "operator"))
     page = olaf.get("/console/schedules/digest/edit").content.decode()
     assert "hello" not in page
-    assert "your role does not let you see it" in page
+    assert "your role does not allow you to see it" in page
     assert olaf.post("/console/schedules/digest/edit", {**TASK, "content": "other"}).status_code == 302
     record = record_of(now())
     assert record.cron == "30 2 * * *"
@@ -131,18 +131,18 @@ def test_who_may_not_see_data_changes_all_but_that(clock):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"cron": "0 0 30 2 *"}, "five fields of cron"),
+        ({"cron": "0 0 30 2 *"}, "five cron fields"),
         ({"zone": "Moon/Base"}, "the name of a time zone"),
         ({"group": ""}, "the name of a group, not empty"),
         ({"group": "schedules"}, "a group other than"),
-        ({"labels": "due=x"}, "gives what it adds this label"),
-        ({"labels": "nonsense"}, "One label a line"),
+        ({"labels": "due=x"}, "the schedule sets this label"),
+        ({"labels": "nonsense"}, "one label per line"),
         ({"priority": "x"}, "a whole number"),
-        ({"adds": "job"}, "the dotted path under which workers know it"),
-        ({"adds": "job", "function": "f", "queue": "a/b"}, "a name without /"),
+        ({"adds": "job"}, "Must be the dotted path of a function"),
+        ({"adds": "job", "function": "f", "queue": "a/b"}, "name without /"),
         ({"adds": "job", "function": "f", "arguments": "{}"}, "a JSON list"),
-        ({"name": "a/b"}, "printable characters without /"),
-        ({"name": "digest"}, "There is a schedule of this name already"),
+        ({"name": "a/b"}, "printable characters, without /"),
+        ({"name": "digest"}, "A schedule with this name already exists"),
     ],
 )
 def test_what_makes_no_sense_is_told_beside_its_field(operator, change, told):
@@ -155,15 +155,15 @@ def test_what_makes_no_sense_is_told_beside_its_field(operator, change, told):
 
 def test_it_tells_the_next_due_times_while_somebody_types(viewer):
     shown = text(viewer.get("/console/schedules/times", {"cron": "30 2 * * *", "zone": "Europe/Berlin"}))
-    assert "At 02:30 every day, by the clocks of Europe/Berlin. Next:" in shown
+    assert "At 02:30 every day, Europe/Berlin time. Next:" in shown
     assert len(re.findall(r"\d, 0[23]:[03]0:00 in ", shown)) == 5
-    assert "five fields of cron" in text(viewer.get("/console/schedules/times", {"cron": "x", "zone": "UTC"}))
-    assert "Zone: the name of a time zone" in text(viewer.get("/console/schedules/times"))
+    assert "five cron fields" in text(viewer.get("/console/schedules/times", {"cron": "x", "zone": "UTC"}))
+    assert "Zone: must be the name of a time zone" in text(viewer.get("/console/schedules/times"))
 
 
 def test_it_is_paused_resumed_run_and_deleted_from_the_page(operator, clock):
     put()
-    assert "Nothing comes due until somebody resumes it" in text(operator.get("/console/schedules/digest/pause"))
+    assert "The schedule adds nothing until someone resumes it" in text(operator.get("/console/schedules/digest/pause"))
     operator.post("/console/schedules/digest/pause", {"reason": "moving"})
     assert "paused by olaf now : moving" in text(operator.get("/console/schedules"))
     operator.post("/console/schedules/digest/resume")

@@ -93,12 +93,12 @@ def test_data_is_searched_and_shown_for_those_alone_who_may_see_it(viewer, opera
     html = search(operator, "data:kim")
     assert ids(html) == [task.id]
     assert "hello kim" in html
-    assert "your role does not let you see the data of tasks" in search(viewer, "data:kim", status=400)
+    assert "your role does not allow you to see or search task data" in search(viewer, "data:kim", status=400)
     assert "hello kim" not in search(viewer, "group:mail")
 
 
 def test_it_says_when_nothing_is_like_that(viewer):
-    assert "No task is like that" in search(viewer, "group:nothing")
+    assert "No tasks match" in search(viewer, "group:nothing")
 
 
 def test_without_terms_it_tells_what_can_be_searched_for(viewer, operator):
@@ -108,7 +108,7 @@ def test_without_terms_it_tells_what_can_be_searched_for(viewer, operator):
 
 
 def test_a_wrong_place_is_named(viewer):
-    assert "a place in the list" in search(viewer, "group:mail", status=400, after="x")
+    assert "must be a position in the list" in search(viewer, "group:mail", status=400, after="x")
 
 
 @pytest.mark.parametrize(

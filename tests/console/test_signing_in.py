@@ -64,7 +64,7 @@ def test_it_locks_a_name_after_ten_wrong_passwords(client, ada):
     for _ in range(10):
         answer = sign_in(client, "ada", "wrong")
     assert answer.status_code == 429
-    assert "until 15 min after the last of them" in answer.content.decode()
+    assert "until 15 min after the last attempt" in answer.content.decode()
     attempt = AccessAttempt.objects.get()
     assert sign_in(client, "ada", PASSWORD).status_code == 429
     # What is tried meanwhile does not prolong it.
@@ -101,12 +101,12 @@ def test_it_makes_one_first_admin_with_a_password_nobody_can_guess(db):
 
 def test_it_says_where_the_first_password_is_until_it_was_used(client, first_admin):
     first_admin.post("/console/password", {"new_password1": OWN, "new_password2": OWN})
-    assert "was printed when the server started" not in Client().get("/console/login").content.decode()
+    assert "printed the one-time password when it started" not in Client().get("/console/login").content.decode()
 
 
 def test_it_says_where_the_first_password_is(client):
     make_first_admin()
-    assert "was printed when the server started" in client.get("/console/login").content.decode()
+    assert "printed the one-time password when it started" in client.get("/console/login").content.decode()
 
 
 @pytest.mark.parametrize("path", ["/console/", "/console/group?name=mail", "/console/task/1", "/console/add"])
@@ -141,7 +141,7 @@ def test_it_refuses_the_one_time_password_as_ones_own(client):
     password = make_first_admin()
     sign_in(client, "admin", password)
     answer = client.post("/console/password", {"new_password1": password, "new_password2": password})
-    assert "Choose another one than the one-time password" in answer.content.decode()
+    assert "Choose a password other than the one-time password" in answer.content.decode()
     assert not may(User.objects.get(), Action.SEE)
 
 

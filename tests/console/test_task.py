@@ -31,19 +31,19 @@ def test_it_is_found_by_every_id_it_ever_had(viewer):
     third = fail(second)
     for task in (first, second, third):
         assert f"<title>Task {third.id} · Task Store</title>" in page(viewer, task.id)
-    assert f"found as {first.id}, its first id" in text(page(viewer, first.id))
+    assert f"found by its first id, {first.id}" in text(page(viewer, first.id))
 
 
 def test_it_says_that_an_id_was_never_given_out(viewer):
     [task] = add()
     answer = viewer.get(f"/console/task/{task.id + 1}")
     assert answer.status_code == 404
-    assert f"has not been given out: the newest one is {task.id}." in text(answer.content.decode())
+    assert f"has not been assigned yet. The newest id is {task.id}." in text(answer.content.decode())
 
 
 HISTORY = {
     "full": "history is pruned after 7 days",
-    "finished": "history is reduced to how tasks ended, and pruned after 7 days",
+    "finished": "history keeps only how tasks ended, and is pruned after 7 days",
     "off": "history is switched off",
 }
 
@@ -56,7 +56,9 @@ def test_it_says_why_nothing_is_known_of_an_id(viewer, settings, kept):
     EndedTask.objects.all().delete()
     answer = viewer.get(f"/console/task/{task.id}")
     assert answer.status_code == 404
-    assert f"Nothing is known of this id: {HISTORY[kept]}, and the task may go on" in text(answer.content.decode())
+    assert f"does not exist, or its history has expired ({HISTORY[kept]}). It may continue" in text(
+        answer.content.decode()
+    )
 
 
 def test_it_is_found_by_its_first_id_though_the_first_steps_are_not_known(viewer):
@@ -98,16 +100,16 @@ def test_it_shows_data_as_the_message_that_its_type_names(operator):
     assert f"2 B · protobuf · {name}" in page(operator, task.id)
     assert "08 5a" in page(operator, task.id, "?as=hex")
     [broken] = add(data=b"\xff", data_type=name)
-    assert "These bytes are not a google.protobuf.Duration." in page(operator, broken.id)
+    assert "The data is not a valid google.protobuf.Duration." in page(operator, broken.id)
     [large] = add(data=b"x" * 10**6, data_type=name)
-    assert "Data above 64 kB is not decoded" in page(operator, large.id)
+    assert "Data larger than 64 kB is not decoded" in page(operator, large.id)
 
 
 def test_it_shows_the_beginning_of_ten_megabytes(operator):
     [task] = add(data=b"x" * 10_000_000)
     html = page(operator, task.id)
     assert len(html) < 100_000
-    assert "the download has all 10 MB" in html
+    assert "Download the data to see all 10 MB" in html
 
 
 def test_it_reads_no_more_of_large_data_than_it_shows(operator):
@@ -125,7 +127,7 @@ def test_it_hides_data_from_those_who_may_not_see_it(viewer):
         html = page(viewer, task.id, query)
         assert "a secret" not in html
         assert "61 20 73" not in html
-        assert "You may not see the data" in html
+        assert "have permission to see task data" in html
     assert viewer.get(f"/console/task/{task.id}/data").status_code == 403
 
 
@@ -149,7 +151,7 @@ def test_it_names_a_form_that_does_not_exist(operator):
     [task] = add()
     answer = operator.get(f"/console/task/{task.id}?as=picture")
     assert answer.status_code == 400
-    assert "<code>as</code> must be one of message, tree, text, hex" in answer.content.decode()
+    assert "<code>as</code>: must be one of message, tree, text, hex" in answer.content.decode()
 
 
 def test_it_shows_the_record_of_a_finished_task(operator):
@@ -158,7 +160,7 @@ def test_it_shows_the_record_of_a_finished_task(operator):
     html = page(operator, task.origin)
     assert 'data-state="finished"' in html
     assert "endeddeleted by 2624" in text(html)
-    assert "The data went with the task" in html
+    assert "The data was deleted when the task ended" in html
     assert "/console/confirm" not in html
 
 
@@ -173,15 +175,15 @@ def test_it_offers_an_operator_what_can_be_done(operator, viewer):
 def test_it_says_why_a_ready_task_can_not_be_requeued(operator):
     [task] = add()
     html = page(operator, task.id)
-    assert "ready already: nothing to requeue" in html
+    assert "Already ready: nothing to requeue." in html
     assert "verb=requeue" not in html
     assert "verb=purge" in html
 
 
 def test_it_says_why_a_claimed_task_can_not_be_changed(operator):
     html = page(operator, claimed_task("mail").id)
-    assert "held by 2624" in text(html)
-    assert "other actions wait until the lease ends" in html
+    assert "Claimed by 2624" in text(html)
+    assert "Give the task back to enable the other actions." in html
     assert "/console/confirm" not in html
 
 
@@ -224,7 +226,7 @@ def test_it_says_that_steps_are_not_known(viewer, settings, kept):
     task = claimed_task("mail")
     EndedTask.objects.all().delete()
     story = text(page(viewer, task.id))
-    assert f"Some steps are not known: {HISTORY[kept]}." in story
+    assert f"Some steps are missing: {HISTORY[kept]}." in story
     assert "Claimed or renewed by 2624" in story
     assert "1 step " in story
 
@@ -233,7 +235,7 @@ def test_it_tells_what_a_task_became_whose_past_is_not_known(viewer):
     task = freed(claimed_task("mail"))
     EndedTask.objects.all().delete()
     story = text(page(viewer, task.id))
-    assert "Went on under another id" in story
+    assert "Continued under another id" in story
     assert str(task.id) in story
 
 
@@ -253,7 +255,7 @@ def test_it_does_not_take_a_later_step_for_one_that_is_not_known(viewer, setting
     story = text(page(viewer, claimed.id))
     assert "Moved by admin" in story
     assert "Moved to" not in story
-    assert "Some steps are not known: history is switched off." in story
+    assert "Some steps are missing: history is switched off." in story
     assert moved.id < claimed.id
 
 
@@ -268,5 +270,5 @@ def test_it_tells_the_newest_steps_of_a_long_story(viewer, monkeypatch):
     for _ in range(4):
         [task] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, timespec_ms=-90_000)])
     html = page(viewer, task.id)
-    assert "3 earlier steps left out" in html
+    assert "3 earlier steps not shown" in html
     assert html.count("Lease renewed by") == 3

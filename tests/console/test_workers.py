@@ -37,7 +37,7 @@ def test_its_pulse_is_the_age_of_the_last_heartbeat(viewer, clock, age_ms, pulse
 
 def test_it_says_when_a_live_one_will_be_late(viewer, clock):
     hear(clock, 12_000)
-    assert "live 12 s ago late in 18 s" in text(viewer)
+    assert "live 12 s ago counts as late in 18 s" in text(viewer)
 
 
 def test_it_shows_what_a_worker_says_of_itself_and_holds(viewer, clock):
@@ -48,8 +48,8 @@ def test_it_shows_what_a_worker_says_of_itself_and_holds(viewer, clock):
     html = viewer.get("/console/workers").content.decode()
     assert '<a href="/console/search?q=owner%3A7+state%3Aclaimed">2<' in html
     assert (
-        "Kim 7 live now late in 30 s mail , reports 0 done a minute 2 held 5 s ago ann.example.org pid 4711 1.2"
-        in text(viewer)
+        "Kim 7 live now counts as late in 30 s mail , reports 0 done per minute 2 held 5 s ago"
+        " ann.example.org pid 4711 1.2" in text(viewer)
     )
 
 
@@ -58,9 +58,9 @@ def test_it_shows_how_much_a_worker_has_done_lately(viewer, clock):
     add(count=3)
     Task.objects.commit(owner=BOB, deletes=[task.id for task in claim(count=3)])
     totals.fold_here()
-    assert "0 done a minute" in text(viewer)  # The minute is under way.
+    assert "0 done per minute" in text(viewer)  # The minute is under way.
     clock.advance(60_000)
-    assert "0.3 done a minute" in text(viewer)
+    assert "0.3 done per minute" in text(viewer)
 
 
 def test_lost_ones_come_first_and_are_counted(viewer, clock):
@@ -73,5 +73,5 @@ def test_lost_ones_come_first_and_are_counted(viewer, clock):
 
 
 def test_it_says_when_nobody_was_heard(viewer):
-    assert "No worker has been heard" in text(viewer)
+    assert "No workers reporting" in text(viewer)
     assert "-X PUT http://testserver/clients/1" in text(viewer)

@@ -9,7 +9,7 @@ from ..console.store import add
 from .client import message, outcome, ref
 
 NEW, OPEN = "commands/default/new", "commands/default/open"
-WORDS = {True: "it takes a token of the scope commands", False: "start it with `up --commands`"}
+WORDS = {True: "this needs a token with the scope commands", False: "start it with `up --commands`"}
 
 # What changes commands: by its name, the scope that the call needs else, and the call itself.
 CHANGES = {

@@ -90,8 +90,8 @@ def test_it_is_done_to_the_tasks_of_the_preview_and_undone(api):
     back = set(Task.objects.get_queryset().values_list("origin", flat=True))
     assert back == {first.id, second.id, later.id}
     _, operation = api.get(operation["links"]["operation"])
-    assert (operation["undoable"], operation["not_undoable"]) == (False, "it was undone before")
-    assert refusal(api, operation["links"]["undo"], {})["operation"][0].endswith("it was undone before")
+    assert (operation["undoable"], operation["not_undoable"]) == (False, "it was already undone")
+    assert refusal(api, operation["links"]["undo"], {})["operation"][0].endswith("it was already undone")
     status, history = api.get(f"/history/{first.id}")
     purged, living = history["steps"]
     assert (purged["ended"]["how"], purged["ended"]["successor"], living["ended"]) == ("purged", None, None)
@@ -116,8 +116,8 @@ def test_each_verb_takes_what_it_needs(api):
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
-        ({"verb": "purge"}, "q", "say which tasks are meant"),
-        ({"verb": "purge", "q": " "}, "q", "say which tasks are meant"),
+        ({"verb": "purge"}, "q", "must select tasks"),
+        ({"verb": "purge", "q": " "}, "q", "must select tasks"),
         ({"verb": "undo", "group": "mail"}, "verb", f"one of {', '.join(bulk.ACTIONS)}"),
         ({"verb": "purge", "group": ""}, "group", "not empty"),
         ({"verb": "purge", "state": "odd"}, "state", "one of ready"),
@@ -135,16 +135,16 @@ def test_a_preview_of_nonsense_names_what_is_wrong(api, body, field, words):
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
-        ({"expected": 40}, "expected", "there are 3 tasks now, not 40"),
+        ({"expected": 40}, "expected", "the selection changed from 40 to 3 tasks"),
         ({"typed": "x"}, "typed", "type the group's name, mail"),
-        ({"bound": 10**15}, "bound", "an id from 1 to"),
+        ({"bound": 10**15}, "bound", "an id between 1 and"),
         ({"as_of": 10**14}, "as_of", "not in the future"),
         ({"expected": None}, "expected", "required"),
         ({"bound": 0}, "bound", "an integer from 1"),
         ({"to": "x"}, "to", "only move has a use for it"),
-        ({"verb": "move", "to": "new"}, "to", "no group new exists"),
-        ({"verb": "edit"}, "error", "an error text"),
-        ({"verb": "requeue", "spread_minutes": 10**9}, "spread_minutes", "from 0 to 43200"),
+        ({"verb": "move", "to": "new"}, "to", "existing group, and new is not"),
+        ({"verb": "edit"}, "error", "must be given unless a priority is"),
+        ({"verb": "requeue", "spread_minutes": 10**9}, "spread_minutes", "between 0 (all at once) and 43200"),
         ({"verb": "edit", "error": "\ud800", "key": "a"}, "error", "it holds a lone surrogate"),
         ({"reason": "\ud800", "key": "a"}, "reason", "it holds a lone surrogate"),
         ({"claimed": "maybe"}, "claimed", "one of skip, take"),

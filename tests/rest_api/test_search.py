@@ -61,7 +61,7 @@ def test_a_token_finds_tasks_of_its_groups_only(api):
         ("limit=0", "limit", "a whole number from 1 to 200"),
         ("limit=201", "limit", "a whole number from 1 to 200"),
         ("limit=x", "limit", "an integer of 64 bits"),
-        ("after=x", "after", "a place in the list"),
+        ("after=x", "after", "must be a position in the list"),
         ("query=x", "query", "no such parameter; there are q, after, limit"),
         ("q=1&q=2", "query", "each parameter once"),
         ("q=%ff", "query", "percent-encoded UTF-8"),

@@ -110,7 +110,7 @@ def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
         (b"[]", "an object"),
         (b'{"cron": "x", "task": {"group": "mail"}}', "cron"),
         (b'{"cron": "@daily", "zone": "Moon", "task": {"group": "mail"}}', "zone"),
-        (b'{"cron": "@daily"}', "either a task or a job"),
+        (b'{"cron": "@daily"}', "exactly one of task and job"),
         (b'{"cron": "@daily", "job": {}}', "job.function"),
         (b'{"cron": "@daily", "task": {"group": "mail"}, "due": "soon"}', "due"),
         (json.dumps({"cron": "@daily", "task": {"group": "schedules"}}).encode(), "task.group"),

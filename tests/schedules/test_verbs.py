@@ -122,7 +122,7 @@ def test_a_name_that_no_address_can_hold_is_refused(db, name):
 def test_there_is_an_end_to_how_many_there_can_be(db, monkeypatch):
     monkeypatch.setattr(verbs, "MOST", 1)
     put()
-    with pytest.raises(InvalidInput, match="there can be no more"):
+    with pytest.raises(InvalidInput, match="there can be at most"):
         put("second")
 
 

@@ -123,9 +123,9 @@ def test_the_answer_is_what_was_asked_for(connection, headers):
     text = answer.content.decode()
     assert "The request must be at most 1 MiB." in text
     if not headers:
-        assert f'"errors": {{"body": ["at most {FORM_BYTES} bytes a request"]}}' in text
+        assert f'"errors": {{"body": ["must be at most {FORM_BYTES} bytes"]}}' in text
     else:
-        assert "<h1>This form is too large</h1>" in text or '<h2 id="dialog-title">This form is too large</h2>' in text
+        assert "<h1>The form is too large</h1>" in text or '<h2 id="dialog-title">The form is too large</h2>' in text
         assert ("<html" in text) is ("HX-Request-Type" not in headers)
 
 

@@ -170,7 +170,7 @@ def test_new_groups_wait_until_they_are_asked_for(page, place):
     before = page.locator("table.groups").bounding_box()
     for name in ("reports/a", "reports/b", "reports/c"):
         place.add(name)
-    expect(page.locator("[data-live-news]")).to_have_text("3 new groups, show")
+    expect(page.locator("[data-live-news]")).to_have_text("3 new groups Refresh")
     expect(page.locator("tr[data-live-group]")).to_have_count(1)
     assert page.locator("table.groups").bounding_box() == before
     page.click("[data-live-news] a")
@@ -184,7 +184,7 @@ def test_new_groups_that_nobody_searches_for_are_no_news(page, place):
     open_overview(page, place, "/console/?filter=mail")
     place.add("reports")
     place.add("Mail/bounces")
-    expect(page.locator("[data-live-news]")).to_have_text("1 new group, show")
+    expect(page.locator("[data-live-news]")).to_have_text("1 new group Refresh")
 
 
 @pytest.mark.once
@@ -204,7 +204,7 @@ def test_folders_follow_all_that_is_in_them(page, place):
     place.add("reports")
     expect(folder.locator('[data-live-count="ready"]')).to_have_text("1\N{NARROW NO-BREAK SPACE}002")
     expect(folder.locator("[data-live-below]")).to_have_text("3 groups")
-    expect(page.locator("[data-live-news]")).to_have_text("2 new groups, show")
+    expect(page.locator("[data-live-news]")).to_have_text("2 new groups Refresh")
     folder.locator("button").click()
     expect(count(page, "mail/new", "ready")).to_have_text("1\N{NARROW NO-BREAK SPACE}000")
     expect(page.locator("[data-live-news]")).to_be_hidden()
@@ -217,7 +217,7 @@ def test_a_folder_follows_what_the_filter_finds(page, place):
     open_overview(page, place, "/console/?view=tree&filter=IN")
     place.add("mail/out")
     place.add("mail/in-late")
-    expect(page.locator("[data-live-news]")).to_have_text("1 new group, show")
+    expect(page.locator("[data-live-news]")).to_have_text("1 new group Refresh")
     folder = page.locator('tr[data-live-folder="mail/"]')
     expect(folder.locator('[data-live-count="ready"]')).to_have_text("3")
     expect(folder.locator("[data-live-below]")).to_have_text("3 groups")
@@ -228,7 +228,7 @@ def test_a_filter_that_is_typed_begins_anew(page, place):
     place.add("mail")
     open_overview(page, place)
     place.add("reports")
-    expect(page.locator("[data-live-news]")).to_have_text("1 new group, show")
+    expect(page.locator("[data-live-news]")).to_have_text("1 new group Refresh")
     page.locator("#filter").press_sequentially("rep")
     expect(count(page, "reports", "ready")).to_have_text("1")
     expect(page.locator("[data-live-news]")).to_be_hidden()
@@ -241,7 +241,7 @@ def test_the_row_of_a_group_that_is_gone_stays_with_zeros(page, place):
     open_overview(page, place)
     place.finish("mail")
     expect(count(page, "mail", "ready")).to_have_text("0")
-    expect(page.locator("[data-live-news]")).to_have_text("1 group gone, show")
+    expect(page.locator("[data-live-news]")).to_have_text("1 group gone Refresh")
 
 
 def test_the_first_group_of_an_empty_store_shows_by_itself(page, place):
@@ -269,11 +269,11 @@ def test_a_list_tells_of_tasks_that_have_come_and_gone(page, place):
     before = page.locator("table.tasks").bounding_box()
     place.add("mail", 1_200)
     place.add("reports")
-    expect(news).to_have_text("1\N{NARROW NO-BREAK SPACE}200 more now, show")
+    expect(news).to_have_text("1\N{NARROW NO-BREAK SPACE}200 more tasks Refresh")
     assert page.locator("table.tasks").bounding_box() == before
     place.claim("mail", 1_000)
     place.claim("mail", 203)
-    expect(news).to_have_text("3 fewer now, show")
+    expect(news).to_have_text("3 fewer tasks Refresh")
     expect(rows).to_have_count(5)
     page.click(".news a")
     expect(rows).to_have_count(2)
@@ -287,7 +287,7 @@ def test_what_fails_is_news_where_nothing_had_failed(page, place):
     open_overview(page, place, "/console/failed")
     expect(page.get_by_text("Nothing has failed")).to_be_visible()
     place.commit(adds=[{"group": name, "error": "timed out"} for name in ("mail", "reports")])
-    expect(page.locator(".news")).to_have_text("2 more now, show")
+    expect(page.locator(".news")).to_have_text("2 more tasks Refresh")
     page.click(".news a")
     expect(page.locator(".signatures tbody tr")).to_have_count(1)
     expect(page.locator(".news")).to_be_hidden()

@@ -70,7 +70,7 @@ def test_it_makes_a_token_for_some_clients(token):
 
 @pytest.mark.parametrize("client", ["ann", "1_0", "9223372036854775808", "1" * 20, "\u0661"])
 def test_it_takes_numbers_for_clients_alone(refusal, client):
-    assert "clients: at most 1000 numbers of clients" in refusal(
+    assert "clients: must be at most 1000 client numbers" in refusal(
         "create", "ann", "--scope", "work", "--clients", client
     )
     assert not Token.objects.exists()
@@ -137,12 +137,12 @@ def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refusal):
 @pytest.mark.parametrize(
     ("name", "groups", "wrong"),
     [
-        ("", ["mail"], "name: a name of 1 to 100 printable characters"),
+        ("", ["mail"], "name: must have 1 to 100 printable characters"),
         ("   ", ["mail"], "name: "),
         ("a" * 101, ["mail"], "name: "),
         ("ann\x1b[2J", ["mail"], "name: "),
-        ("17", ["mail"], "name: a name that can't be taken for an id"),
-        ("ann", [""], "groups: names of groups, or beginnings of names with a star; '': "),
+        ("17", ["mail"], "name: must not consist of digits only"),
+        ("ann", [""], "groups: must be group names or prefixes followed by a star; '': "),
         ("ann", ["mail", "x" * 256], "groups: "),
         ("ann", ["ma\0il"], "groups: "),
     ],

@@ -45,18 +45,18 @@ class Key(StrEnum):
 
 
 HINTS = {
-    Key.ID: "a task's id, also one that it had",
-    Key.GROUP: "a name, or its beginning and *",
+    Key.ID: "any id of a task, current or earlier",
+    Key.GROUP: "a name, or a prefix followed by *",
     Key.STATE: f"one of {', '.join(State)}",
     Key.OWNER: "a client id, or a worker's name",
-    Key.ERROR: "part of the error; * stands for anything",
+    Key.ERROR: "part of the error; * matches any text",
     Key.LABEL: "label.NAME:VALUE, or label:NAME for any value",
     Key.DATA: "data:TEXT, or data.PATH:VALUE in JSON",
-    Key.AGE: ">1h or <10min: since the task has its id, which each change renews",
+    Key.AGE: ">1h or <10min: time since the task got its id, which every change renews",
     Key.AVAILABLE: "<now, >now+1h or <2026-01-31T12:00",
-    Key.FAILED_FROM: "the group that a dead letter failed in, or its beginning and *",
+    Key.FAILED_FROM: "the group in which a dead letter failed, or a prefix followed by *",
 }
-OWN_FIELD_HINT = "NAME:VALUE, or NAME for any value; in quotes what holds a colon or a quotation mark"
+OWN_FIELD_HINT = "must be NAME:VALUE, or NAME for any value; put text with a colon or quotation mark in quotes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def parse(text: str) -> list[Term]:
         except ValueError as wrong:
             problems.append(f"{token}: {wrong}")
     if len(terms) > MOST_TERMS:
-        problems.append(f"at most {MOST_TERMS} terms, not {len(terms)}")
+        problems.append(f"a search can have at most {MOST_TERMS} terms, not {len(terms)}")
     if problems:
         raise InvalidInput({"q": problems})
     return terms
@@ -156,11 +156,11 @@ def written(value: str) -> str:
 def tokens_of(text: str) -> list[str]:
     """The terms of a search as they are written. Raises InvalidInput about `q` when they can't be told apart."""
     if len(text) > LONGEST:
-        raise InvalidInput({"q": [f"a search of at most {LONGEST} characters, not {len(text)}"]})
+        raise InvalidInput({"q": [f"a search can have at most {LONGEST} characters, not {len(text)}"]})
     if "\0" in text or not is_utf8(text):
-        raise InvalidInput({"q": ["a search without the NUL character and without lone surrogates"]})
+        raise InvalidInput({"q": ["a search can't contain the NUL character or lone surrogates"]})
     if '"' in TOKEN.sub("", text):
-        raise InvalidInput({"q": ['a quotation mark is not closed; one that is meant as it is: \\" within quotes']})
+        raise InvalidInput({"q": ['a quotation mark is not closed; to search for one, write \\" within quotes']})
     is_id = re.fullmatch(r"[0-9\s]*[0-9][0-9\s]*", text)  # With gaps, as pages print it.
     return ["".join(text.split())] if is_id else TOKEN.findall(text)
 
@@ -176,7 +176,7 @@ def _term(token: str) -> Term:
     excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
-        raise ValueError(f"nothing is searched by {key}; there are {', '.join(Key)}")
+        raise ValueError(f"{key} is not a search key; use one of {', '.join(Key)}")
     if word == Key.LABEL:
         asked = (found[2].partition(".")[2], found[3]) if dot else (found[3], None)
         return Term(key=Key.LABEL, **_label(*asked)._asdict(), is_excluded=bool(excluded))
@@ -229,7 +229,9 @@ def _age(text: str) -> Bound:
     if text[0] not in "<>":
         raise ValueError("say whether older or younger, as in age:>1h or age:<10min")
     if not duration:
-        raise ValueError(f"{text[1:] or 'nothing'} is no age; write a number and one of {', '.join(UNITS_MS)}: age:>1h")
+        raise ValueError(
+            f"{text[1:] or 'nothing'} is not an age; write a number and one of {', '.join(UNITS_MS)}: age:>1h"
+        )
     return Bound(ms=int(duration[1]) * UNITS_MS[duration[2]], is_upper=text[0] == "<")
 
 
@@ -240,8 +242,8 @@ def _available(text: str) -> Bound:
         raise ValueError("say whether before or after, as in available:<now or available:>now+1h")
     if ms is None:
         raise ValueError(
-            f"{text[1:] or 'nothing'} is no time; write now, now+1h (or {', '.join(UNITS_MS)}),"
-            " or a day, with or without the time, as 2026-01-31T12:00 (UTC)"
+            f"{text[1:] or 'nothing'} is not a time; write now, now+1h (or {', '.join(UNITS_MS)}),"
+            " or a UTC date or time such as 2026-01-31T12:00"
         )
     return Bound(ms=ms, is_upper=text[0] == "<", is_relative=relative_ms is not None)
 

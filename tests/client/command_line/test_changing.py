@@ -130,7 +130,7 @@ def test_tasks_are_requeued_for_later(command, ann):
 @pytest.mark.parametrize(
     ("code", "arguments", "words"),
     [
-        (2, ("purge", " ", "--yes"), "q: say which tasks are meant"),
+        (2, ("purge", " ", "--yes"), "q: must select tasks"),
         (2, ("purge", "nonsense", "--yes"), "q: nonsense: say where to look"),
         (2, ("requeue", "group:mail"), "nobody can be asked here: say --yes"),
         (2, ("edit", "group:mail", "--yes"), "nothing to change: say --error TEXT or --priority N, or both"),
@@ -143,7 +143,11 @@ def test_tasks_are_requeued_for_later(command, ann):
             ("edit", "group:mail", "--error", "x", "--reason", "x" * 1_001, "--yes"),
             "reason: at most 1000 characters",
         ),
-        (2, ("requeue", "group:mail", "--spread-minutes", "43201", "--yes"), "spread_minutes: a whole number from 0"),
+        (
+            2,
+            ("requeue", "group:mail", "--spread-minutes", "43201", "--yes"),
+            "spread_minutes: must be a whole number between 0",
+        ),
         (1, ("edit", "group:nowhere", "--priority", "1", "--yes"), "no matching tasks"),
         (1, ("edit", "999999", "--priority", "1", "--yes"), "no matching tasks"),
         (1, ("undo", "7"), "there is no operation 7: `taskstore operations --url"),
@@ -174,7 +178,7 @@ def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing)
     assert command("undo", str(number), "--reason", "a mistake").words[0] == "done 3, skipped 0, failed 0"
     assert [task.data for task in ann.group("mail")] == [b"kept"] * 3
     again = command("undo", str(number))
-    assert (again.code, "undone before" in again.err) == (1, True)
+    assert (again.code, "already undone" in again.err) == (1, True)
 
 
 def test_one_that_goes_on_is_left_or_cancelled(command, ann, served, monkeypatch):
