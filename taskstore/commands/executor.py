@@ -44,7 +44,7 @@ class Lists:
 
     def __init__(self, projects: Sequence[str], setup: Setup, times: Times, *, lists_at_once: int, renew: bool) -> None:
         self._projects, self._setup, self._times = projects, setup, times
-        self._lists_at_once, self._renew = lists_at_once, renew
+        self.at_once, self._renew = lists_at_once, renew
         self._idle: list[RunnerLink] = []
         self._is_interrupted = False
 
@@ -54,7 +54,7 @@ class Lists:
         self.chores: Sequence[Chore] = [(WRITE_EVERY_S, self._live.write)]
 
     def room(self, in_work: int) -> int:
-        return max(0, self._lists_at_once - in_work)
+        return max(0, self.at_once - in_work)
 
     def take(self, tasks: Sequence[Task]) -> None:
         claimed_at, claimed_ms = time.monotonic(), self._engine.keeper.duration_ms

@@ -102,6 +102,7 @@ class Jobs:
         self._average_ms = float(AHEAD_MS)  # How long jobs take of late.
         self._is_over = False
         self.end_s = setup.kill_after_ms / 1_000 + 1
+        self.at_once = setup.processes
         self._ends_at = math.inf  # When a store that does not answer is waited for no longer.
 
     def start(self, engine: Engine[Work]) -> None:

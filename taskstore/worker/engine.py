@@ -42,6 +42,7 @@ class Executor(Protocol[W]):
     """Runs the tasks of a worker. It enters each with `engine.begin`, and settles it before or after `engine.done`."""
 
     end_s: float  # How long work may take to end once it was interrupted.
+    at_once: int  # How many tasks may run at the same time.
     chores: Sequence[Chore]  # What the thread that reports does besides.
 
     def start(self, engine: Engine[W]) -> None:
@@ -108,7 +109,9 @@ class Engine(Generic[W]):
             self._heartbeat = Heartbeat(self.store, self.name, self._groups, self._executor.info, self._executor.chores)
             for part in (self.keeper, self._heartbeat, self._claims):
                 part.start()
-            logger.info("%s works for %s", self.name, ", ".join(self._groups))
+            logger.info(
+                "%s works for %s, at most %d at a time", self.name, ", ".join(self._groups), self._executor.at_once
+            )
             try:
                 self._wait_for_a_call()
             finally:

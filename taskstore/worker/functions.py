@@ -135,6 +135,7 @@ class Functions:
 
     def __init__(self, handlers: Mapping[str, Handler], places: Sequence[Place], *, batch: int) -> None:
         self._handlers, self._places, self._batch = handlers, places, batch
+        self.at_once = len(places)
         self._waiting: SimpleQueue[Attempt] = SimpleQueue()
         self._unfinished: list[Attempt] = []  # At the end.
         self._counting = threading.Lock()

@@ -48,7 +48,7 @@ def test_an_id_in_a_foreign_group_is_as_if_it_never_was(api):
 
 
 PRUNED = "history is pruned after 7 days"
-REDUCED = "history is reduced to how tasks ended, and pruned after 7 days"
+REDUCED = "history keeps only how tasks ended, and is pruned after 7 days"
 
 
 def unknown(task_id, history):
