@@ -231,7 +231,8 @@ def task_ids(path: str, ids: Iterable[int]) -> Iterator[Problem]:
 
 
 def _are_ids(ids: Sequence[int]) -> bool:
-    return not ids or (min(ids) >= INT64_MIN and max(ids) <= INT64_MAX)
+    # By their types first: NaN is neither less nor more than any of them.
+    return not ids or ({*map(type, ids)} == {int} and min(ids) >= INT64_MIN and max(ids) <= INT64_MAX)
 
 
 def _is_surely_right(operation: Operation, limits: Limits) -> bool:

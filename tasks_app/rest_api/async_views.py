@@ -100,10 +100,14 @@ def key_in(request: Request, asked: WithKey | AgreedTasks, holder: str) -> Resen
 
 
 def digest_of(asked: Struct) -> str:
-    """Of the request as a value: how it was written, and the key itself, do not count."""
+    """Of the request as a value: how it was written, and the key itself, do not count.
+
+    Nor does the order in which its type names the fields: that may be another one in the next version, which a request
+    that is sent again may meet.
+    """
     asked = replace(asked, key="")
     try:
-        value = msgspec.json.encode(asked, order="deterministic")
+        value = msgspec.json.encode(asked, order="sorted")
     except UnicodeEncodeError:  # Text with a lone surrogate: what looks at the fields later refuses it by name.
         value = ascii(asked).encode()
     return hashlib.sha256(type(asked).__name__.encode() + value).hexdigest()

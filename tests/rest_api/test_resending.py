@@ -2,9 +2,11 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tasks_app.models import Scope, Task
+from tasks_app.rest_api.async_views import digest_of
 
 from .api import ANN, BOB, Api
 from .workers import Worker, on_a_loop, until_waiting
@@ -45,6 +47,18 @@ def test_it_does_not_matter_how_the_same_value_is_written(api):
     first = post(api, "/update", '{"clientid": 1, "adds": [{"group": "mail", "data": "1"}], "deletes": null}', "a")
     assert post(api, "/update", '{"adds":[{"data":"\\u0031","group":"mail"}],"clientid":1}', "a") == first
     assert first[0] == 200
+
+
+def test_it_does_not_matter_in_which_order_a_version_has_the_fields():
+    task, request = [("group", str), ("data", str), ("labels", dict)], ("key", str)
+
+    def digest(fields):
+        add = msgspec.defstruct("Add", fields, kw_only=True)
+        asked = msgspec.defstruct("UpdateRequest", [("adds", list[add]), request], kw_only=True)
+        adds = [{"group": "mail", "data": "1", "labels": {"b": "1", "a": "2"}}]
+        return digest_of(msgspec.convert({"adds": adds, "key": "a"}, asked))
+
+    assert digest(task) == digest(task[::-1])
 
 
 def test_a_refusal_stays_one(api):

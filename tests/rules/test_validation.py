@@ -61,6 +61,7 @@ def test_it_takes_what_is_at_the_edge(operation):
         (commit(owner=-(2**63) - 1), "clientid"),
         (commit(deletes=(1, 2**63)), "deletes[1]"),
         (commit(depends=(-(2**63) - 1,)), "depends[0]"),
+        (commit(deletes=(1, float("nan"))), "deletes[1]"),
         (commit(updates=(CHANGE, replace(CHANGE, id=2**63))), "updates[1].id"),
         (commit(adds=(replace(ADD, group="x" * 256),)), "adds[0].group"),
         (commit(adds=(replace(ADD, group="a\0b"),)), "adds[0].group"),
