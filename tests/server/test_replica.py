@@ -8,7 +8,7 @@ from .clusters import cluster, configure
 from .harness import Store, wait_for
 from .nodes import viewer
 
-STALE = "comes from a standby that is behind"
+STALE = "it comes from a standby that lags behind"
 
 
 @pytest.fixture
