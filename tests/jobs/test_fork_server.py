@@ -188,6 +188,7 @@ def test_processes_may_be_fresh_interpreters():
         ("no_such_module", r"^ModuleNotFoundError: No module named 'no_such_module'$", True),
         ("tests.jobs.broken", r"^NameError: .*broken.py, line 3\)$", False),
         ("json", r"^no function of json is a job: put @job on those that are$", False),
+        ("tests.jobs.breaking_off", r"^its process ended with code 3 before .*\nI can't be imported$", True),
     ],
 )
 def test_it_says_why_there_is_nothing_to_run(module, text, spawn):
