@@ -211,6 +211,13 @@ def test_when_a_job_kills_it_that_is_heard():
         assert eventually(lambda: born(pid) is None)
 
 
+def test_after_its_end_nothing_more_is_heard_of_it():
+    """Whoever has waited for the store until then listens once more."""
+    with a_server() as server:
+        pass
+    assert server.link.receive(0) is None
+
+
 def eventually(condition):
     until = time.monotonic() + PATIENCE_S
     while not (met := condition()) and time.monotonic() < until:
