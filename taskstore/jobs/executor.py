@@ -113,8 +113,10 @@ class Jobs:
         self._thread.start()
 
     def room(self, in_work: int) -> int:
+        if in_work >= self._setup.processes:  # What is slow keeps all others waiting: they may be for other workers.
+            return 0
         ahead = self._ahead if self._average_ms < AHEAD_MS else 0
-        return max(0, self._setup.processes + ahead - in_work)
+        return self._setup.processes + ahead - in_work
 
     def take(self, tasks: Sequence[Task]) -> None:
         """Have the jobs run, unless those who claimed them before were their end."""
