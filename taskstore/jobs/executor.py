@@ -1,6 +1,7 @@
 """The executor of jobs: a fork server runs each in a process, and one thread writes down what comes of them.
 
-So no two changes of a job are ever under way. That thread waits for a store that is away; meanwhile the server goes on.
+So no two changes of a job are ever under way. That thread waits for a store that is away; meanwhile another one goes on
+listening to the server, so that a worker that stops knows when its jobs have ended.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CommitRefused, InvalidInput
@@ -59,6 +62,7 @@ class Work:
     log: str = ""
     written_log: str = ""
     written_at: float | None = None  # When it was last recorded as under way.
+    has_ended: bool = False  # What came of it is written next.
 
     def is_late(self, now: float) -> bool:
         """Whether others had better have it than it wait longer for its turn here."""
@@ -66,7 +70,7 @@ class Work:
 
     def wants_writing(self, now: float, logs_every_s: float) -> bool:
         """Whether its record should say that it is under way, or what it wrote meanwhile."""
-        if not self.started_ms or self.held.lost.is_set():
+        if not self.started_ms or self.has_ended or self.held.lost.is_set():
             return False
         if self.written_at is None:
             return now - self.taken_at > QUICK_S
@@ -101,6 +105,7 @@ class Jobs:
         self._ahead = setup.processes * min(setup.jobs_per_process, AHEAD)
         self._average_ms = float(AHEAD_MS)  # How long jobs take of late.
         self._is_over = False
+        self._has_heard_all = False
         self.end_s = setup.kill_after_ms / 1_000 + 1
         self.at_once = setup.processes
         self._ends_at = math.inf  # When a store that does not answer is waited for no longer.
@@ -110,12 +115,17 @@ class Jobs:
         self._place = Attempt(worker=engine.name, host=socket.gethostname())
         self.chores: Sequence[Chore] = [(LOOK_EVERY_S, Orphans(self._store, self._groups, engine.settling).look)]
         self._link = self._new_server()
-        self._thread = threading.Thread(target=self._listen, name="jobs", daemon=True)
-        self._thread.start()
+        self._heard: SimpleQueue[tuple[Work, RunOutcome] | None] = SimpleQueue()  # None: look, or end.
+        self._writing = threading.Thread(target=self._write_until_over, name="jobs", daemon=True)
+        self._listening = threading.Thread(target=self._listen, name="fork server", daemon=True)
+        for thread in (self._writing, self._listening):
+            thread.start()
 
     def room(self, in_work: int) -> int:
+        if in_work >= self._setup.processes:  # What is slow keeps all others waiting: they may be for other workers.
+            return 0
         ahead = self._ahead if self._average_ms < AHEAD_MS else 0
-        return max(0, self._setup.processes + ahead - in_work)
+        return self._setup.processes + ahead - in_work
 
     def take(self, tasks: Sequence[Task]) -> None:
         """Have the jobs run, unless those who claimed them before were their end."""
@@ -136,7 +146,7 @@ class Jobs:
                 job_id=task.origin,
                 queue=queue,
                 record=verdict.record if verdict else record,
-                held=self._engine.keeper.keep(task, partial(self._lose, task.id)),
+                held=self._engine.keeper.keep(task, partial(self._lose, task.id, task.origin)),
                 link=self._link,
             )
             if not self._engine.begin(task.id, work, partial(self._run, work)):
@@ -155,8 +165,8 @@ class Jobs:
         """Waits for a few seconds until all is written."""
         self._is_over = True
         self._link.hang_up()
-        self._thread.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
-        if self._thread.is_alive():
+        self._writing.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
+        if self._writing.is_alive():
             logger.warning("the store does not answer: jobs that it was not told of go to others when their leases end")
         self._link.end()
 
@@ -171,9 +181,9 @@ class Jobs:
         work.link = self._link
         work.link.run(work.assignment(self._place.worker, self._memory_bytes))
 
-    def _lose(self, key: int) -> None:
+    def _lose(self, key: int, job_id: int) -> None:
+        _say_lost(job_id)
         if work := self._engine.works.get(key):
-            _say_lost(work.job_id)
             work.link.stop(key)
 
     def _new_server(self) -> ForkServerLink:
@@ -182,40 +192,44 @@ class Jobs:
             logger.warning("the jobs' modules started threads, which copies of a process lack: better use spawn")
         return link
 
-    # ---- The thread that listens to the server, and writes
+    # ---- The thread that listens to the server
 
     def _listen(self) -> None:
         try:
             while True:
                 link = self._link
-                messages = link.receive(QUICK_S if self._engine.works else None)
-                if messages is None:
-                    entries = self._without(link)
-                else:
-                    entries = [entry for message in messages for entry in self._hear(message)]
-                self._engine.settling.write([*entries, *self._look_after_works()])
-                if messages is None and link is self._link:
+                while (messages := link.receive()) is not None:
+                    for message in messages:
+                        self._hear(message)
+                self._leave(link)
+                if link is self._link:
                     return  # There is no other server.
         except Exception as problem:
             self._engine.fail(problem)
+        finally:
+            self._has_heard_all = True
+            self._heard.put(None)
 
-    def _hear(self, message: Message) -> Sequence[Entry]:
+    def _hear(self, message: Message) -> None:
         works = self._engine.works
         if "how" in message:
             outcome = RunOutcome.of(message)
-            work = works.get(outcome.key)
-            if work is None:
-                return ()
-            self._engine.done(outcome.key)
-            self._average_ms += (outcome.ended - outcome.started - self._average_ms) / 10
-            return self._settled(work, outcome)
-        if "started" in message and (work := works.get(message["started"])):
+            if work := works.get(outcome.key):
+                self._average_ms += (outcome.ended - outcome.started - self._average_ms) / 10
+                self._end_work(work, outcome)
+        elif "started" in message and (work := works.get(message["started"])):
             work.pid, work.started_ms = message["pid"], now_ms()
+            self._heard.put(None)
         elif "log" in message and (work := works.get(message["log"])):
             work.log = message["text"]
-        return ()
 
-    def _without(self, link: ForkServerLink) -> Sequence[Entry]:
+    def _end_work(self, work: Work, outcome: RunOutcome) -> None:
+        # First this: who sees that nothing is in work, waits for what was heard until then.
+        work.has_ended = True
+        self._heard.put((work, outcome))
+        self._engine.done(work.key)
+
+    def _leave(self, link: ForkServerLink) -> None:
         """A server has ended, and all its processes with it."""
         link.end()
         if not self._engine.stopping.is_set():
@@ -230,14 +244,32 @@ class Jobs:
         how, text = How.LOST, "the process that started it died, and it with that"
         if self._is_over:
             how, text = How.GIVEN_BACK, STOPPED
-        entries: list[Entry] = []
         for work in [work for work in list(self._engine.works.values()) if work.link is link]:
             if work.pid:
                 end_group(work.pid, signal.SIGKILL)
-            self._engine.done(work.key)
             # What waited for its turn was not touched.
-            entries += self._settled(work, work.outcome(how if work.started_ms else How.GIVEN_BACK, text))
-        return entries
+            self._end_work(work, work.outcome(how if work.started_ms else How.GIVEN_BACK, text))
+
+    # ---- The thread that writes
+
+    def _write_until_over(self) -> None:
+        try:
+            while not (self._has_heard_all and self._heard.empty()):
+                ended = list(self._ended())
+                entries = [entry for work, outcome in ended for entry in self._settled(work, outcome)]
+                self._engine.settling.write([*entries, *self._look_after_works()])
+        except Exception as problem:
+            self._engine.fail(problem)
+
+    def _ended(self) -> Iterator[tuple[Work, RunOutcome]]:
+        """What has ended, as soon as there is something to write, or to look after."""
+        patience_s = QUICK_S if self._engine.works else None
+        with suppress(Empty):
+            if heard := self._heard.get(timeout=patience_s):
+                yield heard
+            while True:
+                if heard := self._heard.get_nowait():
+                    yield heard
 
     def _look_after_works(self) -> Sequence[Entry]:
         """Write down what is under way, and take back what waits for too long."""
@@ -262,7 +294,7 @@ class Jobs:
         return entries
 
     def _keep_on(self, work: Work, tasks: Sequence[Task]) -> None:
-        work.held = self._engine.keeper.keep(tasks[0], partial(self._lose, work.key))
+        work.held = self._engine.keeper.keep(tasks[0], partial(self._lose, work.key, work.job_id))
 
     def _refused_while_run(self, work: Work, problem: Exception) -> None:
         if isinstance(problem, CommitRefused):

@@ -137,6 +137,7 @@ class ForkServer:
         self._control = Channel(control)
         self._setup = setup
         self._functions: Functions | None = None  # Each of the spawned finds its own.
+        self._is_prepared = False  # Whether the worker was told that jobs can be run, or why not.
         self._processes: dict[int, Process] = {}  # By pid.
         self._waiting: deque[Assignment] = deque()
         self._selector = selectors.DefaultSelector()
@@ -163,6 +164,7 @@ class ForkServer:
         if self._setup.spawn:
             self._fork()  # It says whether it could import everything, and has the first job.
             return
+        self._is_prepared = True
         try:
             self._functions = resolve(self._setup.runner)
         except Exception as problem:
@@ -257,6 +259,7 @@ class ForkServer:
                         process.end()
                     continue
                 self._control.send(message)
+                self._is_prepared = True
                 if "problem" in message and process.job:
                     self._report(process, How.FAILED, JobError(type="NotPrepared", message=message["problem"]))
         except (ValueError, TypeError, KeyError):
@@ -296,6 +299,10 @@ class ForkServer:
             if process.channel.end in self._selector.get_map():
                 self._hear(process)  # It may have answered, and died then.
             self._report(process, How.DIED, JobError(type="Died", message=cause_of_death(status)))
+            if not self._is_prepared:
+                process.output.read()
+                self._control.send({"problem": f"{cause_of_death(status)}\n{process.output.text()}".rstrip()})
+                self._is_prepared = True
             for source in (process.channel.end, process.output.descriptor):
                 with suppress(KeyError):
                     self._selector.unregister(source)

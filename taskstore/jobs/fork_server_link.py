@@ -41,6 +41,7 @@ class ForkServerLink:
         theirs.close()
         self._end, self._channel = ours, Channel(ours)
         self._sending = threading.Lock()
+        self._has_ended = False
         said: Sequence[Message] | None = ()
         while said is not None and not said:
             said = self.receive()
@@ -51,6 +52,8 @@ class ForkServerLink:
 
     def receive(self, patience_s: float | None = None) -> Sequence[Message] | None:
         """What it has said, when it says something within that time. None: it has ended, and all its processes."""
+        if self._has_ended:
+            return None
         poller = select.poll()
         poller.register(self._end, select.POLLIN)
         poller.poll(None if patience_s is None else patience_s * 1_000)
@@ -74,7 +77,8 @@ class ForkServerLink:
             self._end.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
-        """Wait until it has ended. Nobody may receive any more."""
+        """Wait until it has ended. Nobody may be receiving; whoever does so later hears that it has ended."""
+        self._has_ended = True
         self.hang_up()
         try:
             self._process.wait(PATIENCE_S)

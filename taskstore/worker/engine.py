@@ -144,6 +144,9 @@ class Engine(Generic[W]):
     def fail(self, problem: BaseException) -> None:
         """End the worker, as it can only get worse: `run` raises it."""
         self._problem = self._problem or problem
+        with self.change:
+            self.stopping.set()  # What is begun from now on, nobody might run.
+            self.change.notify_all()
         self.stop()
 
     # ---- The thread that claims
@@ -158,8 +161,9 @@ class Engine(Generic[W]):
     def _wait_for_room(self) -> int:
         """How many tasks to claim. 0: no more."""
         with self.change:
-            self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)) > 0)
-            return 0 if self.stopping.is_set() else self._executor.room(len(self.works))
+            # Asked once: an executor may have less room when it is asked again.
+            limit = self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)))
+            return 0 if self.stopping.is_set() else limit
 
     def _claim(self, limit: int) -> None:
         self._expected_at = time.monotonic() + self._wait_ms / 1_000 + LATE_S

@@ -168,9 +168,8 @@ class Functions:
         self._give_back_in_time(waiting)
 
     def interrupt(self) -> None:
-        works = list(self._engine.works.values())
-        self._unfinished = [attempt for attempt in works if attempt.take_settling()]
-        for attempt in works:
+        self._unfinished = [attempt for attempt in list(self._engine.works.values()) if attempt.take_settling()]
+        for attempt in self._unfinished:  # The others are being committed.
             attempt.lose()
 
     def end(self) -> None:

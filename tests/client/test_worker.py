@@ -28,6 +28,7 @@ from taskstore import (
     Worker,
 )
 from taskstore.worker import engine
+from taskstore.worker.functions import Attempt, Functions
 
 from .fakes import FakeStore
 from .patience import PATIENCE_S, wait_for
@@ -274,6 +275,25 @@ def test_it_stops_at_once_and_others_get_what_it_had(store, events):
     assert len(list(store.group("mail"))) == 4
     assert all(task.owner == 0 and "attempts" not in task.labels for task in store.group("mail"))
     release.set()
+
+
+def test_what_is_being_committed_when_the_grace_ends_is_committed(store, worker, monkeypatch):
+    """The grace ends after its thread has begun with that, and before it has looked whether the lease is lost."""
+    is_over, take, end = threading.Event(), Attempt.take_settling, Functions.end
+
+    def take_slowly(attempt):
+        is_ours = take(attempt)
+        if is_ours:
+            worker.stop()
+            is_over.wait(PATIENCE_S)
+        return is_ours
+
+    monkeypatch.setattr(Attempt, "take_settling", take_slowly)
+    monkeypatch.setattr(Functions, "end", lambda functions: (is_over.set(), end(functions)))
+    worker.handle("mail")(lambda task: None)
+    store.add("mail")
+    with Running(worker):
+        gone(store)
 
 
 def test_several_are_done_at_once(store, events):

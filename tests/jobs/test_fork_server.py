@@ -188,6 +188,7 @@ def test_processes_may_be_fresh_interpreters():
         ("no_such_module", r"^ModuleNotFoundError: No module named 'no_such_module'$", True),
         ("tests.jobs.broken", r"^NameError: .*broken.py, line 3\)$", False),
         ("json", r"^no function of json is a job: put @job on those that are$", False),
+        ("tests.jobs.breaking_off", r"^its process ended with code 3 before .*\nI can't be imported$", True),
     ],
 )
 def test_it_says_why_there_is_nothing_to_run(module, text, spawn):
@@ -208,6 +209,13 @@ def test_when_a_job_kills_it_that_is_heard():
         pid = server.hear("started")["pid"]
         assert server.link.receive(PATIENCE_S) is None
         assert eventually(lambda: born(pid) is None)
+
+
+def test_after_its_end_nothing_more_is_heard_of_it():
+    """Whoever has waited for the store until then listens once more."""
+    with a_server() as server:
+        pass
+    assert server.link.receive(0) is None
 
 
 def eventually(condition):

@@ -53,6 +53,16 @@ def test_a_worker_ends_soon_after_its_grace_and_others_get_its_job(queue, away, 
     assert [(each.how, each.worker) for each in record.attempts] == [(How.LOST, "ann"), (How.SUCCEEDED, "bob")]
 
 
+def test_a_worker_whose_jobs_end_in_its_grace_ends_soon(queue, away):
+    """What came of the first can't be written; that the second has ended is heard all the same."""
+    jobs = [queue.enqueue("sleep", seconds) for seconds in (3, 5)]
+    with away.worker_process(name="ann", lease_ms=600_000, grace_s=600, wait_ms=100, processes=2) as process:
+        assert eventually(lambda: all(queue.record(job).under_way for job in jobs))
+        with away.cut():
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0
+
+
 def test_it_says_once_that_the_store_is_away_and_once_that_it_is_back(queue, away, caplog):
     """Claims, renewals and what came of jobs all meet with it."""
     job = queue.enqueue("sleep", 2)

@@ -123,6 +123,19 @@ def test_quick_jobs_may_share_processes(queue):
     assert 2 <= len(pids) <= 6
 
 
+@pytest.mark.once
+def test_what_comes_while_a_slow_job_runs_is_not_claimed_before_its_turn(queue):
+    """Also after quick ones, of which several are claimed ahead."""
+    quick = [queue.enqueue("add", 1, 1) for _ in range(12)]
+    with queue.worker(processes=1, jobs_per_process=20):
+        for job in quick:
+            queue.finished(job)
+        slow = queue.enqueue("sleep", 2)
+        assert eventually(lambda: queue.record(slow).under_way)
+        late = queue.finished(queue.enqueue("add", 1, 1))
+    assert [attempt.how for attempt in late.attempts] == [How.SUCCEEDED]
+
+
 def test_a_result_that_the_store_does_not_take_is_a_failure(queue, settings):
     settings.TASKSTORE_MAX_DATA_BYTES = 10_000
     job = queue.enqueue("say_much", 20_000)
