@@ -65,7 +65,7 @@ def test_it_goes_on_claiming_when_the_room_that_there_was_has_gone():
 def test_nothing_is_begun_after_a_failure():
     """Else it would wait for the end of what nobody runs."""
     engine = engine_of(Nobody(1))
-    begun = []
+    begun: list[int] = []
     engine.fail(ValueError())
     assert not engine.begin(1, "work", partial(begun.append, 1))
     assert not begun

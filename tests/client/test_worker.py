@@ -288,8 +288,12 @@ def test_what_is_being_committed_when_the_grace_ends_is_committed(store, worker,
             is_over.wait(PATIENCE_S)
         return is_ours
 
+    def ended(functions):
+        is_over.set()
+        end(functions)
+
     monkeypatch.setattr(Attempt, "take_settling", take_slowly)
-    monkeypatch.setattr(Functions, "end", lambda functions: (is_over.set(), end(functions)))
+    monkeypatch.setattr(Functions, "end", ended)
     worker.handle("mail")(lambda task: None)
     store.add("mail")
     with Running(worker):

@@ -54,7 +54,7 @@ def test_it_does_not_matter_in_which_order_a_version_has_the_fields():
 
     def digest(fields):
         add = msgspec.defstruct("Add", fields, kw_only=True)
-        asked = msgspec.defstruct("UpdateRequest", [("adds", list[add]), request], kw_only=True)
+        asked = msgspec.defstruct("UpdateRequest", [("adds", list[add]), request], kw_only=True)  # type: ignore[valid-type]
         adds = [{"group": "mail", "data": "1", "labels": {"b": "1", "a": "2"}}]
         return digest_of(msgspec.convert({"adds": adds, "key": "a"}, asked))
 
