@@ -18,6 +18,7 @@ PATIENCE_S = 30
 class Nobody:
     """An executor that has as much room as it is told to have, the last for ever."""
 
+    at_once = 1
     end_s = 0.0
     chores = ()
 
