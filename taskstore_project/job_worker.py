@@ -27,7 +27,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--processes", type=AT_LEAST_ONE, metavar="N", help="Jobs at the same time [default: one a core].")
 @click.option("--jobs-per-process", type=AT_LEAST_ONE, default=1, show_default=True, metavar="N",
               help="More than 1 is quicker; these share what they leave behind.")  # fmt: skip
-@click.option("--lease", "lease_ms", type=parameter_types.duration_ms, default="30s", show_default=True, metavar="TIME",
+@click.option("--lease", "lease_ms", type=parameter_types.lease_ms, default="30s", show_default=True, metavar="TIME",
               help="How long it may take until others get the jobs of a machine that died.")  # fmt: skip
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
               help="How long jobs may go on after SIGTERM or Ctrl-C; then they are given back.")  # fmt: skip

@@ -41,7 +41,7 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
               metavar="SIZE", help="Of each output: half from its beginning, half from its end.")  # fmt: skip
 @click.option("--lease-factor", type=FACTOR, default=2, show_default=True, metavar="N",
               help="A list is another worker's after so many times what was expected.")  # fmt: skip
-@click.option("--least-lease", "least_lease_ms", type=parameter_types.duration_ms, default="1min", show_default=True,
+@click.option("--least-lease", "least_lease_ms", type=parameter_types.lease_ms, default="1min", show_default=True,
               metavar="TIME", help="But not before that.")  # fmt: skip
 @click.option("--renew", is_flag=True, help="Renew the lease of a list for as long as it takes.")
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",

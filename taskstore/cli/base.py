@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import closing
 from enum import StrEnum
@@ -16,6 +17,8 @@ from .errors import Interrupted, failure_of
 P = ParamSpec("P")
 
 LONGEST_SENTENCE = 200  # Characters.
+TERMS = "terms"  # The argument of a command that searches.
+NEGATED = re.compile(r"-[a-z][a-z_.]*:")
 
 
 class Scope(StrEnum):
@@ -34,14 +37,21 @@ class StoreCommand(click.Command):
         super().__init__(*args, **kwargs)
         self.params += [
             click.Option(["--json", "is_json"], is_flag=True, help="JSON for programs: a line for each thing."),
-            click.Option(["--url"], metavar="URL", help="Of the server."),
-            click.Option(["--token"], metavar="TOKEN", help="That lets this program in."),
+            click.Option(["--url"], metavar="URL", help="Server address."),
+            click.Option(["--token"], metavar="TOKEN", help="Access token."),
         ]
         self._needs = needs
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Its first sentence, whole: in the list of the commands it goes on in the next line."""
         return super().get_short_help_str(max(limit, LONGEST_SENTENCE))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, but a term such as -owner:17 is a term of the search, and no option."""
+        if TERMS in (param.name for param in self.params) and "--" not in args:
+            negated = [arg for arg in args if NEGATED.match(arg)]
+            args = [arg for arg in args if not NEGATED.match(arg)] + (["--", *negated] if negated else [])
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         with closing(session_of(ctx)) as ctx.obj:

@@ -19,6 +19,7 @@ SIZE_TEXT = re.compile(r"([0-9]{1,9})(KiB|MiB|GiB)")
 UNITS_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 LARGEST = 2**63 - 1
+LEAST_LEASE_MS = 1_000
 COMPLETION_S = 2.0  # Somebody waits with a finger on the key.
 
 
@@ -39,6 +40,13 @@ def duration_ms(text: str) -> int:
     raise click.BadParameter(f"{text} is no length of time: write it as 500ms, 30s, 10min, 2h or 7d")
 
 
+def lease_ms(text: str) -> int:
+    """The length of a lease: below a second it would end before the first renewal."""
+    if (length_ms := duration_ms(text)) < LEAST_LEASE_MS:
+        raise click.BadParameter(f"must be at least 1s, not {text}")
+    return length_ms
+
+
 def size_bytes(text: str) -> int:
     """An amount of memory: 256KiB, 512MiB, 2GiB."""
     if found := SIZE_TEXT.fullmatch(text):
@@ -54,9 +62,12 @@ def timespec_ms(text: str) -> int:
         return -duration_ms(text.removeprefix("+"))
     try:
         moment = datetime.fromisoformat(text)
-        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+        at_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{text} is no time: write it as 2026-01-31T12:00 (UTC), or as +10min") from None
+    if at_ms <= 0:  # To the API that would be a time from now.
+        raise click.BadParameter(f"{text} is before 1970: name a later time")
+    return at_ms
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -129,6 +129,8 @@ class CommandCalls:
 
         Raises InvalidInput that names what is wrong, as in `commands[3].cmd`.
         """
+        if isinstance(commands, str | bytes):
+            raise InvalidInput({"commands": ["must be a list of command lines, not one text"]})
         added = [given(**structs.asdict(Submission(cmd=one) if isinstance(one, str) else one)) for one in commands]
         body = {"clientid": self.id, "commands": added, "stashed": stashed}
         return Call.of(

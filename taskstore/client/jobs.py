@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .. import endpoints
+from ..errors import InvalidInput
 from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus
 from ..types.jobs import Job, JobsPage
 from .calls import Call, decoder, given, new_key
@@ -44,6 +45,8 @@ class JobCalls:
 
         `at_ms`: 0: now; negative: that long from now; positive: that very time. Raises InvalidInput.
         """
+        if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+            raise InvalidInput({"args": [f"must be a list of arguments, not {args!r:.50}"]})
         body = {
             "clientid": self.id,
             "function": function,

@@ -42,6 +42,10 @@ class Worker(Engine[Attempt]):
         wait_ms: int = 20_000,
         grace_s: float = 8,  # Docker kills after ten.
     ) -> None:
+        if threads < 1 and not processes:
+            raise ValueError(f"threads: must be at least 1, not {threads}")
+        if not isinstance(lease_ms, int) or lease_ms < 1:
+            raise ValueError(f"lease_ms: must be a whole number of milliseconds above 0, not {lease_ms!r}")
         self._handlers: dict[str, Handler] = {}
         places: list[Place] = [Child(self._handlers) for _ in range(processes)] or [Here() for _ in range(threads)]
         self._functions = Functions(self._handlers, places, batch=batch)

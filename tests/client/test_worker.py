@@ -374,3 +374,9 @@ def test_it_needs_a_function_for_each_group_and_not_two():
         worker.handle("mail")
     with pytest.raises(ValueError, match="no function"):
         Worker(FakeStore()).run()
+
+
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"lease_ms": 0}, {"lease_ms": "30s"}])
+def test_a_worker_that_could_do_nothing_is_refused(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: must be"):
+        Worker(FakeStore(), **wrong)

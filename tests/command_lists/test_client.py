@@ -45,6 +45,11 @@ def test_what_is_wrong_is_named(client):
             client.commands.status(project)
 
 
+def test_one_text_is_not_a_list_of_commands(client):
+    with pytest.raises(InvalidInput, match="must be a list of command lines"):
+        client.commands.submit("default", "true")
+
+
 def test_a_name_may_hold_whatever_an_address_does_not(client):
     client.commands.submit("50% off?#", ["true"])
     assert client.commands.status("50% off?#").counts["new"] == 1

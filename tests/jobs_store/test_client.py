@@ -52,6 +52,12 @@ def test_a_job_is_waited_for_and_says_what_came_of_it(client):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("args", ["ann", b"ann", 5])
+def test_arguments_are_a_list(client, args):
+    with pytest.raises(InvalidInput, match="args: must be a list of arguments"):
+        client.jobs.enqueue("mail.send", args)
+
+
 def test_jobs_are_listed_requeued_and_deleted(client):
     old, new = failed(args=[1]), enqueued()
     first = client.jobs.list(limit=1)

@@ -79,6 +79,7 @@ def test_a_lease_is_renewed_and_given_back(command, ann):
     [
         (("add", "mail", "x", "--lines"), "either DATA or --lines"),
         (("add", "mail", "x", "--at", "soon"), "soon is no time: write it as"),
+        (("add", "mail", "x", "--at", "0001-01-01T00:00"), "is before 1970"),
         (("add", "mail", "x", "--label", "gold"), "gold has to be written as NAME=VALUE"),
         (("claim", "mail", "--for", "a while"), "is no length of time"),
         (("update", "1", "--label", "a=b", "--no-labels"), "either --label or --no-labels"),
