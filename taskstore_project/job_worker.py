@@ -24,20 +24,22 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
 @click.option("--queue", "queues", multiple=True, default=[DEFAULT_QUEUE], show_default=True, metavar="NAME",
               help="May be repeated.")  # fmt: skip
-@click.option("--processes", type=AT_LEAST_ONE, metavar="N", help="Jobs at the same time [default: one a core].")
+@click.option(
+    "--processes", type=AT_LEAST_ONE, metavar="N", help="Jobs to run at the same time [default: one per core]."
+)
 @click.option("--jobs-per-process", type=AT_LEAST_ONE, default=1, show_default=True, metavar="N",
-              help="More than 1 is quicker; these share what they leave behind.")  # fmt: skip
+              help="Jobs that a process runs before it ends; these jobs share its state.")  # fmt: skip
 @click.option("--lease", "lease_ms", type=parameter_types.lease_ms, default="30s", show_default=True, metavar="TIME",
-              help="How long it may take until others get the jobs of a machine that died.")  # fmt: skip
+              help="Time until other workers get the jobs of a dead machine.")  # fmt: skip
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
-              help="How long jobs may go on after SIGTERM or Ctrl-C; then they are given back.")  # fmt: skip
-@click.option("--memory-mb", type=AT_LEAST_ONE, metavar="N", help="For the process of a job that says nothing itself.")
+              help="Time for running jobs to finish after SIGTERM or Ctrl-C; then they are given back.")  # fmt: skip
+@click.option("--memory-mb", type=AT_LEAST_ONE, metavar="N", help="Memory limit of a job that sets none itself.")
 @click.option("--start", type=click.Choice(["fork", "spawn"]), default="fork", show_default=True,
-              help="spawn: for modules that start threads when they are imported.")  # fmt: skip
-@click.option("--name", default="", metavar="TEXT", help="How the pages call it [default: host and process].")
+              help="Use spawn for modules that start threads when imported.")  # fmt: skip
+@click.option("--name", default="", metavar="TEXT", help="Name shown in the console [default: host and process].")
 @click.pass_obj
 def work(session: Session, /, modules: Sequence[str], grace_ms: int, memory_mb: int | None, **options: Any) -> None:
-    """Run jobs: those functions of the MODULEs that have @job, each in a process of its own, until Ctrl-C.
+    """Run the jobs of MODULEs, the functions with @job, each in its own process, until Ctrl-C.
 
     taskstore work reports.jobs --queue default --queue slow --processes 4
     """

@@ -24,28 +24,32 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
 
 @command("worker", needs=Scope.COMMANDS, below=commands)
 @click.argument("projects", nargs=-1, required=True, metavar="PROJECT...")
-@click.option("--name", default="", metavar="TEXT", help="How files and pages call it [default: host and process].")
+@click.option(
+    "--name", default="", metavar="TEXT", help="Name shown in files and in the console [default: host and process]."
+)
 @click.option("--lists-at-once", type=click.IntRange(min=1, max=1_000), default=1, show_default=True, metavar="N",
-              help="The commands of each list are run one after the other.")  # fmt: skip
-@click.option("--shell", default="/bin/sh", show_default=True, metavar="FILE", help="A program that takes -c LINE.")
-@click.option("--cwd", metavar="DIR", help="The folder that lines run in [default: this one].")
+              help="Lists to run at the same time; the commands of a list run one after the other.")  # fmt: skip
+@click.option(
+    "--shell", default="/bin/sh", show_default=True, metavar="FILE", help="Shell to use; it is run with -c LINE."
+)
+@click.option("--cwd", metavar="DIR", help="Working directory of the commands [default: this one].")
 @click.option("--env", type=parameter_types.pair, multiple=True, metavar="NAME=VALUE",
-              help="A variable for lines, beside those of the worker. May be repeated.")  # fmt: skip
+              help="Additional environment variable; may be repeated.")  # fmt: skip
 @click.option("--memory", "memory_bytes", type=parameter_types.size_bytes, metavar="SIZE",
-              help="A command that uses more, with all that it starts, is killed: 512MiB, 2GiB.")  # fmt: skip
+              help="Memory limit of a command and its child processes, such as 512MiB.")  # fmt: skip
 @click.option("--timeout-factor", type=FACTOR, default=2, show_default=True, metavar="N",
-              help="A command that takes so many times what was expected is killed.")  # fmt: skip
+              help="Kill a command that takes this many times its expected duration.")  # fmt: skip
 @click.option("--least-timeout", "least_timeout_ms", type=parameter_types.duration_ms, default="30s", show_default=True,
-              metavar="TIME", help="Each command may take so long, whatever was expected.")  # fmt: skip
+              metavar="TIME", help="Least time limit of a command.")  # fmt: skip
 @click.option("--output-limit", "output_bytes", type=parameter_types.size_bytes, default="256KiB", show_default=True,
-              metavar="SIZE", help="Of each output: half from its beginning, half from its end.")  # fmt: skip
+              metavar="SIZE", help="Size to keep of each output: half from its start, half from its end.")  # fmt: skip
 @click.option("--lease-factor", type=FACTOR, default=2, show_default=True, metavar="N",
-              help="A list is another worker's after so many times what was expected.")  # fmt: skip
+              help="Lease of a list, as a multiple of its expected duration.")  # fmt: skip
 @click.option("--least-lease", "least_lease_ms", type=parameter_types.lease_ms, default="1min", show_default=True,
-              metavar="TIME", help="But not before that.")  # fmt: skip
-@click.option("--renew", is_flag=True, help="Renew the lease of a list for as long as it takes.")
+              metavar="TIME", help="Least lease of a list.")  # fmt: skip
+@click.option("--renew", is_flag=True, help="Renew the lease of a list while it runs.")
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
-              help="How long a command may go on after SIGTERM or Ctrl-C; then others get it.")  # fmt: skip
+              help="Time for a command to finish after SIGTERM or Ctrl-C; then others get it.")  # fmt: skip
 def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None:
     """Run the shell lines of PROJECTs as the user that you are, until Ctrl-C.
 

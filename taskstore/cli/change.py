@@ -46,8 +46,8 @@ def changes(function: Callable[..., None]) -> Callable[..., None]:
     """The arguments that every change of many tasks has."""
     for decorate in (
         click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--type", "typed", default="", metavar="TEXT", help="What would have to be typed to confirm."),
-        click.option("--take-claimed", is_flag=True, help="Also what workers hold; their leases end."),
+        click.option("--type", "typed", default="", metavar="TEXT", help="Confirmation text, for scripts."),
+        click.option("--take-claimed", is_flag=True, help="Include claimed tasks; their leases end."),
         parameter_types.reason,
         click.argument("terms", nargs=-1, required=True, metavar="TERM..."),
     ):
@@ -254,7 +254,9 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
 
 
 @command("operations", needs=Scope.OPERATE)
-@click.option("--limit", type=click.IntRange(1, 200), default=50, metavar="N", show_default=True, help="How many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
+)
 def operations(session: Session, limit: int) -> None:
     """List the changes to many tasks, the newest first."""
     found = session.some(session.store.operations(limit=limit).operations, "there are no operations")

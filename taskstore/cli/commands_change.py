@@ -16,7 +16,7 @@ from .errors import Failure
 from .tables import number
 
 ids = click.argument("ids", nargs=-1, metavar="[ID...]")
-all_ = click.option("--all", "is_all", is_flag=True, help="All in the project.")
+all_ = click.option("--all", "is_all", is_flag=True, help="Every one in the project.")
 lists = click.option(
     "--list", "lists", type=parameter_types.ID, multiple=True, metavar="TASK", help="A list; may be repeated."
 )
@@ -28,10 +28,10 @@ NEVER_IN_LISTS = RESULTS | {CommandStatus.NEW, CommandStatus.NEW_STASHED}
 @ids
 @project
 @statuses(sorted(FINAL))
-@click.option("--all", "is_all", is_flag=True, help="All that failed too often or too late.")
+@click.option("--all", "is_all", is_flag=True, help="All that have failed for good or expired.")
 @parameter_types.reason
 def retry(session: Session, /, project: str, status: str | None, is_all: bool, reason: str, **which: Any) -> None:
-    """Have finished commands run once more, as new ones: those with these IDs, all in a status, or all that failed."""
+    """Run finished commands again as new ones: by ID, by status, or all that failed."""
     if bool(which["ids"]) + bool(status) + is_all != 1:
         raise click.UsageError("either some by their IDs, or --status, or --all")
     named = chosen(session, project, is_all=bool(status) or is_all, **which)
@@ -45,7 +45,7 @@ def retry(session: Session, /, project: str, status: str | None, is_all: bool, r
 @project
 @parameter_types.reason
 def stash(session: Session, /, project: str, reason: str, **which: Any) -> None:
-    """Park new commands and open lists: nobody runs them until they are unstashed."""
+    """Set new commands and open lists aside: they don't run until they are unstashed."""
     changed = session.store.commands.stash(project, chosen(session, project, **which), reason=reason)
     tell(session, changed, "parked", "command or list")
 
@@ -57,7 +57,7 @@ def stash(session: Session, /, project: str, reason: str, **which: Any) -> None:
 @project
 @parameter_types.reason
 def unstash(session: Session, /, project: str, reason: str, **which: Any) -> None:
-    """Let parked commands and lists go on."""
+    """Make stashed commands and lists runnable again."""
     changed = session.store.commands.unstash(project, chosen(session, project, **which), reason=reason)
     tell(session, changed, "unstashed", "command or list")
 
@@ -68,7 +68,7 @@ def unstash(session: Session, /, project: str, reason: str, **which: Any) -> Non
 @project
 @parameter_types.reason
 def archive(session: Session, /, project: str, reason: str, **which: Any) -> None:
-    """Put completed commands into the archive."""
+    """Archive completed commands."""
     changed = session.store.commands.archive(project, chosen(session, project, **which), reason=reason)
     tell(session, changed, "archived")
 
@@ -78,7 +78,7 @@ def archive(session: Session, /, project: str, reason: str, **which: Any) -> Non
 @project
 @parameter_types.reason
 def reopen(session: Session, /, task: int, project: str, reason: str) -> None:
-    """Open a list at once whose worker is known to be dead, by the number of its task."""
+    """Reopen a list whose worker is known to be dead, by its task id."""
     if not session.store.commands.reopen(project, task, reason=reason):
         raise Failure(f"list {task} of the project {project} is not running, or there is none")
     tell(session, 1, "open again", "list")

@@ -101,7 +101,7 @@ def _numbers(counts: Mapping[str, int]) -> Iterator[int]:
 @command("status", needs=Scope.READ, below=commands)
 @project
 def status(session: Session, /, project: str) -> None:
-    """Show how far a project is: numbers by status, running lists, when all will be done, and how long runs took."""
+    """Show the progress of a project: counts by status, running lists, time left, and run times."""
     seen = session.store.commands.status(project)
     if session.is_json:
         session.tell([as_json(seen)])
@@ -162,7 +162,7 @@ def _running(seen: RunningList, now: int) -> list[str]:
 @statuses(sorted(OF_LISTS))
 @parameter_types.limit
 def lists(session: Session, /, project: str, status: str | None, limit: int) -> None:
-    """List the lists that are open, running or closed: those that are running first, then the newest first."""
+    """List the open, running and closed lists: running ones first, then newest first."""
 
     def page_of(after: str | None, size: int) -> tuple[Sequence[ListSeen], str | None]:
         page = session.store.commands.lists(project, status=status, after=after, limit=size)
@@ -192,7 +192,7 @@ def _list_cells(seen: ListSeen) -> list[str]:
 @click.argument("task", type=parameter_types.ID)
 @project
 def show_list(session: Session, /, task: int, project: str) -> None:
-    """Show a list, by the number of its task, and its commands."""
+    """Show a list and its commands, by its task id."""
     whole = session.store.commands.list(project, task)
     if whole is None:
         raise Failure(f"there is no list {task} in the project {project}, or no longer")
@@ -240,13 +240,13 @@ def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
 @project
 @statuses(OF_ONE)
 @click.option(
-    "--text", default="", metavar="TEXT", help="What has to be in the id, the line, the worker or the outputs."
+    "--text", default="", metavar="TEXT", help="Text to find in the id, the command line, the worker or the output."
 )
 @click.option("--to", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write all of them there instead: ID.task, ID.out, ID.err.")  # fmt: skip
+              help="Write them to this directory instead: ID.task, ID.out, ID.err.")  # fmt: skip
 @parameter_types.limit
 def results(session: Session, /, id: str | None, project: str, to: Path | None, limit: int, **which: Any) -> None:
-    """List the commands that are done with, the newest first; with an ID write what this one wrote to its outputs."""
+    """List finished commands, newest first; with an ID, print the output of that command."""
     if id is not None and any(which.values()):
         raise click.UsageError("--status and --text are for many; an ID names one")
     if to is not None:

@@ -39,19 +39,29 @@ def seconds(text: str) -> int:
 
 @command("submit", needs=Scope.COMMANDS, below=commands)
 @click.argument("lines", nargs=-1, metavar="[LINE...]")
-@click.option("--file", type=click.File("rb"), metavar="FILE", help="A command in each line; -: standard input.")
 @click.option(
-    "--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="Of the file: leave out those before."
+    "--file",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Read commands from a file, one per line; - for standard input.",
+)
+@click.option(
+    "--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="First line of the file to submit."
 )
 @project
 @click.option(
-    "--until", type=until_s, metavar="TIME", help="They are not started later: 2026-01-31T12:00, or 2h [default: 7d]."
+    "--until", type=until_s, metavar="TIME", help="Latest time to start: 2026-01-31T12:00, or 2h [default: 7d]."
 )
 @click.option(
-    "--expected", type=seconds, metavar="TIME", help="How long each is expected to take at most [default: 1min]."
+    "--expected", type=seconds, metavar="TIME", help="Longest expected run time of each command [default: 1min]."
 )
-@click.option("--max-fails", type=click.IntRange(min=1), metavar="N", help="Give each up after so many [default: 3].")
-@click.option("--stashed", is_flag=True, help="Parked: nobody runs them before `commands unstash`.")
+@click.option(
+    "--max-fails",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Failures after which a command is given up [default: 3].",
+)
+@click.option("--stashed", is_flag=True, help="Don't run them until `commands unstash`.")
 def submit(
     session: Session,
     /,
@@ -62,7 +72,7 @@ def submit(
     stashed: bool,
     **how: Any,
 ) -> None:
-    """Have each LINE run by a shell of some worker of the project; - alone: each line of standard input.
+    """Submit each LINE as a shell command for the workers of the project; - reads lines from standard input.
 
     taskstore commands submit "echo 'A'; sleep 2; echo 'B'"
     """

@@ -12,7 +12,7 @@ SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComple
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what a shell needs to complete: eval "$(taskstore completion bash)" in ~/.bashrc."""
+    """Print the completion script: put eval "$(taskstore completion bash)" into ~/.bashrc."""
     root = ctx.find_root()
     name = root.command.name or ""
     click.echo(SHELLS[shell](root.command, {}, name, f"_{name.upper()}_COMPLETE").source())

@@ -26,9 +26,9 @@ LINE = re.compile(r"^line (\d+)")
 @click.argument("terms", nargs=-1, metavar="[TERM...]")
 @click.option("--format", type=click.Choice(["ndjson", "csv"]), default="ndjson", show_default=True)
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Written beside it first: it is there only when it is whole.")  # fmt: skip
+              help="File to write. It appears only when it is complete.")  # fmt: skip
 def export(session: Session, terms: Sequence[str], format: str, output: Path | None) -> None:
-    """Write all tasks that meet every TERM of a search to a file, or to standard output; without a TERM every task."""
+    """Write the tasks that match every TERM to a file or to standard output; without a TERM, all tasks."""
     found = session.store.export_tasks(" ".join(terms), format=format)
     if output is None:
         write(session, found, sys.stdout.buffer)
@@ -66,11 +66,11 @@ def write(session: Session, pieces: Iterable[bytes], output: IO[bytes]) -> int:
     shell_complete=parameter_types.group_names,
     default="",
     metavar="GROUP",
-    help="Where all of them go, whatever the lines say.",
+    help="Add all tasks to this group, whatever the lines say.",
 )
-@click.option("--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="Leave out those before.")
+@click.option("--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="First line to import.")
 def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> None:
-    """Add the tasks of an NDJSON file, as `export` writes it: 1 000 lines at a time, each time all of them or none."""
+    """Add the tasks of an NDJSON file as written by `export`, in commits of 1 000 lines."""
     count = 0
     lines = (line for number, line in enumerate(file, 1) if number >= from_line)
     with session.progress() as progress:

@@ -36,32 +36,42 @@ COLUMNS = (
 
 @click.group("job")
 def job() -> None:
-    """Enqueue functions that workers run, and see what came of them."""
+    """Enqueue functions for workers to run, and see their results."""
 
 
 @command("enqueue", needs=Scope.WORK, below=job)
 @click.argument("function")
 @click.argument("args", nargs=-1, metavar="[ARG...]")
 @click.option(
-    "--with", "kwargs", type=parameter_types.pair, multiple=True, metavar="NAME=VALUE", help="A parameter by its name."
+    "--with",
+    "kwargs",
+    type=parameter_types.pair,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A keyword argument; may be repeated.",
 )
 @click.option("--queue", default=DEFAULT_QUEUE, show_default=True, metavar="NAME")
 @click.option(
-    "--at", "at_ms", type=parameter_types.timespec_ms, default="now", metavar="TIME", help="Not before; +10min."
+    "--at",
+    "at_ms",
+    type=parameter_types.timespec_ms,
+    default="now",
+    metavar="TIME",
+    help="Earliest start: 2026-01-31T12:00 (UTC), or +10min.",
 )
 @click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
+@click.option("--max-attempts", type=click.IntRange(min=1), metavar="N", help="Attempts before the job fails for good.")
 @click.option(
-    "--max-attempts", type=click.IntRange(min=1), metavar="N", help="How often it is tried until it succeeds."
+    "--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="Time limit of one attempt."
 )
-@click.option("--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="For one attempt.")
 @click.option(
-    "--on-lost", type=click.Choice([each.value for each in OnLost]), help="What becomes of it when its worker dies."
+    "--on-lost", type=click.Choice([each.value for each in OnLost]), help="What happens to the job if its worker dies."
 )
-@click.option("--wait", is_flag=True, help="Until it is finished. Exit code 1: it failed.")
+@click.option("--wait", is_flag=True, help="Wait until the job has finished. Exit code 1 if it failed.")
 def enqueue(
     session: Session, /, function: str, args: Sequence[str], kwargs: Sequence[tuple[str, str]], wait: bool, **more: Any
 ) -> None:
-    """Have FUNCTION run with these parameters: JSON, and what is none is a text.
+    """Enqueue FUNCTION. ARGs are parsed as JSON, otherwise passed as strings.
 
     taskstore job enqueue reports.build 2026 --with format=pdf
     """
@@ -91,9 +101,11 @@ def value_of(text: str) -> Any:
 @click.option("--queue", metavar="NAME")
 @click.option("--status", type=click.Choice([each.value for each in JobStatus]))
 @click.option("--function", metavar="PATH")
-@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, metavar="N", help="How many.")
+@click.option(
+    "--limit", type=click.IntRange(1, MOST), default=50, show_default=True, metavar="N", help="Show at most N."
+)
 def list_jobs(session: Session, /, **asked: Any) -> None:
-    """List jobs by when they are or were due, or finished: the latest first."""
+    """List jobs by the time they are due or finished, latest first."""
     found = session.some(session.store.jobs.list(**asked), "no matching jobs")
     if session.is_json:
         session.tell(map(as_json, found))
@@ -119,7 +131,7 @@ def _cells(found: Job, now: int) -> list[str]:
 @command("show", needs=Scope.READ, below=job)
 @click.argument("id", type=parameter_types.ID)
 def show(session: Session, id: int) -> None:
-    """Show all of a job: parameters, attempts, result, traceback, and the end of what it wrote."""
+    """Show a job: arguments, attempts, result, traceback, and the end of its output."""
     found = session.store.jobs.get(id)
     if found is None:
         raise no_job(id)
@@ -160,9 +172,9 @@ def _facts(found: Job, now: int) -> Iterator[tuple[str, str]]:
 
 @command("wait", needs=Scope.READ, below=job)
 @click.argument("id", type=parameter_types.ID)
-@click.option("--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="How long at most.")
+@click.option("--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="Longest time to wait.")
 def wait(session: Session, /, id: int, timeout_ms: int | None) -> None:
-    """Wait until a job is finished, and print its result. Exit code 1: it failed, or is not finished."""
+    """Wait until a job has finished, and print its result. Exit code 1 if it failed or has not finished."""
     timeout_s = None if timeout_ms is None else timeout_ms / 1_000
     try:
         tell_end(session, session.store.jobs.wait(id, timeout_s))
@@ -180,11 +192,16 @@ def tell_end(session: Session, found: Job) -> None:
 @click.argument("id", type=parameter_types.ID)
 @click.argument("args", nargs=-1, metavar="[ARG...]")
 @click.option(
-    "--with", "kwargs", type=parameter_types.pair, multiple=True, metavar="NAME=VALUE", help="A parameter by its name."
+    "--with",
+    "kwargs",
+    type=parameter_types.pair,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A keyword argument; may be repeated.",
 )
 @parameter_types.reason
 def requeue(session: Session, /, id: int, args: Sequence[str], kwargs: Sequence[tuple[str, str]], reason: str) -> None:
-    """Let a finished job run once more, with other parameters where some are given."""
+    """Run a finished job again, with new arguments if any are given."""
     made = session.store.jobs.requeue(
         id,
         list(map(value_of, args)) if args else None,
@@ -197,7 +214,7 @@ def requeue(session: Session, /, id: int, args: Sequence[str], kwargs: Sequence[
 @command("delete", needs=Scope.OPERATE, below=job)
 @click.argument("id", type=parameter_types.ID)
 def delete(session: Session, id: int) -> None:
-    """Delete a finished job; another one can't be deleted."""
+    """Delete a finished job."""
     found = session.store.jobs.delete(id)
     if found is None:
         raise no_job(id)

@@ -92,8 +92,10 @@ group = click.argument("group", shell_complete=group_names)
 groups = click.argument("groups", nargs=-1, shell_complete=group_names)
 labels = click.option("--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="May be repeated.")
 priority = click.option("--priority", type=PRIORITY, metavar="N", help="-100 to 100, larger first.")
-reason = click.option("--reason", default="", metavar="TEXT", help="Why, for whoever wonders.")
-limit = click.option("--limit", type=SIZE, default=50, metavar="N", help="How many at most; 0: all.", show_default=True)
+reason = click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit.")
+limit = click.option(
+    "--limit", type=SIZE, default=50, metavar="N", help="Show at most N; 0 shows all.", show_default=True
+)
 
 
 def in_name_of(otherwise: int | None, words: str) -> Callable[[Any], Any]:
@@ -104,7 +106,7 @@ def in_name_of(otherwise: int | None, words: str) -> Callable[[Any], Any]:
         envvar="TASKSTORE_CLIENT",
         default=otherwise,
         metavar="N",
-        help=f"In whose name: the number of a client [default: TASKSTORE_CLIENT, else {words}].",
+        help=f"Client id to act as [default: TASKSTORE_CLIENT, else {words}].",
     )
 
 

@@ -165,7 +165,7 @@ def groups(session: Session) -> None:
 @command("stats", needs=Scope.READ)
 @parameter_types.groups
 def stats(session: Session, groups: Sequence[str]) -> None:
-    """Show the numbers of tasks in each group, or in GROUPS only; pay/* stands for all names that begin with pay/."""
+    """Count the tasks of each group, or of GROUPS only; pay/* means all groups whose names begin with pay/."""
     nothing = NO_GROUP
     if groups:
         nothing = f"no tasks in {' or '.join(groups)}: `{session.typed('groups')}` lists the groups that hold some"
@@ -206,11 +206,11 @@ def _rates(groups: Sequence[GroupStats]) -> str:
 
 @command("ls", needs=Scope.READ)
 @parameter_types.group
-@click.option("--state", type=click.Choice(STATES), help="Only what is in this state.")
+@click.option("--state", type=click.Choice(STATES), help="Only tasks in this state.")
 @parameter_types.labels
 @parameter_types.limit
 def ls(session: Session, group: str, state: str | None, labels: Sequence[tuple[str, str]], limit: int) -> None:
-    """List the tasks of GROUP, the longest available first."""
+    """List the tasks of GROUP, longest available first."""
     if state:
         terms = [f"group:{quoted(group)}", f"state:{state}"]
         terms += [f"label.{quoted(name)}:{quoted(value)}" for name, value in labels]
@@ -226,7 +226,7 @@ def ls(session: Session, group: str, state: str | None, labels: Sequence[tuple[s
 @click.argument("terms", nargs=-1, required=True, metavar="TERM...")
 @parameter_types.limit
 def search(session: Session, terms: Sequence[str], limit: int) -> None:
-    """List the tasks that meet every TERM: group:mail state:failed 'error:"timed out"' -owner:17 age:>1h."""
+    """List the tasks that match every TERM: group:mail state:failed 'error:"timed out"' -owner:17 age:>1h."""
     tell_tasks(
         session, search_all(session, " ".join(terms), limit), limit, nothing="no matching tasks", with_group=True
     )
@@ -266,7 +266,7 @@ def quoted(value: str) -> str:
 @command("show", needs=Scope.READ)
 @click.argument("id", type=parameter_types.ID)
 def show(session: Session, id: int) -> None:
-    """Show a task by its id, also by one that it had before. Exit code 1: it is gone; how is told."""
+    """Show a task by its current id or an earlier one. Exit code 1 if it has ended, with the reason."""
     task = session.store.task(id) or living(session, id)
     if session.is_json:
         session.tell([as_json(task)])
@@ -308,7 +308,7 @@ def history_of(session: Session, id: int) -> History:
 @command("history", needs=Scope.READ)
 @click.argument("id", type=parameter_types.ID)
 def history(session: Session, id: int) -> None:
-    """Show what happened to a task, by any id that it ever had."""
+    """Show the history of a task, by its current id or an earlier one."""
     found = history_of(session, id)
     if session.is_json:
         session.tell(map(as_json, found.steps))
@@ -334,7 +334,7 @@ def _step_cells(step: Step) -> list[str]:
 
 @command("workers", needs=Scope.READ)
 def workers(session: Session) -> None:
-    """List the workers that reported within the last day, the latest first."""
+    """List the workers that reported within the last day, most recent first."""
     found = session.some(session.store.clients(), "no worker has reported within the last day")
     if session.is_json:
         session.tell(map(as_json, found))

@@ -32,12 +32,12 @@ name = click.argument("name")
 
 @click.group("schedule")
 def schedule() -> None:
-    """Add tasks and jobs at the times of a cron expression."""
+    """Add tasks and jobs on a schedule."""
 
 
 @command("list", needs=Scope.READ, below=schedule)
 def list_schedules(session: Session, /) -> None:
-    """List the schedules, with their last and next times."""
+    """List the schedules with their last and next runs."""
     found = session.some(session.store.schedules.list(), "there are no schedules")
     if session.is_json:
         session.tell(map(as_json, found))
@@ -68,7 +68,7 @@ def adds(found: Schedule) -> str:
 @command("show", needs=Scope.READ, below=schedule)
 @name
 def show(session: Session, /, name: str) -> None:
-    """Show all of a schedule."""
+    """Show a schedule."""
     found = session.store.schedules.get(name)
     if found is None:
         raise no_schedule(session, name)
@@ -98,22 +98,32 @@ def _facts(found: Schedule, now: int) -> Iterator[tuple[str, str]]:
 @name
 @click.argument("cron")
 @click.argument("args", nargs=-1, metavar="[ARG...]")
-@click.option("--job", "function", metavar="FUNCTION", help="It enqueues this function, with ARGs as parameters.")
+@click.option("--job", "function", metavar="FUNCTION", help="Enqueue this function, with ARGs as its arguments.")
 @click.option(
-    "--with", "kwargs", type=parameter_types.pair, multiple=True, metavar="NAME=VALUE", help="A parameter by its name."
+    "--with",
+    "kwargs",
+    type=parameter_types.pair,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A keyword argument; may be repeated.",
 )
-@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, metavar="NAME", help="Of the job.")
+@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, metavar="NAME", help="Queue of the job.")
 @click.option(
-    "--group", metavar="GROUP", shell_complete=parameter_types.group_names, help="It adds a task, with ARG as data."
+    "--group",
+    metavar="GROUP",
+    shell_complete=parameter_types.group_names,
+    help="Add a task to this group, with ARG as its data.",
 )
 @parameter_types.labels
 @click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
-@click.option("--zone", default="UTC", show_default=True, metavar="ZONE", help="Of the times: Europe/Berlin.")
+@click.option(
+    "--zone", default="UTC", show_default=True, metavar="ZONE", help="Time zone of the schedule, such as Europe/Berlin."
+)
 @click.option("--catch-up", type=click.Choice(["skip", "latest", "all"]), default="skip", show_default=True,
-              help="What becomes of times that passed while no server ran.")  # fmt: skip
+              help="What to do about runs missed while no server was running.")  # fmt: skip
 @parameter_types.reason
 def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, reason: str, **added: Any) -> None:
-    """Make a schedule, or change the one of this NAME.
+    """Create the schedule NAME, or replace it.
 
     taskstore schedule put nightly "0 3 * * *" --job reports.build 2026 --zone Europe/Berlin
     """
@@ -156,7 +166,7 @@ def delete(session: Session, /, name: str) -> None:
 @name
 @parameter_types.reason
 def pause(session: Session, /, name: str, reason: str) -> None:
-    """Let nothing come due until it goes on."""
+    """Pause a schedule until it is resumed."""
     tell(session, session.store.schedules.pause(name, reason), f"{name} is paused")
 
 
@@ -164,7 +174,7 @@ def pause(session: Session, /, name: str, reason: str) -> None:
 @name
 @parameter_types.reason
 def resume(session: Session, /, name: str, reason: str) -> None:
-    """Let it come due again, from now on."""
+    """Resume a schedule, from now on."""
     found = session.store.schedules.resume(name, reason)
     tell(session, found, f"{name} goes on, next {relative(found.next_ms, now_ms()) if found.next_ms else 'never'}")
 
@@ -173,7 +183,7 @@ def resume(session: Session, /, name: str, reason: str) -> None:
 @name
 @parameter_types.reason
 def run(session: Session, /, name: str, reason: str) -> None:
-    """Add at once what it would add."""
+    """Add the scheduled task or job now."""
     task = session.store.schedules.run(name, reason)
     if session.is_json:
         session.tell([as_json(task)])

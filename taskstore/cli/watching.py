@@ -27,10 +27,10 @@ from .tables import exact, table
 @parameter_types.groups
 @click.option("--every", "every_ms", type=parameter_types.duration_ms, default="1s", metavar="TIME", show_default=True)
 @click.option(
-    "--times", type=parameter_types.SIZE, default=0, metavar="N", help="End after so many looks [default: never]."
+    "--times", type=parameter_types.SIZE, default=0, metavar="N", help="Stop after N updates [default: never]."
 )
 def watch(session: Session, groups: Sequence[str], every_ms: int, times: int) -> None:
-    """Show each group in numbers, again and again, until Ctrl-C. With --json a line for each look."""
+    """Show live counts of each group until Ctrl-C. With --json, one line per update."""
     looks = islice(look(session, every_ms / 1_000), times or None)
     with suppress(KeyboardInterrupt):  # It is how somebody ends it.
         if session.is_json:

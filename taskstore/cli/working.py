@@ -24,16 +24,18 @@ from .tables import number
 STDIN = "-"
 
 file = click.option(
-    "--file", type=click.File("rb"), metavar="FILE", help="The data is that of a file; - for standard input."
+    "--file", type=click.File("rb"), metavar="FILE", help="Read the data from a file; - for standard input."
 )
-data_type = click.option("--type", "data_type", default="", metavar="URL", help="Of data that is a protobuf Any.")
+data_type = click.option(
+    "--type", "data_type", default="", metavar="URL", help="Type URL, for data that is a protobuf Any."
+)
 
 
 @command("add", needs=Scope.WORK)
 @parameter_types.group
 @click.argument("data", required=False)
 @file
-@click.option("--lines", "by_line", is_flag=True, help="A task for each line of the file, or of standard input.")
+@click.option("--lines", "by_line", is_flag=True, help="Add one task per line of the file or of standard input.")
 @parameter_types.labels
 @click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
 @click.option(
@@ -44,7 +46,7 @@ data_type = click.option("--type", "data_type", default="", metavar="URL", help=
 def add(
     session: Session, /, group: str, data: str | None, file: IO[bytes] | None, by_line: bool, at: int, **fields: Any
 ) -> None:
-    """Add a task to GROUP with DATA or the content of a file; - stands for standard input."""
+    """Add a task to GROUP with DATA or the content of a file; - reads standard input."""
     made = NewTask(group=group, timespec_ms=at, labels=dict(fields.pop("labels")), **fields)
     if by_line:
         if data not in (None, STDIN):
@@ -91,15 +93,17 @@ def tell_added(session: Session, tasks: Sequence[Task]) -> None:
 @click.argument("groups", nargs=-1, required=True, shell_complete=parameter_types.group_names)
 @click.option(
     "--for", "duration_ms", type=parameter_types.duration_ms, default="1min", metavar="TIME", show_default=True,
-    help="How long the lease is.",
+    help="Length of the lease.",
 )  # fmt: skip
 @click.option("--wait", "wait_ms", type=parameter_types.duration_ms, default="0s", metavar="TIME",
-              help="How long to wait until there is one.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1, 1_000), default=1, metavar="N", help="How many at most [default: 1].")
-@click.option("--oldest", is_flag=True, help="The longest available first.")
+              help="How long to wait for a task.")  # fmt: skip
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), default=1, metavar="N", help="Claim at most N tasks [default: 1]."
+)
+@click.option("--oldest", is_flag=True, help="Claim the longest available first.")
 @parameter_types.new_client
 def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: bool, **asked: Any) -> None:
-    """Claim a task of GROUPS: nobody else can change it until the lease ends. Exit code 1: there was none."""
+    """Claim a task of GROUPS: only you can change it until the lease ends. Exit code 1 if there was none."""
     order = Order.OLDEST if oldest else Order.RANDOM
     tasks = session.store.claim(groups, duration_ms=duration_ms, order=order.value, **asked)
     if not tasks:
@@ -118,19 +122,23 @@ def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: 
 @click.argument("data", required=False)
 @file
 @parameter_types.labels
-@click.option("--no-labels", is_flag=True, help="Take its labels away.")
+@click.option("--no-labels", is_flag=True, help="Remove all labels.")
 @parameter_types.priority
-@click.option("--error", metavar="TEXT", help="'' takes it away.")
+@click.option("--error", metavar="TEXT", help="Error text; '' removes it.")
 @click.option(
-    "--at", "at_ms", type=parameter_types.timespec_ms, metavar="TIME", help="now, 2026-01-31T12:00 (UTC), or +10min."
+    "--at",
+    "at_ms",
+    type=parameter_types.timespec_ms,
+    metavar="TIME",
+    help="When it becomes available: now, 2026-01-31T12:00 (UTC), or +10min.",
 )
-@click.option("--release", is_flag=True, help="Give it back: nobody holds it; with --at it is scheduled.")
+@click.option("--release", is_flag=True, help="Give the task back; with --at, for later.")
 @data_type
 @parameter_types.client
 def update(
     session: Session, /, id: int, data: str | None, file: IO[bytes] | None, at_ms: int | None, **fields: Any
 ) -> None:
-    """Replace a task by one with other DATA, labels or times. What is not named stays as it is.
+    """Change the data, labels or times of a task. What is not given stays as it is.
 
     A lease is renewed by --at +30s. Somebody else's lease is respected: exit code 1.
     """
@@ -172,7 +180,7 @@ def there(session: Session, task_id: int) -> Task:
 @click.argument("ids", type=parameter_types.ID, nargs=-1, required=True, metavar="ID...")
 @parameter_types.client
 def delete(session: Session, ids: Sequence[int]) -> None:
-    """Delete tasks, all of them or none. Somebody else's lease is respected; `purge` is for operators."""
+    """Delete tasks, all or none. Tasks leased to others are refused; operators can `purge` them."""
     session.store.commit(deletes=ids)
     if session.is_json:
         session.tell([{"deleted": list(ids)}])
