@@ -124,7 +124,7 @@ def _sentence(refusal: Refusal) -> str:
         ("not there to be deleted", refusal.deletes),
         ("not there to depend on", refusal.depends),
         ("leased to another client", refusal.owned),
-        ("makes no sense", refusal.bugs),
+        ("invalid", refusal.bugs),
     ]
     return "; ".join(f"{what}: {', '.join(map(str, which))}" for what, which in parts if which)
 

@@ -290,7 +290,7 @@ def page_in(asked: Mapping[str, str], endpoint: Endpoint[Any]) -> dict[str, Any]
 
 def there(found: Found | None, kind: str, name: str) -> Found:
     if found is None:
-        raise NotFound(f"There is no {kind} {name}, or no longer.")
+        raise NotFound(f"No {kind} {name}; it may have finished.")
     return found
 
 

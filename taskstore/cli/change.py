@@ -185,7 +185,7 @@ def answer_to(question: str, instead: str) -> str:
     """What is typed on the terminal; where there is none, the command ends and says what to do `instead`."""
     terminal = standard_input()
     if not terminal.isatty():
-        raise Mistake(f"nobody can be asked here: {instead}")
+        raise Mistake(f"confirmation needs a terminal: {instead}")
     click.echo(printable(question), err=True, nl=False)
     return terminal.readline().strip()
 

@@ -35,7 +35,7 @@ def retry(session: Session, /, project: str, status: str | None, is_all: bool, r
     if bool(which["ids"]) + bool(status) + is_all != 1:
         raise click.UsageError("either some by their IDs, or --status, or --all")
     named = chosen(session, project, is_all=bool(status) or is_all, **which)
-    tell(session, session.store.commands.retry(project, named, status=status, reason=reason), "new again")
+    tell(session, session.store.commands.retry(project, named, status=status, reason=reason), "queued again")
 
 
 @command("stash", needs=Scope.COMMANDS, below=commands)
@@ -47,7 +47,7 @@ def retry(session: Session, /, project: str, status: str | None, is_all: bool, r
 def stash(session: Session, /, project: str, reason: str, **which: Any) -> None:
     """Set new commands and open lists aside: they don't run until they are unstashed."""
     changed = session.store.commands.stash(project, chosen(session, project, **which), reason=reason)
-    tell(session, changed, "parked", "command or list")
+    tell(session, changed, "stashed", "command or list")
 
 
 @command("unstash", needs=Scope.COMMANDS, below=commands)

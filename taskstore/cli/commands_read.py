@@ -64,17 +64,17 @@ COMMANDS = (
     Column(title="error", is_long=True, style="red"),
 )
 MEANINGS: Mapping[CommandStatus, str] = {
-    CommandStatus.NEW: "wait for a list",
-    CommandStatus.OPEN: "wait for a worker",
-    CommandStatus.RUNNING: "a worker is at them",
-    CommandStatus.CLOSED: "a worker is done with them",
-    CommandStatus.COMPLETED: "went well",
-    CommandStatus.COMPLETED_ARCHIVE: "went well, and were put away",
-    CommandStatus.FAILED_ARCHIVE: "failed, and a duplicate took their place",
-    CommandStatus.FAILED_TIME: "too late to be started, or started again",
+    CommandStatus.NEW: "waiting for a list",
+    CommandStatus.OPEN: "waiting for a worker",
+    CommandStatus.RUNNING: "running on a worker",
+    CommandStatus.CLOSED: "finished by a worker",
+    CommandStatus.COMPLETED: "succeeded",
+    CommandStatus.COMPLETED_ARCHIVE: "succeeded and archived",
+    CommandStatus.FAILED_ARCHIVE: "failed, and replaced by a retry",
+    CommandStatus.FAILED_TIME: "expired before a start or a retry",
     CommandStatus.FAILED_COUNT: "failed too often",
-    CommandStatus.NEW_STASHED: "parked",
-    CommandStatus.OPEN_STASHED: "parked",
+    CommandStatus.NEW_STASHED: "stashed",
+    CommandStatus.OPEN_STASHED: "stashed",
 }  # In the order of their way.
 OF_ONE = tuple(sorted(set(CommandStatus) - OF_LISTS))
 
@@ -123,23 +123,23 @@ def _states(seen: ProjectStatus) -> Iterator[list[str]]:
 
 
 def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
-    yield "all done", _forecast(seen)
+    yield "time left", _forecast(seen)
     took = seen.durations
     if took.count:
-        yield "newest runs", f"{number(took.count)}, of which {number(seen.fails)} failed"
+        yield "recent runs", f"{number(took.count)}, of which {number(seen.fails)} failed"
         yield (
-            "they took",
+            "run time",
             (
-                f"{duration(round(took.mean_ms))} on average, half of them up to {duration(took.p50_ms)}, "
-                f"95 % up to {duration(took.p95_ms)}, the longest {duration(took.max_ms)}"
+                f"{duration(round(took.mean_ms))} mean, {duration(took.p50_ms)} median, "
+                f"{duration(took.p95_ms)} at the 95th percentile, {duration(took.max_ms)} longest"
             ),
         )
 
 
 def _forecast(seen: ProjectStatus) -> str:
     if seen.forecast_s is None:
-        return "unknown: no worker was heard"
-    return f"in about {duration(round(seen.forecast_s * 1_000))}" if seen.forecast_s else ""
+        return "unknown, no active worker"
+    return f"about {duration(round(seen.forecast_s * 1_000))}" if seen.forecast_s else ""
 
 
 def _running(seen: RunningList, now: int) -> list[str]:
@@ -195,7 +195,7 @@ def show_list(session: Session, /, task: int, project: str) -> None:
     """Show a list and its commands, by its task id."""
     whole = session.store.commands.list(project, task)
     if whole is None:
-        raise Failure(f"there is no list {task} in the project {project}, or no longer")
+        raise Failure(f"no list {task} in the project {project}; it may have finished")
     if session.is_json:
         session.tell([as_json(whole)])
         return

@@ -142,7 +142,7 @@ def show(session: Session, id: int) -> None:
 
 
 def no_job(id: int) -> Failure:
-    return Failure(f"there is no job {id} (any more)")
+    return Failure(f"no job {id}; it may have been deleted")
 
 
 def whole(found: Job, now: int) -> RenderableType:

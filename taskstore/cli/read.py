@@ -301,7 +301,7 @@ def _who(step: Step) -> str:
 def history_of(session: Session, id: int) -> History:
     found = session.store.history(id)
     if found is None or not found.steps:
-        raise Failure(f"nothing is known of task {id} (any more)")
+        raise Failure(f"task {id} does not exist, or its history has expired")
     return found
 
 

@@ -172,7 +172,7 @@ def there(session: Session, task_id: int) -> Task:
     task = session.store.task(task_id)
     if task is None:
         history = session.typed(f"history {task_id}")
-        raise Failure(f"there is no task {task_id} (any more): `{history}` tells what became of it")
+        raise Failure(f"no task {task_id}: `{history}` shows what happened to it")
     return task
 
 

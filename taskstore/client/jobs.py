@@ -168,7 +168,7 @@ def _pauses(timeout_s: float | None) -> Iterator[float]:
 
 def _there(job: Job | None, id: int) -> Job:
     if job is None:
-        raise NotFound(f"There is no job {id}, or no longer.")
+        raise NotFound(f"No job {id}; it may have been deleted.")
     return job
 
 

@@ -232,7 +232,7 @@ def _left(work: Work, ran: Ran) -> str:
 
 def _say_lost(work: Work, why: object) -> None:
     logger.warning(
-        "list %s of %s is no longer ours, and what came of it here is dropped: %s",
+        "list %s of %s is no longer ours, its results are discarded: %s",
         work.commands.name,
         work.project,
         why,

@@ -329,7 +329,7 @@ class Jobs:
         if isinstance(problem, CommitRefused):
             _say_lost(work.job_id, problem)
         elif not isinstance(problem, InvalidInput | TypeError | ValueError):
-            logger.error("job %d: what came of it can't be written, and others will get it: %s", work.job_id, problem)
+            logger.error("job %d: its result can't be written, so another worker will get it: %s", work.job_id, problem)
         elif verdict.record.result is None:
             # Not even its record can be kept, with what it holds already.
             return Entry.of(no_job(task, work.queue, problem), refused=partial(_say_lost, task.origin))
@@ -342,4 +342,4 @@ class Jobs:
 
 
 def _say_lost(job_id: int, problem: Exception | None = None) -> None:
-    logger.warning("job %d is no longer ours: what came of it here is dropped. %s", job_id, problem or "")
+    logger.warning("job %d is no longer ours, its result is discarded. %s", job_id, problem or "")

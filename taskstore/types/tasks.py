@@ -215,7 +215,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     deletes: Annotated[Ids, Meta(description="Not there to be deleted.")] = ()
     depends: Annotated[Ids, Meta(description="Not there.")] = ()
     owned: Annotated[Ids, Meta(description="Not yet available, and another client's.")] = ()
-    bugs: Annotated[tuple[str, ...], Meta(description="What makes no sense.")] = ()
+    bugs: Annotated[tuple[str, ...], Meta(description="What is invalid in the request.")] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs)

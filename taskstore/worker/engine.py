@@ -198,7 +198,7 @@ class Engine(Generic[W]):
         self._executor.stop()
         if self.works:
             # Else whoever pressed Ctrl-C wonders why it goes on.
-            logger.info("stopping: what is in work (%d) has %g s to end", len(self.works), self._grace_s)
+            logger.info("stopping: %d running, %g s to finish", len(self.works), self._grace_s)
         self._claims.join(CLAIM_S)
         if not self._wait_until_done(self._grace_ends_at):
             self._executor.interrupt()

@@ -178,7 +178,7 @@ def test_a_list_whose_worker_is_dead_is_opened_once(ann):
     assert ann.post(path, {"reason": "node-1 burnt"}) == (200, {"changed": 1})
     [seen] = ann.get("/commands/default/lists")[1]["lists"]
     assert seen["status"] == "open"
-    assert ann.post(path, {}) == (404, {"detail": f"There is no list {task.id}, or no longer."})
+    assert ann.post(path, {}) == (404, {"detail": f"No list {task.id}; it may have finished."})
     assert ann.post(f"/commands/default/lists/{seen['task']}/reopen", {}) == (200, {"changed": 0})
     [entry] = AuditEntry.objects.all()
     assert (entry.actor, entry.action, entry.reason) == ("token:Ann", "reopen", "node-1 burnt")
@@ -211,7 +211,7 @@ def test_a_command_is_found_with_its_runs(ann):
         assert (whole["newest"]["id"], len(whole["newest"]["run"]["out"]["text"])) == (made.id, 9_000)
         assert (whole["earlier"], whole["tail"]) == ([], None)
     assert ann.get("/commands/default/command/17_0") == (
-        404, {"detail": "There is no command 17_0, or no longer."},
+        404, {"detail": "No command 17_0; it may have finished."},
     )  # fmt: skip
 
 

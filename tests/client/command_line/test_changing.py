@@ -132,7 +132,7 @@ def test_tasks_are_requeued_for_later(command, ann):
     [
         (2, ("purge", " ", "--yes"), "q: must select tasks"),
         (2, ("purge", "nonsense", "--yes"), "q: nonsense: say where to look"),
-        (2, ("requeue", "group:mail"), "nobody can be asked here: say --yes"),
+        (2, ("requeue", "group:mail"), "confirmation needs a terminal: say --yes"),
         (2, ("edit", "group:mail", "--yes"), "nothing to change: say --error TEXT or --priority N, or both"),
         (2, ("edit", "group:mail", "--priority", "101", "--yes"), "101 is not in the range"),
         (2, ("edit", "group:mail", "--priority", "high", "--yes"), "'high' is not a valid number"),
@@ -167,7 +167,7 @@ def test_what_can_not_be_done_changes_nothing(command, ann, code, arguments, wor
 def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing):
     ann.commit(adds=[NewTask(group="mail", data=b"kept")] * 3)
     told = command("purge", "group:mail", "--yes")
-    assert (told.code, told.err) == (2, "taskstore: nobody can be asked here: say --yes and --type 'mail'\n")
+    assert (told.code, told.err) == (2, "taskstore: confirmation needs a terminal: say --yes and --type 'mail'\n")
     typing("mial\n")
     assert command("purge", "group:mail", "--yes").code == 1
     assert ann.stats().groups[0].ready == 3

@@ -116,10 +116,10 @@ def test_a_status_shows_how_far_a_project_is(commands):
     heard()
     writes(task, made, done=1)
     words = commands("status").words
-    assert "running 2 1 a worker is at them" in words
-    assert "completed 1 went well" in words
-    assert "all done in about 2 s" in words
-    assert "newest runs 1, of which 0 failed" in words
+    assert "running 2 1 running on a worker" in words
+    assert "completed 1 succeeded" in words
+    assert "time left about 2 s" in words
+    assert "recent runs 1, of which 0 failed" in words
     assert any(line.startswith(f"{made.name} {task.id} bob 1 2 ") for line in words)
     [seen] = commands("status", "--json").records
     assert (seen["counts"]["running"], seen["running"][0]["ownerid"]) == (2, 2)
@@ -206,9 +206,9 @@ def test_the_run_before_a_new_try_is_shown(commands):
 def test_finished_commands_run_again(commands):
     _, bad = is_in(CommandStatus.FAILED_COUNT)
     _, good = completed()
-    assert commands("retry", good.id).out == "1 command new again\n"
-    assert commands("retry", "--status", "completed").out == "0 commands new again\n"
-    assert commands("retry", "--all", "--reason", "fixed").out == "1 command new again\n"
+    assert commands("retry", good.id).out == "1 command queued again\n"
+    assert commands("retry", "--status", "completed").out == "0 commands queued again\n"
+    assert commands("retry", "--all", "--reason", "fixed").out == "1 command queued again\n"
     assert len(commands_in("default", CommandStatus.NEW)) == 2
     assert bad.id not in {each.id for each in commands_in("default", CommandStatus.NEW)}
 
@@ -216,7 +216,7 @@ def test_finished_commands_run_again(commands):
 def test_what_waits_is_parked_and_goes_on(commands):
     _, waiting = is_in(CommandStatus.NEW)
     task, made = open_list()
-    assert commands("stash", waiting.id, "--list", str(task.id)).out == "2 commands or lists parked\n"
+    assert commands("stash", waiting.id, "--list", str(task.id)).out == "2 commands or lists stashed\n"
     assert commands("unstash", "--all", "--json").records == [{"changed": 2}]
     told = commands("stash", made.commands[0].id)
     assert (told.code, "lies in the list" in told.err) == (1, True)
