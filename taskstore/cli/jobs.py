@@ -42,14 +42,7 @@ def job() -> None:
 @command("enqueue", needs=Scope.WORK, below=job)
 @click.argument("function")
 @click.argument("args", nargs=-1, metavar="[ARG...]")
-@click.option(
-    "--with",
-    "kwargs",
-    type=parameter_types.pair,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A keyword argument; may be repeated.",
-)
+@parameter_types.kwargs
 @click.option("--queue", default=DEFAULT_QUEUE, show_default=True, metavar="NAME")
 @click.option(
     "--at",
@@ -191,14 +184,7 @@ def tell_end(session: Session, found: Job) -> None:
 @command("requeue", needs=Scope.OPERATE, below=job)
 @click.argument("id", type=parameter_types.ID)
 @click.argument("args", nargs=-1, metavar="[ARG...]")
-@click.option(
-    "--with",
-    "kwargs",
-    type=parameter_types.pair,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A keyword argument; may be repeated.",
-)
+@parameter_types.kwargs
 @parameter_types.reason
 def requeue(session: Session, /, id: int, args: Sequence[str], kwargs: Sequence[tuple[str, str]], reason: str) -> None:
     """Run a finished job again, with new arguments if any are given."""

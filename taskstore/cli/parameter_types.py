@@ -92,6 +92,14 @@ group = click.argument("group", shell_complete=group_names)
 groups = click.argument("groups", nargs=-1, shell_complete=group_names)
 labels = click.option("--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="May be repeated.")
 priority = click.option("--priority", type=PRIORITY, metavar="N", help="-100 to 100, larger first.")
+kwargs = click.option(
+    "--with",
+    "kwargs",
+    type=pair,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A keyword argument; may be repeated.",
+)
 reason = click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit.")
 limit = click.option(
     "--limit", type=SIZE, default=50, metavar="N", help="Show at most N; 0 shows all.", show_default=True

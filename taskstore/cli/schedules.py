@@ -99,14 +99,7 @@ def _facts(found: Schedule, now: int) -> Iterator[tuple[str, str]]:
 @click.argument("cron")
 @click.argument("args", nargs=-1, metavar="[ARG...]")
 @click.option("--job", "function", metavar="FUNCTION", help="Enqueue this function, with ARGs as its arguments.")
-@click.option(
-    "--with",
-    "kwargs",
-    type=parameter_types.pair,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A keyword argument; may be repeated.",
-)
+@parameter_types.kwargs
 @click.option("--queue", default=DEFAULT_QUEUE, show_default=True, metavar="NAME", help="Queue of the job.")
 @click.option(
     "--group",
