@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 LONGEST_SENTENCE = 200  # Characters.
 TERMS = "terms"  # The argument of a command that searches.
-NEGATED = re.compile(r"-[a-z][a-z_.]*:")
+NEGATED = re.compile(r"-[a-z]+(\.[^:]*)?:")  # Also a label: -label.Tier2:gold.
 
 
 class Scope(StrEnum):

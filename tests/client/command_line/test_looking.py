@@ -33,6 +33,7 @@ def test_tasks_are_listed_with_what_they_bear(command, ann):
     assert command("ls", "mail", "--state", "failed", "--json").records[0]["data_base64"] == "/w=="
     assert command("search", "group:mail", "error:550", "--json").records[0]["error"] == "smtp 550"
     assert len(command("search", "group:mail", "-error:550", "--limit", "5").words) == 2
+    assert len(command("search", "-label.Tier2:gold", "group:mail").words) == 3
     told = command("ls", "mail", "--limit", "1")
     assert (len(told.words), told.err) == (2, "there are more than 1: --limit 0 shows all\n")
 
