@@ -115,6 +115,7 @@ class Pipeline:
         self._prepared_since_s = time.monotonic()
         self._numbers = count()
         self._results: list[pq.abc.PGresult] = []
+        self.most_bytes = 0  # That one statement has sent: libpq's buffer for them never shrinks.
         self._doubts = Doubts()
         connection.add_notice_handler(self._doubts.hear)
         self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
@@ -171,7 +172,7 @@ class Pipeline:
         finally:
             if alarm:
                 alarm.cancel()
-        results = iter(self._results[forgotten:])
+        results, self._results = iter(self._results[forgotten:]), []
         return [self._rows([next(results) for _ in range(number)][-1]) for number in sent]
 
     def _forget_plans(self) -> int:
@@ -187,6 +188,7 @@ class Pipeline:
     def _send(self, sql: str, parameters: Sequence[Any]) -> int:
         """Returns how many results will come of it."""
         values, formats = zip(*map(_sent, parameters), strict=True) if parameters else ((), ())
+        self.most_bytes = max(self.most_bytes, sum(map(len, filter(None, values))))
         if not self.prepares or any(isinstance(each, PackedArray) and each.length > MANY_VALUES for each in values):
             self._libpq.send_query_params(_numbered(sql), values, None, formats, pq.Format.BINARY)
             return 1

@@ -1,6 +1,7 @@
 """What the writer makes of many operations at once, and of what goes wrong among them."""
 
 import asyncio
+import gc
 import random
 import sqlite3
 import threading
@@ -14,6 +15,7 @@ from django.db import connection, transaction
 
 from tasks_app.core.operations import Claim, Commit
 from tasks_app.database import PostgreSQL, claim_pools, transact
+from tasks_app.database.batch import Done
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection
@@ -374,3 +376,70 @@ def test_a_reader_without_a_write_ahead_log_holds_a_commit_up_and_no_more(rollba
         assert [task.data for task in decision] == [b"1"]
 
     asyncio.run(asyncio.wait_for(scenario(), timeout=30))
+
+
+def test_an_idle_writer_keeps_nothing_of_its_last_batch(play):
+    def kept():
+        return [each for each in gc.get_objects() if isinstance(each, (Asked, Done))]
+
+    async def scenario(writer):
+        await writer.submit(adding(*[b"1"] * 400))
+        async with asyncio.timeout(5):  # The thread that worked on it may still be about to let go of it.
+            while kept():  # noqa: ASYNC110 - Nothing tells.
+                await asyncio.sleep(0.01)
+
+    gc.collect()  # Of earlier tests.
+    gc.disable()  # Not by a collection, which would come too late.
+    try:
+        play(scenario)
+    finally:
+        gc.enable()
+
+
+def test_a_connection_that_sent_much_is_replaced(play, monkeypatch):
+    monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 100_000)
+
+    async def scenario(writer):
+        await writer.submit(adding(*[b"1"] * 400))
+        first = writer._connection._connection
+        await writer.submit(adding(b"2"))
+        assert writer._connection._connection is first
+        await writer.submit(adding(*[b"x" * 300] * 400))
+        assert writer._connection._connection is not first
+        [last] = await writer.submit(adding(b"3"))
+        assert last.data == b"3"
+
+    play(scenario)
+    assert Task.objects.count() == 802
+
+
+@only_sqlite
+def test_a_batch_is_answered_when_its_connection_can_not_be_replaced(play, monkeypatch, caplog):
+    monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 100_000)
+
+    async def scenario(writer):
+        await writer.submit(adding(b"1"))
+        monkeypatch.setattr(sqlite3, "connect", fail)
+        tasks = await writer.submit(adding(*[b"x" * 300] * 400))
+        assert len(tasks) == 400
+        await writer.submit(adding(b"2"))
+        monkeypatch.undo()
+
+    def fail(*_, **__):
+        raise sqlite3.OperationalError("unable to open database file")
+
+    play(scenario)
+    assert Task.objects.count() == 402
+    assert "could not be replaced" in caplog.text
+
+
+@only_sqlite
+def test_an_old_connection_is_replaced(play, monkeypatch):
+    async def scenario(writer):
+        await writer.submit(adding(b"1"))
+        first = writer._connection._connection
+        monkeypatch.setattr("tasks_app.writer.connection.KEPT_S", 0.0)
+        await writer.submit(adding(b"2"))
+        assert writer._connection._connection is not first
+
+    play(scenario)
