@@ -115,6 +115,7 @@ class Pipeline:
         self._prepared_since_s = time.monotonic()
         self._numbers = count()
         self._results: list[pq.abc.PGresult] = []
+        self.has_succeeded = False  # Whether the server has confirmed all statements of the last run.
         self.most_bytes = 0  # That one statement has sent: libpq's buffer for them never shrinks.
         self._doubts = Doubts()
         connection.add_notice_handler(self._doubts.hear)
@@ -160,6 +161,7 @@ class Pipeline:
         Raises psycopg.Error of the first statement that fails; those after it are not done. One without an SQLSTATE
         leaves it open what was done: the connection was lost, or a synchronous standby may not have it.
         """
+        self.has_succeeded = False
         forgotten = self._forget_plans()
         sent = [self._send(sql, parameters) for sql, parameters in statements]
         self._libpq.pipeline_sync()
@@ -239,6 +241,7 @@ class Pipeline:
         elif self._doubts.are_there:
             end.set_exception(psycopg.OperationalError("the wait for the synchronous standby was cancelled"))
         else:
+            self.has_succeeded = True
             end.set_result(None)
 
     def _lose_patience(self) -> None:

@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from tasks_app.core.operations import Claim, Commit
 from tasks_app.database import PostgreSQL, claim_pools, transact
 from tasks_app.database.batch import Done
+from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection
@@ -219,6 +220,33 @@ def test_its_connection_may_be_cut_off_at_any_time(play):
     assert {data for data, what in said.items() if what == "there"} <= there
     assert not there & {data for data, what in said.items() if what == "not there"}
     assert len(there) == Task.objects.count(), "nothing is there twice"
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_an_error_after_the_commit_has_nothing_done_twice(play, monkeypatch, caplog, count):
+    errors = [ZeroDivisionError("a defect")]
+
+    def fail_once(*args):
+        if errors:
+            raise errors.pop()
+        return Done(*args)
+
+    async def scenario(writer):
+        answers = await asyncio.gather(
+            *(writer.submit(adding(b"%d" % number)) for number in range(count)), return_exceptions=True
+        )
+        # On SQLite it is noticed before the COMMIT: the batch is taken back, and its operations are done one by one.
+        if isinstance(writer._connection, PostgreSQLConnection):
+            assert {type(answer) for answer in answers} == {CommitUnknown}
+            assert "a defect" in caplog.text
+            assert not outage.is_on
+        assert [task.data for task in await writer.submit(adding(b"next"))] == [b"next"]
+
+    monkeypatch.setattr("tasks_app.database.transaction.Done", fail_once)
+    play(scenario)
+    there = [bytes(task.data) for task in Task.objects.all()]
+    assert sorted(there) == sorted(set(there))
+    assert len(there) == count + 1 or (count == 1 and there == [b"next"])
 
 
 @only_postgresql
