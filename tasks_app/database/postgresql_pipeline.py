@@ -115,6 +115,8 @@ class Pipeline:
         self._prepared_since_s = time.monotonic()
         self._numbers = count()
         self._results: list[pq.abc.PGresult] = []
+        self.has_succeeded = False  # Whether the server has confirmed all statements of the last run.
+        self.most_bytes = 0  # That one statement has sent: libpq's buffer for them never shrinks.
         self._doubts = Doubts()
         connection.add_notice_handler(self._doubts.hear)
         self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
@@ -159,6 +161,7 @@ class Pipeline:
         Raises psycopg.Error of the first statement that fails; those after it are not done. One without an SQLSTATE
         leaves it open what was done: the connection was lost, or a synchronous standby may not have it.
         """
+        self.has_succeeded = False
         forgotten = self._forget_plans()
         sent = [self._send(sql, parameters) for sql, parameters in statements]
         self._libpq.pipeline_sync()
@@ -171,7 +174,7 @@ class Pipeline:
         finally:
             if alarm:
                 alarm.cancel()
-        results = iter(self._results[forgotten:])
+        results, self._results = iter(self._results[forgotten:]), []
         return [self._rows([next(results) for _ in range(number)][-1]) for number in sent]
 
     def _forget_plans(self) -> int:
@@ -187,6 +190,7 @@ class Pipeline:
     def _send(self, sql: str, parameters: Sequence[Any]) -> int:
         """Returns how many results will come of it."""
         values, formats = zip(*map(_sent, parameters), strict=True) if parameters else ((), ())
+        self.most_bytes = max(self.most_bytes, sum(map(len, filter(None, values))))
         if not self.prepares or any(isinstance(each, PackedArray) and each.length > MANY_VALUES for each in values):
             self._libpq.send_query_params(_numbered(sql), values, None, formats, pq.Format.BINARY)
             return 1
@@ -237,6 +241,7 @@ class Pipeline:
         elif self._doubts.are_there:
             end.set_exception(psycopg.OperationalError("the wait for the synchronous standby was cancelled"))
         else:
+            self.has_succeeded = True
             end.set_result(None)
 
     def _lose_patience(self) -> None:

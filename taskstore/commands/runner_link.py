@@ -35,6 +35,11 @@ class RunnerLink:
         self._process: subprocess.Popen[bytes] | None = None
         self._sending = threading.Lock()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process, which may be running a command."""
+        return self._process is not None
+
     def run(self, commands: Sequence[tuple[Command, float]], clock: Clock) -> Iterator[Wrote | Ran | None]:
         """What it tells of these commands; None now and then, when it tells nothing. Raises RunnerDied."""
         if self._process is None:
@@ -68,10 +73,19 @@ class RunnerLink:
         name, _, value = self._mark.partition("=")
         command = [sys.executable, "-m", f"{__package__}.runner", str(theirs.fileno())]
         # A session of its own: Ctrl-C is for the worker.
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True, env=_environment()
-        )
-        theirs.close()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env=_environment(),
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         self._connection = Connection(ours.detach())
         self._send(replace(self._setup, env={**self._setup.env, name: value}))
 
