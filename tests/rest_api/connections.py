@@ -9,7 +9,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IPushProducer, ITransport
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import implementer  # type: ignore[import-untyped]
 
 from tasks_app.rest_api.lane import Lane
 from taskstore_project.serving.lane_connection import LaneConnection
