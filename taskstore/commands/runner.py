@@ -12,7 +12,7 @@ import signal
 import sys
 from multiprocessing.connection import Connection
 
-from ..jobs.processes import be_first_to_go
+from ..jobs.processes import prefer_for_oom_kill
 from ..types.command_record import Output, is_late
 from . import descendants
 from .execution import Execution
@@ -27,7 +27,7 @@ def main(descriptor: int) -> None:
         signal.signal(number, lambda *_: None)
     os.set_inheritable(descriptor, False)  # No line should speak for its runner, or keep the connection when that dies.
     descendants.adopt_orphans()
-    be_first_to_go()
+    prefer_for_oom_kill()
     with Connection(descriptor) as worker:
         try:
             _serve(worker)
