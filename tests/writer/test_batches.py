@@ -20,7 +20,7 @@ from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection
-from tasks_app.writer.waiting_claims import Asked
+from tasks_app.writer.waiting_claims import Awaited
 from tasks_app.writer.writer import Bounds
 from taskstore.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
 from taskstore.types.tasks import Change, NewTask, Order
@@ -252,7 +252,7 @@ def test_an_error_after_the_commit_has_nothing_done_twice(play, monkeypatch, cap
 @only_postgresql
 def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypatch):
     def long_ago(operation, answer):
-        return Asked(operation, answer, arrived_s=time.monotonic() - 3_600)
+        return Awaited(operation, answer, arrived_s=time.monotonic() - 3_600)
 
     def hold(task_id, is_locked, may_end):
         with transaction.atomic():
@@ -266,7 +266,7 @@ def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypat
         [held] = await writer.submit(adding(b"1"))
         holding = asyncio.ensure_future(asyncio.to_thread(hold, held.id, is_locked, may_end))
         await asyncio.to_thread(is_locked.wait)
-        monkeypatch.setattr("tasks_app.writer.writer.Asked", long_ago)
+        monkeypatch.setattr("tasks_app.writer.writer.Awaited", long_ago)
         try:
             with pytest.raises(StoreBusy):
                 await asyncio.wait_for(writer.submit(Commit(owner=ANN, deletes=(held.id,))), 30)
