@@ -35,6 +35,9 @@ class Asked:
     def age_s(self) -> float:
         return time.monotonic() - self.arrived_s
 
+    def prepare(self, tasks: list[TaskRecord]) -> None:
+        """Do what can be done before `succeed`: whether these tasks are the answer is not certain yet."""
+
     def succeed(self, tasks: list[TaskRecord]) -> None:
         if not self.answer.done():
             self.answer.set_result(tasks)
