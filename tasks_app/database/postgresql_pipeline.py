@@ -211,6 +211,8 @@ class Pipeline:
         self._prepared_since_s = time.monotonic()
         self._numbers = count()
         self._results: list[pq.abc.PGresult] = []
+        self.has_succeeded = False  # Whether the server has confirmed all statements of the last run.
+        self.most_bytes = 0  # That one statement has sent: libpq's buffer for them never shrinks.
         self._doubts = Doubts()
         connection.add_notice_handler(self._doubts.hear)
         self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
@@ -259,6 +261,7 @@ class Pipeline:
 
     def send(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> Sent:
         """Send the statements. The next call is `answers`, which waits until they are carried out."""
+        self.has_succeeded = False
         forgotten = self._forget_plans()
         counts = [self._send(sql, parameters) for sql, parameters in statements]
         self._libpq.pipeline_sync()
@@ -275,11 +278,12 @@ class Pipeline:
         finally:
             if alarm:
                 alarm.cancel()
+        results, self._results = self._results, []
         rows: list[list[Row]] = []
         place = sent.forgotten
         for number in sent.counts:
             place += number
-            rows.append(self._rows(self._results[place - 1]))
+            rows.append(self._rows(results[place - 1]))
         return rows
 
     def _forget_plans(self) -> int:
@@ -296,15 +300,17 @@ class Pipeline:
         """Returns how many results will come of it."""
         values: list[bytes | None] = []
         formats: list[pq.Format] = []
-        is_long = False
+        is_long, sent_bytes = False, 0
         for parameter in parameters:
             if isinstance(parameter, PackedArray):
                 values.append(parameter)
+                sent_bytes += len(parameter)
                 formats.append(pq.Format.BINARY)
                 is_long |= len(parameter) > MANY_VALUES and parameter.length > MANY_VALUES
             else:
                 values.append(None if parameter is None else str(parameter).encode())
                 formats.append(pq.Format.TEXT)
+        self.most_bytes = max(self.most_bytes, sent_bytes)
         if is_long or not self.prepares:
             self._libpq.send_query_params(_numbered(sql), values, None, formats, pq.Format.BINARY)
             return 1
@@ -355,6 +361,7 @@ class Pipeline:
         elif self._doubts.are_there:
             end.set_exception(psycopg.OperationalError("the wait for the synchronous standby was cancelled"))
         else:
+            self.has_succeeded = True
             end.set_result(None)
 
     def _lose_patience(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
@@ -32,14 +34,23 @@ from ..database import (
 )
 from ..database.outage import translated
 from ..database.plain import ROW_TYPES, PlainPostgreSQL, row_packers_of
+from ..offload.memory import give_back_soon
 from ..offload.threads import by_the_writer
 
 if TYPE_CHECKING:
     from ..database.postgresql_pipeline import Pipeline
 
 BEGIN, COMMIT = Statement("BEGIN"), Statement("COMMIT")
+ANSWER_LOST = "the change was committed, but the server lost its answer: look at the tasks before you try again"
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
+# libpq's buffers never shrink, and SQLite's prepared statements keep their parameters. So a connection is replaced
+# after a batch that sent more than this. For less, a new connection costs more than the memory is worth.
+KEPT_BYTES = 4 * 2**20
+# SQLite's is replaced after this time too: many prepared statements with a little each are also much.
+KEPT_S = 30.0
+
+log = logging.getLogger(__name__)
 
 
 class WriterConnection(ABC):
@@ -84,7 +95,7 @@ def _next(steps: Steps[T], answers: Sequence[Sequence[Row]] | None) -> tuple[Seq
     try:
         return (next(steps) if answers is None else steps.send(answers)), None
     except StopIteration as stop:
-        return (), stop
+        return (), stop.with_traceback(None)  # Whose frames refer to it: only a collection would free the answers.
 
 
 # Plans that are made while the table is empty would stay scans of the whole table; what is switched
@@ -172,12 +183,14 @@ class PostgreSQLConnection(WriterConnection):
                     break
                 is_last = must_commit and isinstance(statements, Last)
                 sent = connection.send([*opening, *statements, COMMIT] if is_last else [*opening, *statements])
-                if is_last and isinstance(statements, Unread):
-                    # What comes of it is known, and worked out while the database carries it out.
-                    _, end = await by_the_writer(_next, steps, ()) if is_large else _next(steps, ())
-                    if prepare and end:
-                        prepare(end.value)
-                rows = await connection.answers(sent, within_s)
+                try:
+                    if is_last and isinstance(statements, Unread):
+                        # What comes of it is known, and worked out while the database carries it out.
+                        _, end = await by_the_writer(_next, steps, ()) if is_large else _next(steps, ())
+                        if prepare and end:
+                            prepare(end.value)
+                finally:  # After a defect, too: the COMMIT is on its way.
+                    rows = await connection.answers(sent, within_s)
                 if end:
                     break
                 answers = rows[len(opening) : len(opening) + len(statements)]
@@ -187,11 +200,17 @@ class PostgreSQLConnection(WriterConnection):
         except BaseException as error:
             await self.close()
             told = translated(error)
+            if is_last and connection.has_succeeded and isinstance(error, Exception):
+                log.exception("the answer to a batch was lost after its COMMIT")
+                raise CommitUnknown(ANSWER_LOST) from error  # Any other error would have the batch done again.
             if told is None:
                 raise
             # What the database itself refuses, its disk being full, was not done.
             is_unknown = is_last and self.dialect.leaves_outcome_unknown(error)
             raise (CommitUnknown(UNCONFIRMED) if is_unknown else told) from error
+        if connection.most_bytes > KEPT_BYTES:
+            await self.close()
+            give_back_soon()
         result: T = end.value
         return result
 
@@ -224,20 +243,25 @@ class SQLiteConnection(WriterConnection):
         super().__init__(using, is_durable=is_durable)
         self.dialect = SQLite(using, waits=False)
         self._connection: sqlite3.Connection | None = None
+        self._opened_s = 0.0
         self._locked_since_s = self._last_locked_s = float("-inf")
 
     async def run(self, steps: Steps[T], *, is_large: bool = False, prepare: Callable[[T], None] | None = None) -> T:
         async with self._turn, self._transaction() as connection:
-            result, is_written = (
-                await by_the_writer(_drive, connection, steps) if is_large else _drive(connection, steps)
+            result, is_written, sent_bytes = (
+                await by_the_writer(_drive, connection, steps, is_large) if is_large else _drive(connection, steps)
             )
             # Claims that find nothing come all day long: they must not wait for the disk.
             await self._execute(connection, "COMMIT" if is_written else "ROLLBACK", is_large=is_large)
+            if sent_bytes > KEPT_BYTES or time.monotonic() > self._opened_s + KEPT_S:
+                await by_the_writer(self._replace)
+            if sent_bytes > KEPT_BYTES:
+                give_back_soon()
         return result
 
     async def change(self, steps: Steps[T]) -> T:
         async with self._turn, self._transaction() as connection:
-            result, _ = _drive(connection, steps)
+            result, *_ = _drive(connection, steps)
             await self._execute(connection, "COMMIT")
         return result
 
@@ -258,7 +282,7 @@ class SQLiteConnection(WriterConnection):
     async def read(self, steps: Steps[T]) -> T:
         async with self._turn:
             try:
-                result, _ = _drive(self._connected(), steps)
+                result, *_ = _drive(self._connected(), steps)
             except sqlite3.OperationalError as error:  # Without a write-ahead log each commit locks readers out, too.
                 if told := translated(error):
                     raise told from error
@@ -303,6 +327,7 @@ class SQLiteConnection(WriterConnection):
                 check_same_thread=False,
                 timeout=0,
             )
+            self._opened_s = time.monotonic()
             self._connection.executescript(str(django.settings_dict["OPTIONS"].get("init_command", "")))
             if not self.is_durable:
                 # A crash may cost its newest transactions, each of them whole: WAL keeps the order.
@@ -314,18 +339,33 @@ class SQLiteConnection(WriterConnection):
             self._connection.close()
             self._connection = None
 
+    def _replace(self) -> None:
+        """Open a new connection, then close the old one: the last one to close would write back the whole log."""
+        old, self._connection = self._connection, None
+        try:
+            self._connected()
+        except sqlite3.Error:  # The batch is committed: it has to be answered.
+            log.warning("the connection to the database could not be replaced, and keeps its memory", exc_info=True)
+            self._connection = old
+        else:
+            if old is not None:
+                old.close()
 
-def _drive(connection: sqlite3.Connection, steps: Steps[T]) -> tuple[T, bool]:
-    """What comes of the steps, and whether they have written something."""
+
+def _drive(connection: sqlite3.Connection, steps: Steps[T], counts: bool = False) -> tuple[T, bool, int]:
+    """What comes of the steps, whether they have written something, and, if it counts them, the bytes they sent."""
     answers: list[list[Row]] | None = None
-    is_written = False
+    is_written, sent_bytes = False, 0
     try:
         while True:
             statements = next(steps) if answers is None else steps.send(answers)
             is_written |= isinstance(statements, Last)
+            if counts:
+                sent = chain.from_iterable(statement.parameters for statement in statements)
+                sent_bytes += sum(len(value) for value in sent if isinstance(value, (bytes, str)))
             answers = [
                 connection.execute(statement.sql.replace("%s", "?"), statement.parameters).fetchall()
                 for statement in statements
             ]
     except StopIteration as stop:
-        return stop.value, is_written
+        return stop.value, is_written, sent_bytes

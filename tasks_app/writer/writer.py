@@ -204,31 +204,33 @@ class Writer:
 
     async def _run_batches(self) -> None:
         """Do what has arrived, all of it in one transaction, and answer; until the writer stops."""
-        connection = self._connection
         while self._queue or self._halves or not self._is_stopping:
-            if not (batch := await self._next_batch()):
-                continue
-            operations = [asked.operation for asked in batch]
-            self.begun += len(batch)
-            begun_s = time.monotonic()
-            try:
-                steps = transact(operations, connection.dialect)
-                done = await connection.run(steps, is_large=are_large(operations), prepare=partial(_prepare, batch))
-            except TaskStoreError as error:
-                outage.failed(WRITER, error)
-                for asked in batch:
-                    asked.fail(error)
-            except Exception as error:
-                self._take_apart(batch, error)
-            else:
-                outage.worked(WRITER)
-                meters.note_batch(len(batch), time.monotonic() - begun_s)
-                meters.note_work(done.work)
-                self._waiting.note(done.supply)
-                if self._neighbours:
-                    self._neighbours.tell(done.supply)
-                for asked, decision in zip(batch, done.decisions, strict=True):
-                    self._settle(asked, decision)
+            if batch := await self._next_batch():
+                await self._do(batch)
+            del batch  # While it waits for the next one, this one may be large.
+
+    async def _do(self, batch: list[Asked]) -> None:
+        connection, operations = self._connection, [asked.operation for asked in batch]
+        self.begun += len(batch)
+        begun_s = time.monotonic()
+        try:
+            steps = transact(operations, connection.dialect)
+            done = await connection.run(steps, is_large=are_large(operations), prepare=partial(_prepare, batch))
+        except TaskStoreError as error:
+            outage.failed(WRITER, error)
+            for asked in batch:
+                asked.fail(error)
+        except Exception as error:
+            self._take_apart(batch, error)
+        else:
+            outage.worked(WRITER)
+            meters.note_batch(len(batch), time.monotonic() - begun_s)
+            meters.note_work(done.work)
+            self._waiting.note(done.supply)
+            if self._neighbours:
+                self._neighbours.tell(done.supply)
+            for asked, decision in zip(batch, done.decisions, strict=True):
+                self._settle(asked, decision)
 
     async def _next_batch(self) -> list[Asked]:
         """What has arrived, as much as goes together. Waits for something; empty when whoever asked has gone."""

@@ -79,16 +79,6 @@ def test_killed_workers_change_nothing(store, rest, tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.stress
-def test_much_text_is_counted_while_workers_are_killed(store, rest, tmp_path):
-    file = tmp_path / "text"
-    file.write_text(sample_text()[:400_000])
-    done = store.manage("demo", "wordcount", str(file), "--kill-workers", patience_s=900)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert rest.groups() == []
-
-
-@pytest.mark.once
 def test_a_token_that_is_not_valid_is_told(store, server):
     done = store.manage("demo", "wordcount", "--url", server.url, "--token", "ts_wrong")
     assert done.returncode == 2
