@@ -19,7 +19,7 @@ from tasks_app.database.batch import Done
 from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
-from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection
+from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection, settings_of_batches
 from tasks_app.writer.waiting_claims import Awaited
 from tasks_app.writer.writer import Bounds
 from taskstore.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
@@ -174,7 +174,6 @@ def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
 def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_knows_the_table(db):
     """Else each look for what there is to claim would read the whole group."""
     dialect = PostgreSQL("default", waits=False)
-    _, configure = PostgreSQLConnection.opening
     statement = dialect._read_pool("mail")
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3_000)
     # As if it had never been looked through, whatever other tests left.
@@ -182,7 +181,7 @@ def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_
     of_table = "SELECT indexrelid FROM pg_index WHERE indrelid = 'tasks_app_task'::regclass"
     unknown = "UPDATE pg_class SET reltuples = -1, relpages = 0"
     dialect.rows(f"{unknown} WHERE oid = 'tasks_app_task'::regclass OR oid IN ({of_table})")
-    dialect.rows(configure.sql, ["on", "60s", "60s"])
+    dialect.rows(*settings_of_batches(is_local=True))
     dialect.rows(f"PREPARE pool AS {_numbered(statement.sql).decode()}")
     plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 0)"))
     dialect.rows("DEALLOCATE pool")
