@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
@@ -19,6 +20,7 @@ from ..database import (
     SILENCE_S,
     UNCONFIRMED,
     Dialect,
+    Each,
     Last,
     PostgreSQL,
     Row,
@@ -294,6 +296,10 @@ class SQLiteConnection(WriterConnection):
             self._connection = None
 
 
+# A few dozen statements are done all the time, some of them long.
+_with_marks = lru_cache(256)(lambda sql: sql.replace("%s", "?"))
+
+
 def _drive(connection: sqlite3.Connection, steps: Steps[T]) -> tuple[T, bool]:
     """What comes of the steps, and whether they have written something."""
     answers: list[list[Row]] | None = None
@@ -302,9 +308,9 @@ def _drive(connection: sqlite3.Connection, steps: Steps[T]) -> tuple[T, bool]:
         while True:
             statements = next(steps) if answers is None else steps.send(answers)
             is_written |= isinstance(statements, Last)
-            answers = [
-                connection.execute(statement.sql.replace("%s", "?"), statement.parameters).fetchall()
-                for statement in statements
-            ]
+            answers = []
+            for sql, parameters in statements:
+                execute = connection.executemany if isinstance(parameters, Each) else connection.execute
+                answers.append(execute(_with_marks(sql), parameters).fetchall())
     except StopIteration as stop:
         return stop.value, is_written
