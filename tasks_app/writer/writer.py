@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
@@ -22,7 +23,7 @@ from taskstore.types.tasks import Change
 from .. import database
 from ..core.meters import meters
 from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
-from ..database import PATIENCE_S, Decision, Undecided, dialect_of, transact
+from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.outage import WRITER, outage
 from .cancelling import ended
 from .connection import WriterConnection, connection_to
@@ -217,7 +218,8 @@ class Writer:
         self.begun += len(batch)
         begun_s = time.monotonic()
         try:
-            done = await connection.run(transact(operations, connection.dialect), is_large=are_large(operations))
+            steps = transact(operations, connection.dialect)
+            done = await connection.run(steps, is_large=are_large(operations), prepare=partial(_prepare, batch))
         except TaskStoreError as error:
             outage.failed(WRITER, error)
             for asked in batch:
@@ -346,6 +348,13 @@ class Writer:
                     self._waiting.note(await self._connection.read(steps))
                 except TaskStoreError:
                     continue  # The next turn looks again; those who wait go on waiting.
+
+
+def _prepare(batch: Sequence[Asked], done: Done) -> None:
+    """Prepare the answers, while the database commits what they say."""
+    for asked, decision in zip(batch, done.decisions, strict=True):
+        if isinstance(decision, list):
+            asked.prepare(decision)
 
 
 def are_large(operations: Sequence[Operation]) -> bool:
