@@ -9,7 +9,6 @@ from taskstore.jobs.executor import Jobs
 from taskstore.jobs.messages import RunOutcome, Setup, tree_of
 from taskstore.jobs.processes import born
 from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
-
 from tests.client.fakes import FakeStore
 
 from .workers import PATIENCE_S, eventually
