@@ -35,10 +35,19 @@ def test_an_idle_worker_begins_at_once(queue):
 def test_a_job_that_never_began_says_nothing_about_how_long_jobs_take():
     setup = Setup(runner=[], processes=1, jobs_per_process=20, spawn=False, kill_after_ms=100)
     jobs = Jobs(FakeStore(), ["jobs"], setup, memory_bytes=None)
-    jobs._engine, jobs._heard = SimpleNamespace(works={7: SimpleNamespace()}, done=lambda key: None), SimpleQueue()
+    jobs._engine, jobs._heard = SimpleNamespace(works={7: SimpleNamespace(key=7)}, done=lambda key: None), SimpleQueue()
     before = jobs.room(0)
     jobs._hear(tree_of(RunOutcome(key=7, how=How.GIVEN_BACK)))
     assert jobs.room(0) == before
+
+
+def test_a_worker_that_stops_does_not_get_again_what_it_gives_back(queue):
+    job = queue.enqueue("sleep", 60)
+    with queue.worker(processes=2, wait_ms=5_000, grace_s=0):
+        assert eventually(lambda: queue.record(job).under_way)
+    [attempt] = queue.record(job).attempts
+    assert attempt.how is How.GIVEN_BACK
+    assert queue.status(job) == JobStatus.PENDING
 
 
 def test_a_failure_is_tried_again_and_then_reported(queue):
