@@ -1,7 +1,7 @@
 """What can go wrong, as a tree with stable codes.
 
 TaskStoreError
-  InvalidInput         the caller's values make no sense: correct them
+  InvalidInput         the caller's values are invalid: correct them
     LimitExceeded      more than the store takes: ask for less
       TooManyGroups    the store holds as many groups as it may: use one that exists
   Forbidden            whoever asks may see these tasks, but not change them: the message says what is missing
@@ -120,9 +120,9 @@ class CommitUnknown(StoreUnavailable):
 
 def _sentence(refusal: Refusal) -> str:
     parts = [
-        ("not there to be updated", refusal.changes),
-        ("not there to be deleted", refusal.deletes),
-        ("not there to depend on", refusal.depends),
+        ("tasks to update do not exist", refusal.changes),
+        ("tasks to delete do not exist", refusal.deletes),
+        ("tasks to depend on do not exist", refusal.depends),
         ("leased to another client", refusal.owned),
         ("invalid", refusal.bugs),
     ]

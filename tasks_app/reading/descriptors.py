@@ -74,9 +74,9 @@ def _problems(pool: DescriptorPool, path: str) -> Iterator[str]:
     except OSError as error:
         yield f"{path} can't be read: {error.strerror}"
     except DecodeError:
-        yield f"{path} is no descriptor set"
+        yield f"{path} is not a descriptor set"
     except TypeError as error:  # What a pool says of a file that does not fit to the others.
-        yield f"{path} does not fit: {error}"
+        yield f"{path} conflicts with the other types: {error}"
 
 
 def _files(path: str) -> list[descriptor_pb2.FileDescriptorProto]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
+from taskstore.types import sentences
 from taskstore.types.tasks import FAILED_FROM, NewTask, Problem
 
 from ..core.operations import Commit
@@ -49,20 +50,20 @@ def numbered_lines(body: bytes) -> list[tuple[int, bytes]]:
     """Each line with its number, but for blank ones. Raises InvalidInput or LimitExceeded about how many they are."""
     refuse_many(body, limits().values)
     if (ends := body.count(b"\n")) > limits().values:  # Blank ones, or there would be too many values.
-        raise LimitExceeded({"lines": [f"at most {limits().values} lines, not {ends}"]})
+        raise LimitExceeded({"lines": [sentences.at_most(limits().values, "lines", ends)]})
     lines = enumerate(body.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1)
     found = [(number, line) for number, line in lines if line.strip()]
     if not found:
-        raise InvalidInput({"lines": ["at least one task, each in a line of its own"]})
+        raise InvalidInput({"lines": ["must have at least one task, one per line"]})
     if len(found) > limits().changes:
-        raise LimitExceeded({"lines": [f"at most {limits().changes} tasks an import, not {len(found)}"]})
+        raise LimitExceeded({"lines": [sentences.at_most(limits().changes, "tasks", len(found))]})
     return found
 
 
 def _add(line: bytes, group: str) -> Add:
     tree = strict_json.read(line)
     if not isinstance(tree, dict):
-        raise strict_json.wrong('an object, such as {"group": "mail", "data": "..."}')
+        raise strict_json.wrong('must be an object, such as {"group": "mail", "data": "..."}')
     if group:
         tree["group"] = group
     add = value_of(tree, Add)

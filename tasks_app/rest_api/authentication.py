@@ -52,9 +52,9 @@ def refuse_for(wait_s: int) -> None:
         raise TooManyRequests(wait_s)
 
 
-NO_TOKEN = "There is no such token, or it has expired or been revoked."  # noqa: S105 - no secret.
+NO_TOKEN = "The token is unknown, expired or revoked."  # noqa: S105 - no secret.
 
-FOREIGN_HOST = "must name this machine, such as localhost, as the server was started with --no-auth"
+FOREIGN_HOST = "must name this machine, such as localhost, because the server was started with --no-auth"
 
 # Who asks without a token for what MachineOrToken gives.
 THIS_MACHINE = Token(name="this machine", scope=Scope.READ)
@@ -162,7 +162,7 @@ def refuse_web_pages(request: Request) -> None:
     if not is_local:
         raise InvalidInput({"Host": [FOREIGN_HOST]})
     if is_of_another_site(request):
-        raise PermissionDenied("Without tokens no page of another site gets in.")
+        raise PermissionDenied("A server started with --no-auth takes no requests from web pages of other sites.")
 
 
 def is_program_of_this_machine(request: Request) -> bool:

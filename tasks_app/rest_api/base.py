@@ -117,7 +117,7 @@ class View(APIView):
     def must_reach(self, group: str) -> None:
         """Raise PermissionDenied when the token may not touch a group that the request names."""
         if not self.scope().allows(group):
-            raise PermissionDenied(f'This token may not touch the group "{group}".')
+            raise PermissionDenied(f'This token has no access to the group "{group}".')
 
 
 class OpenView(View):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from msgspec import UNSET, Meta, UnsetType, defstruct
 
+from taskstore.types import sentences
 from taskstore.types.bulk import BulkVerb, WithClaimed
 from taskstore.types.bulk_actions import OPTIONS, Kind, Option, actions_with
 from taskstore.types.requests import Asked
@@ -63,7 +64,7 @@ class SelectedTasks(Asked, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         for name in self.options:
             if self.verb not in (actions := actions_with(name)):
-                yield name, f"absent: only {' and '.join(actions)} has a use for it"
+                yield name, f"must be given only with {' or '.join(actions)}, not with {self.verb}"
         if self.group is not UNSET:
             yield from group_name("group", self.group)
         if self.ids is UNSET:
@@ -71,9 +72,9 @@ class SelectedTasks(Asked, frozen=True, kw_only=True):
                 yield "q", bulk.SAY_WHICH
             return
         if self.state is not UNSET or self.q.strip():
-            yield "ids", "either ids, or state and q"
+            yield "ids", sentences.not_together("state", "q")
         if len(self.ids) > limits().changes:
-            yield "ids", f"at most {limits().changes} at once, not {len(self.ids)}"
+            yield "ids", sentences.at_most(limits().changes, "ids", len(self.ids))
 
     @property
     def options(self) -> dict[str, Any]:

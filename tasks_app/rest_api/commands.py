@@ -15,6 +15,7 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.endpoints import Endpoint
+from taskstore.types import sentences
 from taskstore.types.command_record import (
     FINAL,
     Command,
@@ -109,7 +110,7 @@ class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.ids is not UNSET and not 1 <= len(self.ids) <= MOST_IDS:
-            yield "ids", f"from 1 to {MOST_IDS} ids, not {len(self.ids)}"
+            yield "ids", f"must have between 1 and {MOST_IDS} ids, not {len(self.ids)}"
 
     @property
     def named(self) -> Sequence[int] | None:
@@ -124,7 +125,7 @@ class RetryRequest(IdsRequest, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.status is not UNSET and self.status not in FINAL:
-            yield "status", f"one of {', '.join(sorted(FINAL))}"
+            yield "status", sentences.one_of(sorted(FINAL), self.status)
 
 
 prepare(SubmitRequest, ReopenRequest, IdsRequest, RetryRequest)
@@ -146,7 +147,7 @@ class CommandsView(View):
         except PermissionDenied:
             # Another token would not do, either: so that nobody makes one in vain.
             if self.endpoint and self.endpoint.needs is Action.COMMANDS and not commands_are_on():
-                raise PermissionDenied(f"No command can be submitted or changed: {COMMANDS_ARE_OFF}.") from None
+                raise PermissionDenied(f"Commands can't be submitted or changed: {COMMANDS_ARE_OFF}.") from None
             raise
 
     def must_reach_project(self, project: str, statuses: Sequence[CommandStatus] = tuple(CommandStatus)) -> None:

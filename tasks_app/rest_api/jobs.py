@@ -177,10 +177,10 @@ class JobView(View):
         try:
             job = job_queues.find(job_id, scope)
         except NotAJob as problem:
-            raise NotFound(f"Task {job_id} is no job: {problem}.") from None
+            raise NotFound(f"Task {job_id} is not a job: {problem}.") from None
         if job is None:
             told = history.fate_of(job_id, scope)
-            raise NotFound(told or f"There is no job {job_id}{history.doubt_about(job_id)}.")
+            raise NotFound(told or f"Job {job_id} does not exist{history.doubt_about(job_id)}.")
         return job
 
 

@@ -79,7 +79,7 @@ def command_of(action: BulkAction) -> click.Command:
         }
         if action.needs_one and not options:
             ways = " or ".join(f"{flag_of(option)} {KINDS[option.kind]['metavar']}" for option in action.options)
-            raise click.UsageError(f"nothing to change: say {ways}, or both")
+            raise click.UsageError(f"nothing to change: give {ways}, or both")
         change(session, action, options, **asked)
 
     for option in reversed(action.options):

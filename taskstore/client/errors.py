@@ -2,12 +2,12 @@
 
 TaskStoreError
   InvalidInput, LimitExceeded, CommitRefused, JobUnfinished, KeyReused, StoreBusy    as the store raises them
-  StoreUnavailable     the server can't be reached, or not its database; it was tried for as long as was allowed
-    CommitUnknown      the connection broke, and nobody could be asked again: it happened or not
+  StoreUnavailable     the server or its database can't be reached, after all the tries that the client allows
+    CommitUnknown      the connection broke, so it is unknown whether the request was carried out
   NotAllowed           there is no valid token, or it does not allow this
-  NotFound             there is no such thing
+  NotFound             it does not exist
   TooOften             more requests than the server takes from this token or address
-  UnexpectedAnswer     something else than a task store has answered, or the server is broken
+  UnexpectedAnswer     the answer is not one of a task store, or the server is broken
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NotAllowed(TaskStoreError):
 
 
 class NotFound(TaskStoreError):
-    """There is no such thing. Nothing was changed."""
+    """It does not exist. Nothing was changed."""
 
     code = "not_found"
 

@@ -173,4 +173,4 @@ def _there(job: Job | None, id: int) -> Job:
 
 
 def _not_finished(id: int) -> TimeoutError:
-    return TimeoutError(f"job {id} is not finished yet")
+    return TimeoutError(f"job {id} has not finished yet")

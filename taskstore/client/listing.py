@@ -42,7 +42,7 @@ class Listing:
         self._enough = 0
         yield from self.feed(b"")
         if self._text:
-            raise UnexpectedAnswer(f"this is no list of tasks: {self._text[:100]}")
+            raise UnexpectedAnswer(f"the answer is not a list of tasks: {self._text[:100]}")
 
     def _after_separators(self, place: int) -> int:
         while place < len(self._text) and self._text[place] in BETWEEN:
@@ -54,4 +54,4 @@ def _task_of(tree: dict[str, object]) -> Task:
     try:
         return msgspec.convert(tree, Task)
     except msgspec.ValidationError as problem:
-        raise UnexpectedAnswer(f"this is no task: {problem!r}") from problem
+        raise UnexpectedAnswer(f"the answer has an invalid task: {problem!r}") from problem

@@ -59,7 +59,7 @@ class Access:
         self._take(_server_file())
         _refuse_other_kinds(self.url)
         if self.token and not (self.is_loopback or self.url.startswith("https:")):
-            log.warning("the token goes to %s in plain text: whoever is between can read it", self.url)
+            log.warning("the token is sent to %s unencrypted: anyone on the way can read it", self.url)
 
     @property
     def is_loopback(self) -> bool:
@@ -129,7 +129,7 @@ def _refuse_other_kinds(url: str) -> None:
     except httpx.InvalidURL:
         is_right = False
     if not is_right:
-        raise InvalidInput({"url": [f"an address like {DEFAULT_URL}, not {url!r}"]})
+        raise InvalidInput({"url": [f"must be an address such as {DEFAULT_URL}, not {url!r}"]})
 
 
 TIMEOUT_S, PATIENCE_S = 30.0, 60.0
@@ -229,7 +229,7 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
     while True:
         if may_have_happened and access.token != token:
             # The server knows the key by the token that it came with: it would do it a second time.
-            raise CommitUnknown("the server was started anew while it was at it")
+            raise CommitUnknown("the server restarted during the request")
         url, token = access.url, access.token
         happened: Happened = yield _request(call, content, url, token, patience.timeout_s)
         problem = problem_of(call, happened)
@@ -253,7 +253,7 @@ def read(call: Call[T], answer: httpx.Response) -> T:
     try:
         return call.read(answer.content)
     except (ValueError, KeyError, TypeError) as problem:
-        raise UnexpectedAnswer(f"{call.method} {call.path} was answered with something else: {problem!r}") from problem
+        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected answer: {problem!r}") from problem
 
 
 def _request(call: Call[Any], content: bytes | None, url: str, token: str, timeout_s: float) -> httpx.Request:
@@ -288,4 +288,4 @@ def _timeout(timeout_s: float, call: Call[Any]) -> httpx.Timeout:
 
 
 def _unknown(error: TaskStoreError) -> CommitUnknown:
-    return CommitUnknown(f"nobody knows whether it happened: {error}")
+    return CommitUnknown(f"it is unknown whether the request was carried out: {error}")

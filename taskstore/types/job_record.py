@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from . import records
+from . import records, sentences
 from .tasks import NewTask, State
 
 DEFAULT_QUEUE = "default"
@@ -118,7 +118,7 @@ class JobRecord:
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotAJob(f"this is not the record of a job: {problem}") from None
+            raise NotAJob(f"invalid record of a job: {problem}") from None
 
     def encode(self) -> bytes:
         """Raises TypeError or ValueError when parameters or result are no JSON."""
@@ -199,8 +199,8 @@ def status_of(group: str, state: State) -> JobStatus:
 def why_no_queue(name: str) -> str | None:
     """Why this can't be the name of a queue; None when it can."""
     if not name or "/" in name or "\0" in name:
-        return "a name without / and not empty"
-    return f"at most {LONGEST_QUEUE} characters" if len(name) > LONGEST_QUEUE else None
+        return sentences.NO_SLASH
+    return sentences.at_most(LONGEST_QUEUE, "characters", len(name)) if len(name) > LONGEST_QUEUE else None
 
 
 def new_task(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, priority: int = 0) -> NewTask:

@@ -15,18 +15,20 @@ from math import isfinite
 from types import NoneType
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from . import sentences
+
 MOST = 253_402_300_799_999  # Of any number: in milliseconds the end of the year 9999, which every calendar can show.
 
 Kind = TypeVar("Kind")
 
-# What JSON has to hold for a member, and the words for it.
+# What JSON must hold for a member, and what is said when it does not.
 JSON_TYPES: Mapping[Any, tuple[type, str]] = {
-    str: (str, "text"),
-    int: (int, f"a whole number from 0 to {MOST}"),
-    bool: (bool, "true or false"),
-    Sequence: (list, "a list"),
-    tuple: (list, "a list"),
-    Mapping: (dict, "an object"),
+    str: (str, "must be a string"),
+    int: (int, sentences.between(0, MOST)),
+    bool: (bool, "must be true or false"),
+    Sequence: (list, "must be a list"),
+    tuple: (list, "must be a list"),
+    Mapping: (dict, "must be an object"),
 }
 
 
@@ -45,12 +47,12 @@ def encode(record: Any) -> bytes:
 def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:
     """The value of this class that an object of JSON holds. Raises ValueError that names what is wrong."""
     if type(tree) is not dict:
-        raise ValueError(f"{path.rstrip('.') or 'it'} has to be an object")
+        raise ValueError(f"{path.rstrip('.') or 'it'} must be an object")
     types = _types(kind)  # type: ignore[arg-type]
     members = {name: _member(types[name], tree[name], path + name) for name in types if tree.get(name) is not None}
     for each in fields(kind):  # type: ignore[arg-type]
         if _is_needed(each) and not members.get(each.name):
-            raise ValueError(f"{path}{each.name} is missing")
+            raise ValueError(f"{path}{each.name} {sentences.REQUIRED}")
     return kind(**members)
 
 
@@ -86,7 +88,7 @@ def _member(hint: Any, value: Any, path: str) -> Any:
 
 def _choice(choices: type[StrEnum], value: Any, path: str) -> StrEnum:
     if value not in list(choices):
-        raise ValueError(f"{path} has to be one of {', '.join(choices)}")
+        raise ValueError(f"{path} {sentences.one_of(choices, value)}")
     return choices(value)
 
 
@@ -94,7 +96,7 @@ def _check(shape: Any, value: Any, path: str) -> None:
     right, words = JSON_TYPES[shape]
     # Not isinstance: true would be a number then.
     if type(value) is not right or (type(value) is int and not 0 <= value <= MOST):
-        raise ValueError(f"{path} has to be {words}")
+        raise ValueError(f"{path} {words}{sentences.but_not(value)}")
 
 
 def _finite(digits: str) -> float:
@@ -103,4 +105,4 @@ def _finite(digits: str) -> float:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
+    raise ValueError(f"{word} is not valid JSON")

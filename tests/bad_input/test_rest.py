@@ -47,7 +47,7 @@ def test_a_body_that_is_announced_but_too_long_is_not_waited_for(api, path):
 def test_a_body_beyond_the_limit_is_refused(api, settings, path):
     settings.TASKSTORE_MAX_REQUEST_BYTES = 1_000
     status, answer = api.send(path, b" " * 1_001)
-    assert (status, answer["errors"]) == (413, {"body": ["at most 1000 bytes a request"]})
+    assert (status, answer["errors"]) == (413, {"body": ["must be at most 1000 bytes"]})
 
 
 def test_an_answer_to_a_body_of_mistakes_stays_small(api):

@@ -59,7 +59,7 @@ def test_where_commands_are_off_it_says_how_to_switch_them_on(store, begin):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a/b"], "projects[0]: a name without / and not empty"),
+        (["a/b"], "projects[0]: must not be empty or contain / or NUL"),
         (["a", "--name", "b/c"], "name: 1 to 100 characters"),
         (["a", "--shell", "/no/such/shell"], "shell: /no/such/shell is no program"),
         (["a", "--cwd", "/no/such/folder"], "cwd: /no/such/folder is no folder"),

@@ -74,7 +74,7 @@ def test_it_names_data_that_is_too_large(operator, settings):
     settings.TASKSTORE_MAX_DATA_BYTES = 10
     answer = send(operator, text="x" * 11)
     assert answer.status_code == 422
-    assert "10 bytes a task, not 11" in answer.content.decode()
+    assert "10 bytes, not 11" in answer.content.decode()
 
 
 def test_it_is_not_for_viewers(viewer):

@@ -133,7 +133,7 @@ def test_who_may_not_see_data_changes_all_but_that(clock):
     [
         ({"cron": "0 0 30 2 *"}, "five cron fields"),
         ({"zone": "Moon/Base"}, "the name of a time zone"),
-        ({"group": ""}, "the name of a group, not empty"),
+        ({"group": ""}, "must not be empty"),
         ({"group": "schedules"}, "a group other than"),
         ({"labels": "due=x"}, "the schedule sets this label"),
         ({"labels": "nonsense"}, "one label per line"),

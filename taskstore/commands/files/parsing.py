@@ -27,7 +27,7 @@ def read_project(directory: Path, *, now: int | None = None) -> ProjectContent:
     commands = list(_commands(folders, found))
     failed = list(_failed(folders, found.get(FAILED)))
     if not folders.places and not folders.problems:
-        folders.note(directory, "there are no commands in it")
+        folders.note(directory, "must contain commands")
     if folders.problems:
         raise NotFiles(folders.problems)
     settled = _settled(failed, folders.places, int(time.time()) if now is None else now)
@@ -48,7 +48,9 @@ def _lists(folders: Folders, found: Mapping[str, Path]) -> Iterator[tuple[Comman
             if made := _list(folders, path, status):
                 fate = _reopened(made) if status is CommandStatus.RUNNING else (status, made)
                 if (there := names.setdefault((fate[0], fate[1].directory), path)) is not path:
-                    folders.note(path, f"there is an open list of this name already: {folders.place(there)}")
+                    folders.note(
+                        path, f"must have a unique name: {folders.place(there)} is an open list with the same name"
+                    )
                 yield fate
 
 
@@ -61,7 +63,7 @@ def _list(folders: Folders, path: Path, status: CommandStatus) -> CommandList | 
     commands = tuple(_placed(folders, path, status))
     with folders.noting(path):
         if not commands and len(folders.problems) == problems:
-            raise NotFiles(["a list without commands"])
+            raise NotFiles(["must contain commands"])
         return replace(list_of(status, path.name), commands=commands)
     return None
 
@@ -79,7 +81,7 @@ def _failed(folders: Folders, parent: Path | None) -> Iterator[Command]:
         if command.run and command.run.err:
             yield command
         else:
-            folders.note(task, "a command that failed has 10 lines, and a .err that is not empty")
+            folders.note(task, "must have 10 lines, and a .err file that is not empty: its status is failed")
 
 
 def _settled(failed: list[Command], places: Mapping[str, str], now: int) -> Iterator[tuple[CommandStatus, Command]]:

@@ -52,7 +52,7 @@ def write_result(command: Command, directory: Path) -> None:
 
 def _refuse_full(directory: Path) -> None:
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        raise NotFiles([f"{directory}: this has to be a new directory, or an empty one"])
+        raise NotFiles([f"{directory}: must be a new or an empty directory"])
 
 
 def _files(command: Command) -> Iterator[tuple[str, bytes]]:
@@ -86,7 +86,9 @@ class ProjectWriter:
 
     def _write_list(self, status: CommandStatus, made: CommandList) -> None:
         directory = self.root / status / made.directory
-        why = why_no_directory(status, made) or ("there is another list of this name" if directory.exists() else None)
+        why = why_no_directory(status, made) or (
+            "must have a unique name: another list has the same" if directory.exists() else None
+        )
         if why:
             self.problems.append(f"{status}/{shown(made.directory)}: {why}")
             return
@@ -97,7 +99,7 @@ class ProjectWriter:
     def _write(self, status: CommandStatus, command: Command, directory: Path) -> None:
         why = why_no_file(command) or why_misplaced(status, command)
         if not why and command.id in self.ids:
-            why = "there is another command of this id"
+            why = "must have a unique id: another command has the same"
         self.ids.add(command.id)
         if why:
             self.problems.append(f"{status}/{shown(command.id)}: {why}")

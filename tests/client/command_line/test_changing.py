@@ -136,8 +136,12 @@ def test_tasks_are_requeued_for_later(command, ann):
         (2, ("edit", "group:mail", "--yes"), "nothing to change: say --error TEXT or --priority N, or both"),
         (2, ("edit", "group:mail", "--priority", "101", "--yes"), "101 is not in the range"),
         (2, ("edit", "group:mail", "--priority", "high", "--yes"), "'high' is not a valid number"),
-        (2, ("edit", "group:mail", "--error", "x" * 100_001, "--yes"), "error: at most 100000 characters, not 100001"),
-        (2, ("edit", "group:mail", "--error", "\udcff", "--yes"), "error: text that can be written as UTF-8"),
+        (
+            2,
+            ("edit", "group:mail", "--error", "x" * 100_001, "--yes"),
+            "error: must have at most 100000 characters, not 100001",
+        ),
+        (2, ("edit", "group:mail", "--error", "\udcff", "--yes"), "error: must be valid UTF-8 text"),
         (
             2,
             ("edit", "group:mail", "--error", "x", "--reason", "x" * 1_001, "--yes"),

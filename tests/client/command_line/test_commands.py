@@ -284,7 +284,7 @@ def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, 
     told = commands("import", str(tmp_path))
     lines = told.err.splitlines()
     assert told.code == 1
-    assert lines[0] == "new/000_0.task: it has 7 lines, or 10 when it was run, not 1"
+    assert lines[0] == "new/000_0.task: must have 7 lines, or 10 after a run, not 1"
     assert lines[-2:] == ["and 2 more", "taskstore: nothing is imported: 102 problems"]
     assert commands("status").code == 1
     told = commands("import", str(tmp_path / "nowhere"))
@@ -298,7 +298,7 @@ def test_an_import_that_is_refused_says_how_to_go_on(commands, tmp_path):
     file.write_text(file.read_text().replace("true", "false"))
     told = commands("import", str(tmp_path / "a"))
     assert told.code == 2
-    assert f"new/{made.id}: command.id: another id: {made.id} is another command here" in told.err
+    assert f"new/{made.id}: command.id: must be a new id: the project has another command {made.id}" in told.err
     assert "the same command goes on from there" in told.err
 
 
@@ -308,11 +308,11 @@ def test_an_export_writes_all_or_nothing(commands, tmp_path):
     is_in(CommandStatus.NEW, id=broken.id)
     told = commands("export", str(tmp_path / "a"))
     assert told.code == 1
-    assert f"new/{broken.id}: there is another command of this id" in told.err
+    assert f"new/{broken.id}: must have a unique id: another command has the same" in told.err
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine").write_text("x")
     told = commands("export", str(tmp_path))
-    assert (told.code, "this has to be a new directory, or an empty one" in told.err) == (1, True)
+    assert (told.code, "must be a new or an empty directory" in told.err) == (1, True)
     told = commands("export", str(tmp_path / "no" / "where"))
     assert (told.code, "No such file or directory" in told.err) == (1, True)
 
@@ -336,5 +336,5 @@ def test_a_result_that_can_be_no_file_is_told_and_the_others_are_written(command
     _, good = completed()
     is_in(CommandStatus.COMPLETED, run=run(), id="../a")
     told = commands("results", "--to", str(tmp_path / "all"))
-    assert (told.code, "../a: an id of letters" in told.err) == (1, True)
+    assert (told.code, "../a: must consist of letters" in told.err) == (1, True)
     assert files(tmp_path / "all").keys() == {f"{good.id}.task"}

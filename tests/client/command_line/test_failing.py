@@ -54,7 +54,7 @@ def test_a_token_for_other_groups_is_told_so(command):
     secret = tokens.create("Ann", Scope.WORK, groups=["pay/*"])[1]
     told = command("add", "mail", "x", token=secret)
     assert told.code == 4
-    assert 'may not touch the group "mail"' in told.err
+    assert 'has no access to the group "mail"' in told.err
     assert "`taskstore token create NAME --scope work --groups GROUP`" in told.err
 
 
