@@ -107,7 +107,7 @@ def test_the_data_folder_comes_after_an_equals_sign_too(manage, tmp_path):
 
 def test_the_data_folder_has_to_be_named(manage):
     told = manage("check", "--data")
-    assert (told.returncode, told.stderr) == (2, "taskstore: --data needs a folder\n")
+    assert (told.returncode, told.stderr) == (2, "taskstore: --data needs a directory\n")
 
 
 def test_the_secret_key_stays_the_same(setting):
@@ -124,7 +124,7 @@ def test_an_unusable_secret_key_is_said(manage, tmp_path):
     (tmp_path / "data" / "secret_key").write_text("short")
     told = manage("check")
     assert told.returncode == 2
-    assert "secret_key holds no usable key" in told.stderr
+    assert "secret_key has no valid key" in told.stderr
 
 
 def test_sqlite_waits_for_the_disk_unless_told_otherwise(setting):

@@ -58,11 +58,14 @@ class CommandRequest(Asked, frozen=True, kw_only=True):
 
     cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
     until: (
-        Annotated[Whole, Meta(description="It is not started later; seconds since the Epoch. Absent: in 7 days.")]
+        Annotated[Whole, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")]
         | UnsetType
     ) = UNSET
-    expected_duration: Annotated[Whole, Meta(description="Seconds. Absent: 60.")] | UnsetType = UNSET
-    max_fails: Annotated[Whole, Meta(description="It is given up after so many. Absent: 3.")] | UnsetType = UNSET
+    expected_duration: Annotated[Whole, Meta(description="Seconds; 60 if absent.")] | UnsetType = UNSET
+    max_fails: (
+        Annotated[Whole, Meta(description="The number of failures after which the command is given up; 3 if absent.")]
+        | UnsetType
+    ) = UNSET
 
     @property
     def submission(self) -> Submission:
@@ -73,7 +76,9 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
     """Command lines for the workers of a project, in the order in which they are to be started."""
 
     commands: Annotated[tuple[CommandRequest, ...], Meta(description=f"At most {MOST_AT_ONCE}.")]
-    stashed: Annotated[bool, Meta(description="Parked: no list is made of them yet.")] = False
+    stashed: Annotated[
+        bool, Meta(description="Stash the commands: workers do not run them until they are unstashed.")
+    ] = False
     clientid: Int64 = 0
     key: Key = ""
 
@@ -105,7 +110,7 @@ class ReopenRequest(Asked, frozen=True, kw_only=True):
 class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
     """Which commands or lists are meant."""
 
-    ids: Annotated[Ids, Meta(description="Of tasks; absent: all that it can be done to.")] | UnsetType = UNSET
+    ids: Annotated[Ids, Meta(description="Ids of tasks; all eligible ones if absent.")] | UnsetType = UNSET
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -120,7 +125,7 @@ class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
 class RetryRequest(IdsRequest, frozen=True, kw_only=True):
     """Which finished commands are to be run once more. Without ids and status: those that failed for good."""
 
-    status: Annotated[CommandStatus, Meta(description="Only those in this status.")] | UnsetType = UNSET
+    status: Annotated[CommandStatus, Meta(description="Only commands with this status.")] | UnsetType = UNSET
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()

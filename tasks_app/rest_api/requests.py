@@ -44,7 +44,7 @@ class AddOrMove(Add, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Move the task `id`, which must be among the `deletes`, into this group. Data (with its type), "
-            "error, labels and priority stay as they are unless they are given; `timespec` is that of an update."
+            "error, labels and priority stay unchanged unless they are given; `timespec` is that of an update."
         ),
     ] = False
     release: Annotated[bool, Meta(description="Only with `keep`. Give the task back: owner 0, not leased.")] = False
@@ -79,7 +79,7 @@ class Update(WithData, frozen=True, kw_only=True):
     keep: Annotated[
         bool,
         Meta(
-            description="Data (with its type) and error stay as they are unless they are given. Without `keep` an "
+            description="Data (with its type) and error stay unchanged unless they are given. Without `keep` an "
             "update empties those that are not given."
         ),
     ] = False
@@ -169,7 +169,9 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     group: str | UnsetType = UNSET
     groups: Annotated[
         tuple[str, ...],
-        Meta(description="Instead of `group`: any of them, higher priority first, within a priority in turn."),
+        Meta(
+            description="Several groups instead of `group`: higher priority first, and groups fairly within a priority."
+        ),
     ] = ()
     wait: Wait = 0
     duration: Duration = 60_000
@@ -210,13 +212,13 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
     name: ClientText = ""
     host: ClientText = ""
     pid: ProcessId | UnsetType = UNSET
-    groups: Annotated[tuple[str, ...], Meta(description="The names of the groups that it claims from.")] = ()
+    groups: Annotated[tuple[str, ...], Meta(description="The groups that it claims from.")] = ()
     version: ClientText = ""
     info: Annotated[
         dict[str, Any],
         Meta(
-            description="Whatever else is of interest: an object. With `stopped`: true in it the client has said its "
-            "last word, and is listed no more."
+            description="Any other information, as an object. With `stopped`: true the client has sent its last "
+            "report and is no longer listed."
         ),
     ] = field(default_factory=dict)
 

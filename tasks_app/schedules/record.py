@@ -61,12 +61,20 @@ class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
 class ScheduledJobOptions(Asked, frozen=True, kw_only=True):
     """How the job is run."""
 
-    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="How often at most it is tried.")] = 1
-    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="Before the second try.")] = 1_000
-    timeout_ms: Annotated[Duration | UnsetType, Meta(description="For one attempt; absent: none.")] = UNSET
-    memory_bytes: Annotated[Bytes | UnsetType, Meta(description="Of its process; absent: no limit.")] = UNSET
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="The maximum number of attempts.")] = 1
+    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="The pause before the second attempt.")] = (
+        1_000
+    )
+    timeout_ms: Annotated[
+        Duration | UnsetType, Meta(description="The time limit of one attempt; unlimited if absent.")
+    ] = UNSET
+    memory_bytes: Annotated[
+        Bytes | UnsetType, Meta(description="The memory limit of its process; unlimited if absent.")
+    ] = UNSET
     on_lost: OnLost = OnLost.RETRY
-    max_lost: Annotated[int, Meta(ge=1, le=1_000, description="How often its worker may die.")] = 3
+    max_lost: Annotated[
+        int, Meta(ge=1, le=1_000, description="The number of times its worker may die before the job fails.")
+    ] = 3
 
 
 class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
@@ -89,11 +97,13 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
 class SchedulePlan(Asked, frozen=True, kw_only=True):
     """What is to be added, and when."""
 
-    cron: Annotated[str, Meta(description="Five fields of cron, six with seconds, @daily and the like, or every 30s.")]
+    cron: Annotated[
+        str, Meta(description="Five cron fields, or six with seconds first, @daily or the like, or every 30s.")
+    ]
     zone: Annotated[str, Meta(description="The name of a time zone.")] = "UTC"
     catch_up: CatchUp = CatchUp.SKIP
-    task: Annotated[PlannedTask | UnsetType, Meta(description="Either this or job.")] = UNSET
-    job: Annotated[PlannedJob | UnsetType, Meta(description="Either this or task.")] = UNSET
+    task: Annotated[PlannedTask | UnsetType, Meta(description="Give either this or job.")] = UNSET
+    job: Annotated[PlannedJob | UnsetType, Meta(description="Give either this or task.")] = UNSET
 
     @property
     def adds(self) -> PlannedTask | PlannedJob:

@@ -43,5 +43,5 @@ def found(session: Session, project: str, id: str) -> CommandWhole:
     """The command of this id; where there is none, the command line ends and says so."""
     whole = session.store.commands.get(project, id)
     if whole is None:
-        raise Failure(f"there is no command {id} in the project {project}")
+        raise Failure(f"command {id} does not exist in the project {project}")
     return whole

@@ -89,14 +89,14 @@ class _told_to_stop:  # noqa: N801 - used like a function.
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    raise Stopped("its process was told to end (SIGTERM)")
+    raise Stopped("its process received SIGTERM")
 
 
 def _as_json(result: Any) -> Any:
     try:
         json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as problem:
-        raise ResultNotJson(f"a result has to be JSON: {problem}") from None
+        raise ResultNotJson(f"the result must be JSON: {problem}") from None
     return result
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     BulkParameters = Any
 else:
     BulkVerb = StrEnum("BulkVerb", {name.upper(): name for name in ACTIONS}, module=__name__)
-    BulkVerb.__doc__ = "What can be done to many tasks. An undo is asked for at the operation that it takes back."
+    BulkVerb.__doc__ = "Actions on many tasks. To undo an operation, use its undo endpoint."
     OperationVerb = StrEnum("OperationVerb", {name.upper(): name for name in WORDS}, module=__name__)
     OperationVerb.__doc__ = "What is done to many tasks."
     BulkParameters = defstruct(
@@ -72,8 +72,8 @@ class Target(Struct, frozen=True, kw_only=True):
     """A group that a requeue puts tasks into."""
 
     group: str
-    count: Annotated[int, Meta(description="Tasks, without those that are claimed.")]
-    claimed: Annotated[int, Meta(description="So many more when `claimed` is take.")]
+    count: Annotated[int, Meta(description="The number of matching tasks, without leased ones.")]
+    claimed: Annotated[int, Meta(description="The number of additional tasks if `claimed` is take.")]
 
 
 class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,19 +81,19 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     count: Annotated[int, Meta(description="Send it as `expected`.")]
     by_state: ByState
-    claimed: Annotated[int, Meta(description="Under a lease that runs: they are skipped unless `claimed` is take.")]
-    ready_already: Annotated[int, Meta(description="Ready, not failed and no dead letters: a requeue skips them.")]
-    group: Annotated[str, Meta(description="The one that all are in; empty: several, or there is no task.")]
-    samples: Annotated[Ids, Meta(description="A few of the ids.")]
-    bound: Annotated[Int64, Meta(description="Send it as it is: tasks that were added later are not touched.")]
-    as_of: Annotated[int, Meta(description="Send it as it is: the time of the preview, in ms.")]
-    to_type: Annotated[str, Meta(description="What has to be sent as `typed`; empty: nothing.")]
+    claimed: Annotated[int, Meta(description="Leased tasks, which are skipped unless `claimed` is take.")]
+    ready_already: Annotated[
+        int, Meta(description="Ready tasks without an error that are not dead letters; a requeue skips them.")
+    ]
+    group: Annotated[str, Meta(description="The group of all tasks; empty if there are several groups or no tasks.")]
+    samples: Annotated[Ids, Meta(description="A sample of the ids.")]
+    bound: Annotated[Int64, Meta(description="Send it unchanged. Tasks added later are not changed.")]
+    as_of: Annotated[int, Meta(description="The time of the preview in milliseconds. Send it unchanged.")]
+    to_type: Annotated[str, Meta(description="The text to send as `typed`; empty if none is needed.")]
     targets: Annotated[
-        tuple[Target, ...] | None, Meta(description="Only of a requeue: where the tasks go, the most first.")
+        tuple[Target, ...] | None, Meta(description="For a requeue only: the target groups, largest first.")
     ] = None
-    ended: Annotated[int | None, Meta(description="Only of a requeue: commands that have ended, which it skips.")] = (
-        None
-    )
+    ended: Annotated[int | None, Meta(description="For a requeue only: ended commands, which it skips.")] = None
 
 
 class Links(Struct, frozen=True, kw_only=True):
@@ -110,27 +110,27 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: Int64
     verb: OperationVerb
-    selection: Annotated[str, Meta(description="In words.")]
-    group: Annotated[str, Meta(description="The one that all tasks are in; empty: several, or none.")]
+    selection: Annotated[str, Meta(description="A description of the selection.")]
+    group: Annotated[str, Meta(description="The group of all tasks; empty if there are several or none.")]
     parameters: BulkParameters
     state: OperationState
     expected: int
     done: int
     skipped: int
     failed: int
-    gone: Annotated[int, Meta(description="Expected, but changed or ended by others before their turn came.")]
+    gone: Annotated[int, Meta(description="Expected tasks that others changed or ended first.")]
     by: Annotated[str, Meta(description="A user's name, or `token:` and the name of a token.")]
     reason: str
     began_at_ms: At = field(name="began")
-    ended_at_ms: Annotated[int | None, Meta(description="null: it has not.")] = field(name="ended")
-    cancelled_by: Annotated[str, Meta(description="Empty: nobody.")]
-    undoes: Annotated[Int64 | None, Meta(description="The operation that this one takes back; null: it is no undo.")]
+    ended_at_ms: Annotated[int | None, Meta(description="null while it runs.")] = field(name="ended")
+    cancelled_by: Annotated[str, Meta(description="Empty if it was not cancelled.")]
+    undoes: Annotated[Int64 | None, Meta(description="The operation that this one undoes; null if it is not an undo.")]
     links: Links
     reasons: Annotated[
-        dict[str, int] | None, Meta(description="Why tasks were skipped, and how many. Not in the list.")
+        dict[str, int] | None, Meta(description="The number of skipped tasks by reason. Not in lists.")
     ] = None
-    undoable: Annotated[bool | None, Meta(description="Not in the list.")] = None
-    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; empty: it can. Not in the list.")] = (
+    undoable: Annotated[bool | None, Meta(description="Whether it can be undone. Not in lists.")] = None
+    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; empty if it can. Not in lists.")] = (
         None
     )
 
@@ -139,23 +139,25 @@ class OperationsPage(Struct, frozen=True, kw_only=True):
     """Operations, the newest first."""
 
     operations: tuple[Operation, ...]
-    after: Annotated[Int64 | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+    after: Annotated[Int64 | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
 
 
 class Item(Struct, frozen=True, kw_only=True):
     """What became of a task."""
 
     origin: Int64
-    task: Annotated[Int64, Meta(description="The id that it had; 0: it came back.")]
+    task: Annotated[Int64, Meta(description="The id before the operation; 0 for a restored task.")]
     outcome: ItemOutcome
-    why: Annotated[str, Meta(description="It was skipped, or failed.")]
+    why: Annotated[str, Meta(description="Why it was skipped or failed.")]
 
 
 class ItemsPage(Struct, frozen=True, kw_only=True):
     """Tasks of an operation, by their origins. They are kept for as long as it can be undone."""
 
     items: tuple[Item, ...]
-    after: Annotated[Int64 | None, Meta(description="Send it as `after` to go on; null: there are no more for now.")]
+    after: Annotated[
+        Int64 | None, Meta(description="Send it as `after` for the next page; null on the last page so far.")
+    ]
 
 
 prepare(Preview, OperationsPage, ItemsPage)

@@ -16,16 +16,20 @@ class Heard(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     host: str
     pid: int | None
-    groups: Annotated[tuple[str, ...], Meta(description="Those that the token may touch.")]
+    groups: Annotated[tuple[str, ...], Meta(description="The groups that the token has access to.")]
     version: str
     info: dict[str, Any]
-    seen_at_ms: Annotated[int, Meta(description="When, in milliseconds since the Epoch.")] = field(name="seen")
-    age_ms: Annotated[int, Meta(description="How long ago by the server's clock, in milliseconds.")] = field(name="age")
+    seen_at_ms: Annotated[int, Meta(description="The time of the last report, in milliseconds since the Epoch.")] = (
+        field(name="seen")
+    )
+    age_ms: Annotated[int, Meta(description="Milliseconds since the last report, by the server's clock.")] = field(
+        name="age"
+    )
     done_per_minute: Annotated[
         float | None,
         Meta(
-            description="Tasks that it was done with, over the last ten full minutes, in every group. Done: it ended "
-            "its lease by an update that did not give the task back. Only in the list."
+            description="Tasks finished in the last ten full minutes, in all groups: leases ended by a delete or an "
+            "update that did not give the task back. Only in the list."
         ),
     ] = None
 

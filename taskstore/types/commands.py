@@ -10,8 +10,8 @@ from msgspec import Meta, Struct, field
 from .command_record import Command, CommandStatus, LiveOutput, Run
 from .scalars import After, Int64, prepare
 
-Place = Annotated[str, Meta(description="Where it stands among others: what follows comes `after`.")]
-Since = Annotated[int, Meta(description="When it came to be there; milliseconds since the Epoch.")]
+Place = Annotated[str, Meta(description="The position in the list, for `after`.")]
+Since = Annotated[int, Meta(description="When it reached this status, in milliseconds since the Epoch.")]
 
 
 class Submission(Struct, frozen=True, kw_only=True):
@@ -29,9 +29,9 @@ class ProjectCounts(Struct, frozen=True, kw_only=True):
     project: str
     counts: Annotated[
         Mapping[str, int],
-        Meta(description="Commands by status; open, running and closed are those that the lists hold."),
+        Meta(description="The number of commands by status; open, running and closed commands are in lists."),
     ]
-    lists: Annotated[Mapping[str, int], Meta(description="Lists by status.")]
+    lists: Annotated[Mapping[str, int], Meta(description="The number of lists by status.")]
 
     @property
     def is_empty(self) -> bool:
@@ -47,16 +47,16 @@ class CommandProjects(Struct, frozen=True, kw_only=True):
 class RunningList(Struct, frozen=True, kw_only=True):
     """A list that a worker has claimed."""
 
-    task: Annotated[Int64, Meta(description="The id that its task has now.")]
+    task: Annotated[Int64, Meta(description="The current id of its task.")]
     name: str
-    worker: Annotated[str, Meta(description="Empty: it was never heard.")]
+    worker: Annotated[str, Meta(description="Empty if it never reported.")]
     owner: Int64 = field(name="ownerid")
     commands: int
-    done: Annotated[int, Meta(description="Of its commands, as far as the worker has told.")]
-    started_ms: Annotated[int, Meta(description="When it was claimed, or its lease renewed; ms since the Epoch.")] = (
-        field(name="started")
-    )
-    left_ms: Annotated[int, Meta(description="Until it is open again, in milliseconds.")] = field(name="left")
+    done: Annotated[int, Meta(description="The number of finished commands that the worker has reported.")]
+    started_ms: Annotated[
+        int, Meta(description="When it was claimed or its lease renewed, in milliseconds since the Epoch.")
+    ] = field(name="started")
+    left_ms: Annotated[int, Meta(description="Milliseconds until the list is open again.")] = field(name="left")
 
 
 class Statistics(Struct, frozen=True, kw_only=True):
@@ -72,37 +72,39 @@ class Statistics(Struct, frozen=True, kw_only=True):
 class ProjectStatus(ProjectCounts, frozen=True, kw_only=True):
     """How far the commands of a project are."""
 
-    running: Annotated[tuple[RunningList, ...], Meta(description="The lists that began first, at most 200.")]
+    running: Annotated[tuple[RunningList, ...], Meta(description="The running lists that started first, at most 200.")]
     forecast_s: Annotated[
         float | None,
         Meta(
-            description="Until all that is new, open or running is done, in seconds, as recent runs and the workers "
-            "that were heard make believe. null: there is nothing to tell it from."
+            description="Estimated seconds until all new, open and running commands are done, from recent runs and "
+            "active workers. null if there is not enough data."
         ),
     ]
-    durations: Annotated[Statistics, Meta(description="Of the newest finished runs, at most 1 000.")]
-    fails: Annotated[int, Meta(description="How many of these runs failed.")]
+    durations: Annotated[
+        Statistics, Meta(description="The number of finished runs considered, at most the newest 1 000.")
+    ]
+    fails: Annotated[int, Meta(description="The number of failures among them.")]
 
 
 class CommandSeen(Struct, frozen=True, kw_only=True):
     """A command where it is now."""
 
     id: str
-    first_id: Annotated[str, Meta(description="The id without the number of fails: the same of all duplicates.")] = (
+    first_id: Annotated[str, Meta(description="The id without the number of failures, shared by all duplicates.")] = (
         field(name="first")
     )
     project: str
     status: CommandStatus
-    task: Annotated[Int64, Meta(description="Of the task that it is now, or of the list that it lies in.")]
-    cmd: Annotated[str, Meta(description="The line for the shell.")]
+    task: Annotated[Int64, Meta(description="The id of its task, or of the list that it is in.")]
+    cmd: Annotated[str, Meta(description="The shell command line.")]
     created: Annotated[int, Meta(description="Seconds since the Epoch.")]
-    until: Annotated[int, Meta(description="It is not started later; seconds since the Epoch.")]
+    until: Annotated[int, Meta(description="The latest start, in seconds since the Epoch.")]
     expected_duration: Annotated[int, Meta(description="Seconds.")]
     max_fails: int
     fails: int
-    list: Annotated[str, Meta(description="The directory of the list that it was run in, as TDF2 names it.")]
-    run: Annotated[Run | None, Meta(description="null: it was not run.")]
-    is_whole: Annotated[bool, Meta(description="false: only the beginnings of its outputs are here.")] = field(
+    list: Annotated[str, Meta(description="TDF2's name of the directory of its list.")]
+    run: Annotated[Run | None, Meta(description="null before a run.")]
+    is_whole: Annotated[bool, Meta(description="Whether the outputs are complete, not only their beginnings.")] = field(
         name="whole"
     )
     at_ms: Since = field(name="at")
@@ -122,8 +124,8 @@ class ResultPage(Struct, frozen=True, kw_only=True):
     after: Annotated[
         str | None,
         Meta(
-            description="Send it as `after` to go on; null: there are no more. A page of a search may be short, or "
-            "empty, before that."
+            description="Send it as `after` for the next page; null on the last page. A page of a search may be "
+            "short or empty before that."
         ),
     ]
 
@@ -132,26 +134,26 @@ class CommandWhole(Struct, frozen=True, kw_only=True):
     """A command, whichever of its runs it is, and the runs before it."""
 
     newest: CommandSeen
-    earlier: Annotated[tuple[CommandSeen, ...], Meta(description="The newest first, at most 50.")]
+    earlier: Annotated[tuple[CommandSeen, ...], Meta(description="Newest first, at most 50.")]
     tail: Annotated[
-        LiveOutput | None, Meta(description="What it has written so far; null: it is not running, or wrote nothing.")
+        LiveOutput | None, Meta(description="Its output so far; null if it is not running or wrote nothing.")
     ]
 
 
 class ListSeen(Struct, frozen=True, kw_only=True):
     """A list without its commands."""
 
-    task: Annotated[Int64, Meta(description="The id that its task has now.")]
-    origin: Annotated[Int64, Meta(description="The first id of its task, by which it is found until it is done.")]
+    task: Annotated[Int64, Meta(description="The current id of its task.")]
+    origin: Annotated[Int64, Meta(description="The first id of its task, under which it is found until it is closed.")]
     name: str
     status: CommandStatus
-    commands: Annotated[int, Meta(description="How many it has.")]
-    expected_duration: Annotated[int, Meta(description="Of all its commands together, in seconds.")]
-    worker: Annotated[str, Meta(description="Who runs it, or is done with it.")]
-    left_ms: Annotated[int, Meta(description="While it is running: until it is open again, in milliseconds.")] = field(
+    commands: Annotated[int, Meta(description="The number of its commands.")]
+    expected_duration: Annotated[int, Meta(description="The sum over its commands, in seconds.")]
+    worker: Annotated[str, Meta(description="The worker that runs or ran it.")]
+    left_ms: Annotated[int, Meta(description="While it is running: milliseconds until it is open again.")] = field(
         name="left"
     )
-    done: Annotated[int, Meta(description="Commands that the worker is done with, as far as it has told.")]
+    done: Annotated[int, Meta(description="The number of finished commands that the worker has reported.")]
     at_ms: Since = field(name="at")
     place: Place
 
@@ -169,7 +171,7 @@ class ListWhole(Struct, frozen=True, kw_only=True):
     project: str
     list: ListSeen
     commands: tuple[Command, ...]
-    live: Annotated[tuple[LiveOutput, ...], Meta(description="What its running commands have written so far.")]
+    live: Annotated[tuple[LiveOutput, ...], Meta(description="The output of its running commands so far.")]
 
 
 class ChangedCommands(Struct, frozen=True, kw_only=True):
@@ -181,10 +183,10 @@ class ChangedCommands(Struct, frozen=True, kw_only=True):
 class ImportedCommands(Struct, frozen=True, kw_only=True):
     """What an import has added."""
 
-    commands: Annotated[int, Meta(description="How many, with those in lists.")] = 0
+    commands: Annotated[int, Meta(description="The number of added commands, including those in lists.")] = 0
     lists: int = 0
     there_already: Annotated[
-        int, Meta(description="Commands that an import before had added: they stay as they are.")
+        int, Meta(description="The number of commands that a previous import added; they stay unchanged.")
     ] = 0
 
     def __add__(self, more: ImportedCommands) -> ImportedCommands:

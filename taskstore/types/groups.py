@@ -13,33 +13,38 @@ class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A group in numbers."""
 
     group: str
-    ready: Annotated[int, Meta(description="Available, and not claimed since.")]
+    ready: Annotated[int, Meta(description="Available and not leased.")]
     claimed: Annotated[int, Meta(description="Leased now.")]
-    expired: Annotated[int, Meta(description="The lease ran out, and nobody has claimed it since.")]
-    scheduled: Annotated[int, Meta(description="Not yet available, and not leased.")]
-    failed: Annotated[int, Meta(description="With an error; counted beside the others, not instead.")]
+    expired: Annotated[int, Meta(description="The lease has ended, and no client has claimed the task since.")]
+    scheduled: Annotated[int, Meta(description="Not yet available and not leased.")]
+    failed: Annotated[int, Meta(description="With an error; also counted in one of the other states.")]
     oldest_ready_ms: Annotated[
-        int | None, Meta(description="For how long the oldest ready task has been ready, in ms; null: there is none.")
+        int | None,
+        Meta(description="Milliseconds for which the oldest ready task has been ready; null if there is none."),
     ] = field(name="oldest_ready")
     in_per_minute: Annotated[float, Meta(description="Tasks that entered the group within the last minute.")]
-    out_per_minute: Annotated[float, Meta(description="Tasks that left it. Claims, renewals, edits: neither.")]
-    paused: Annotated[bool, Meta(description="Claims find nothing in it for now.")]
+    out_per_minute: Annotated[
+        float, Meta(description="Tasks that left the group. Claims, renewals and edits count as neither.")
+    ]
+    paused: Annotated[bool, Meta(description="Whether the group is paused: it hands out no tasks.")]
     finished: Annotated[
-        int, Meta(description="Jobs and commands that have ended: they are not ready. Absent where none are.")
+        int, Meta(description="Ended jobs and commands, which are not ready. Absent if there are none.")
     ] = 0
 
 
 class Stats(Struct, frozen=True, kw_only=True):
     """Every group that holds a task, sorted by name."""
 
-    at_ms: Annotated[int, Meta(description="The time of the numbers; milliseconds since the Epoch.")] = field(name="at")
+    at_ms: Annotated[int, Meta(description="The time of the counts, in milliseconds since the Epoch.")] = field(
+        name="at"
+    )
     groups: tuple[GroupStats, ...]
 
 
 class Pause(Struct, frozen=True, kw_only=True):
     """Who paused a group, when and why."""
 
-    by: Annotated[str, Meta(description="A user, or a token.")]
+    by: Annotated[str, Meta(description="A user's name, or `token:` and a token's name.")]
     at_ms: At = field(name="at")
     reason: str
 
@@ -48,7 +53,7 @@ class GroupPause(Struct, frozen=True, kw_only=True):
     """Whether claims find what is in a group."""
 
     group: str
-    paused: Annotated[Pause | None, Meta(description="null: it is not paused.")] = None
+    paused: Annotated[Pause | None, Meta(description="null if it is not paused.")] = None
 
 
 prepare(Stats, GroupPause)

@@ -14,32 +14,32 @@ from .scalars import After, Int64, prepare
 class Job(Struct, frozen=True, kw_only=True):
     """A job."""
 
-    id: Annotated[Int64, Meta(description="The first id of its task, for good.")]
-    task: Annotated[Int64, Meta(description="The id that its task has now.")]
+    id: Annotated[Int64, Meta(description="The first id of its task, which never changes.")]
+    task: Annotated[Int64, Meta(description="The current id of its task.")]
     queue: str
     status: JobStatus
     function: str
     args: Annotated[Sequence[Any], Meta(description="Any JSON.")]
     kwargs: Mapping[str, Any]
     options: JobOptions
-    attempts: Annotated[tuple[Attempt, ...], Meta(description="The oldest first; the last may be under way.")]
-    result: Annotated[Any, Meta(description="What the function returned; null until then.")]
-    error: Annotated[JobError | None, Meta(description="Of the last attempt, when it went wrong.")]
-    log: Annotated[str, Meta(description="The end of what the last attempt wrote to its outputs.")]
-    worker: Annotated[str, Meta(description="Who runs it, or ran it last; empty: not known, or nobody yet.")]
+    attempts: Annotated[tuple[Attempt, ...], Meta(description="Oldest first; the last may be running.")]
+    result: Annotated[Any, Meta(description="The returned value; null until then.")]
+    error: Annotated[JobError | None, Meta(description="The error of the last attempt, if it failed.")]
+    log: Annotated[str, Meta(description="The end of the output of the last attempt.")]
+    worker: Annotated[str, Meta(description="The worker that runs it, or ran it last; empty if unknown.")]
     host: str
-    pid: Annotated[int, Meta(description="Of the process; 0: not known.")]
-    started: Annotated[int, Meta(description="When the last attempt began; 0: not known, or none yet.")]
+    pid: Annotated[int, Meta(description="The process id; 0 if unknown.")]
+    started: Annotated[int, Meta(description="The start of the last attempt; 0 if unknown.")]
     priority: int
-    created: Annotated[int, Meta(description="When it was enqueued; milliseconds since the Epoch.")]
-    updated: Annotated[int, Meta(description="When anything about it changed.")]
-    available_at_ms: Annotated[int, Meta(description="When it is due; while it is started: when the lease ends.")] = (
-        field(name="timespec")
-    )
+    created: Annotated[int, Meta(description="When it was enqueued, in milliseconds since the Epoch.")]
+    updated: Annotated[int, Meta(description="When it last changed.")]
+    available_at_ms: Annotated[
+        int, Meta(description="The time at which it is due; while it is started, the end of its lease.")
+    ] = field(name="timespec")
     is_whole: Annotated[
-        bool, Meta(description="false: its record is larger than a list takes; ask for the job by itself.")
+        bool, Meta(description="false in a list if the record is too large for it; request the job itself.")
     ] = field(name="whole")
-    place: Annotated[str, Meta(description="Where it stands in the list: what follows comes `after`.")]
+    place: Annotated[str, Meta(description="The position in the list, for `after`.")]
 
     @property
     def is_finished(self) -> bool:

@@ -40,8 +40,8 @@ class CommandLine(Asked, frozen=True, kw_only=True):
     """A command, or a list of them, in a line of its own."""
 
     status: Annotated[str, Meta(extra_json_schema={"enum": [*CommandStatus]})]
-    command: Annotated[dict[str, Any] | None, Meta(description="Of a command: its record.")] = None
-    list: Annotated[dict[str, Any] | None, Meta(description="Of a list: its name and its commands.")] = None
+    command: Annotated[dict[str, Any] | None, Meta(description="The record of a command.")] = None
+    list: Annotated[dict[str, Any] | None, Meta(description="The record of a list: its name and its commands.")] = None
 
 
 prepare(ReasonRequest, TasksRequest, CommandLine)

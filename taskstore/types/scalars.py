@@ -21,13 +21,13 @@ Timespec = Annotated[
     Meta(
         ge=-(LATEST_MS // 2),
         le=LATEST_MS,
-        description="Milliseconds. 0: now. Negative: that long from now. Positive: that very time since the Epoch.",
+        description="Milliseconds; 0 means now, a negative number a delay, a positive number a time since the Epoch.",
     ),
 ]
-Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
+Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Higher values are claimed first.")]
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
-After = Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+After = Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
 Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
 
 

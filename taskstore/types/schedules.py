@@ -12,7 +12,7 @@ from .job_record import DEFAULT_QUEUE, JobOptions
 from .records import MOST
 from .scalars import Int64, prepare
 
-Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Since the Epoch.")]
+Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Milliseconds since the Epoch.")]
 
 
 class ScheduleState(StrEnum):
@@ -41,7 +41,7 @@ class DueTask(Struct, frozen=True, kw_only=True):
 class DueJob(Struct, frozen=True, kw_only=True):
     """The job that is enqueued when it is due."""
 
-    function: Annotated[str, Meta(description="The dotted path under which workers know it.")]
+    function: Annotated[str, Meta(description="The dotted path of the function.")]
     args: Annotated[Sequence[Any], Meta(description="Any JSON.")] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
@@ -54,7 +54,7 @@ class LastRun(Struct, frozen=True, kw_only=True):
 
     due_ms: Milliseconds = field(name="due")
     at_ms: Milliseconds = field(name="at")  # When it was added.
-    origin: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Of the last task that was added.")]
+    origin: Annotated[int, Meta(ge=0, le=2**63 - 1, description="The id of the task that was added.")]
 
 
 class SchedulePause(Struct, frozen=True, kw_only=True):
@@ -70,8 +70,8 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     state: ScheduleState
-    error: Annotated[str, Meta(description="Why it is broken.")]
-    id: Annotated[Int64, Meta(description="Of the task that it is now.")]
+    error: Annotated[str, Meta(description="Why the schedule is broken.")]
+    id: Annotated[Int64, Meta(description="The current id of its task.")]
     origin: Int64
     cron: str = ""
     in_words: Annotated[str, Meta(description="The expression in plain English, if that is short.")] = ""
@@ -79,11 +79,11 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     catch_up: CatchUp | None = None
     task: DueTask | None = None
     job: DueJob | None = None
-    next_ms: Annotated[int | None, Meta(description="When it is due; null: not before somebody sees to it.")] = field(
+    next_ms: Annotated[int | None, Meta(description="The next due time; null while it is paused or broken.")] = field(
         name="next"
     )
-    last: Annotated[LastRun | None, Meta(description="null: it was never due.")]
-    paused: Annotated[SchedulePause | None, Meta(description="null: it is not paused.")]
+    last: Annotated[LastRun | None, Meta(description="null if it was never due.")]
+    paused: Annotated[SchedulePause | None, Meta(description="null if it is not paused.")]
 
 
 prepare(Schedule)

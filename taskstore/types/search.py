@@ -15,9 +15,14 @@ class SearchPage(Struct, frozen=True, kw_only=True):
 
     tasks: tuple[Task, ...]
     after: After
-    complete: Annotated[bool, Meta(description="false: the time limit came before the page was full; go on.")]
-    looked_at: Annotated[int, Meta(description="How many tasks were looked at, at least.")]
-    at_ms: Annotated[int, Meta(description="The time of the search; milliseconds since the Epoch.")] = field(name="at")
+    complete: Annotated[
+        bool,
+        Meta(description="false if the time limit ended the search before the page was full; `after` continues it."),
+    ]
+    looked_at: Annotated[int, Meta(description="The least number of tasks that were examined.")]
+    at_ms: Annotated[int, Meta(description="The time of the search, in milliseconds since the Epoch.")] = field(
+        name="at"
+    )
 
 
 prepare(SearchPage)

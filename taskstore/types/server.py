@@ -13,7 +13,7 @@ class Health(Struct, frozen=True, kw_only=True):
     """The server process lives."""
 
     status: str = "ok"
-    instance: Annotated[str, Meta(description="Another one after each start, and in each process.")]
+    instance: Annotated[str, Meta(description="Differs after each start, and between processes.")]
 
 
 class Problems(Struct, frozen=True, kw_only=True):

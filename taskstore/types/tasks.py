@@ -211,11 +211,11 @@ class Change:
 class Refusal(Struct, frozen=True, kw_only=True):
     """Why nothing was changed: every reason, not the first."""
 
-    changes: Annotated[Ids, Meta(description="Not there to be updated.")] = ()
-    deletes: Annotated[Ids, Meta(description="Not there to be deleted.")] = ()
-    depends: Annotated[Ids, Meta(description="Not there.")] = ()
-    owned: Annotated[Ids, Meta(description="Not yet available, and another client's.")] = ()
-    bugs: Annotated[tuple[str, ...], Meta(description="What is invalid in the request.")] = ()
+    changes: Annotated[Ids, Meta(description="Ids of tasks to update that do not exist.")] = ()
+    deletes: Annotated[Ids, Meta(description="Ids of tasks to delete that do not exist.")] = ()
+    depends: Annotated[Ids, Meta(description="Ids of tasks to depend on that do not exist.")] = ()
+    owned: Annotated[Ids, Meta(description="Ids of tasks that are leased to another client.")] = ()
+    bugs: Annotated[tuple[str, ...], Meta(description="Texts about invalid parts of the request.")] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs)
@@ -238,10 +238,10 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: Int64
     group: str
-    data_text: Annotated[str | UnsetType | None, Meta(description="null: it is not UTF-8; see data_base64.")] = (
-        msgspec.field(name="data")
-    )
-    available_at_ms: Annotated[int, Meta(description="Available from then on; milliseconds since the Epoch.")] = (
+    data_text: Annotated[
+        str | UnsetType | None, Meta(description="null if the data is not UTF-8; see data_base64.")
+    ] = msgspec.field(name="data")
+    available_at_ms: Annotated[int, Meta(description="The available time, in milliseconds since the Epoch.")] = (
         msgspec.field(name="timespec")
     )
     owner: Int64 = msgspec.field(name="ownerid")
@@ -249,12 +249,12 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str]
     priority: int
     origin: Annotated[Int64, Meta(description="The id of the first task of the chain. It never changes.")]
-    claims: Annotated[int, Meta(description="How often it was claimed.")]
+    claims: Annotated[int, Meta(description="The number of claims.")]
     created_at_ms: Annotated[int, Meta(description="When the first task of the chain was added.")] = msgspec.field(
         name="created"
     )
     data_type: DataType = ""
-    data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
+    data_base64: Annotated[str | UnsetType, Meta(description="Present only if data is null.")] = UNSET
 
     @classmethod
     def make(
@@ -324,8 +324,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class Imported(Struct, frozen=True, kw_only=True):
     """What an import has added."""
 
-    imported: Annotated[int, Meta(description="How many tasks.")]
-    ids: Annotated[Ids, Meta(description="Of the new tasks, in the order of the lines.")]
+    imported: Annotated[int, Meta(description="The number of added tasks.")]
+    ids: Annotated[Ids, Meta(description="The ids of the new tasks, in the order of the lines.")]
 
 
 prepare(Outcome, Imported)

@@ -118,9 +118,9 @@ class Handler:
 
     def __post_init__(self) -> None:
         if self.failed_group == self.group:
-            raise ValueError(f"the failed group of {self.group!r} has to be another one")
+            raise ValueError(f"failed_group must be a group other than {self.group!r}")
         if self.max_attempts < 1:
-            raise ValueError(f"max_attempts: 1 or more, not {self.max_attempts}")
+            raise ValueError(f"max_attempts: must be at least 1, not {self.max_attempts}")
 
     @property
     def is_coroutine(self) -> bool:
@@ -153,7 +153,9 @@ def as_result(returned: Returned) -> Result:
     adds = [item for item in each if isinstance(item, NewTask)]
     updates = [item for item in each if isinstance(item, Change)]
     if len(adds) + len(updates) < len(each):
-        raise TypeError(f"a function returns NewTask, Change, several of them, Result or None, not {returned!r:.100}")
+        raise TypeError(
+            f"a function must return NewTask, Change, several of them, Result or None, not {returned!r:.90}"
+        )
     return Result(adds=adds, updates=updates)
 
 
@@ -166,7 +168,7 @@ def error_text(problem: BaseException) -> str:
 def _saved_error(problem: Save) -> str:
     """What it was given, or else the exception that it was raised from."""
     if problem.error or not problem.__cause__:
-        return problem.error or "saved to be looked at"
+        return problem.error or "saved for review"
     return error_text(problem.__cause__)
 
 

@@ -90,7 +90,7 @@ def test_it_is_saved_at_once_where_the_function_says():
     caused.__cause__ = cause
     adds = [ended(Outcome.of(save), attempt=1).adds[0] for save in (plain, named, caused)]
     assert [(add.group, add.error) for add in adds] == [
-        ("odd", "saved to be looked at"),
+        ("odd", "saved for review"),
         ("mail/odd", "who is that?"),
         ("odd", "KeyError: 'name'"),
     ]

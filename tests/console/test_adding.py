@@ -52,7 +52,7 @@ def test_it_knows_the_group_that_it_was_called_from(operator):
         ("group", "", "This field is required"), ("group", "x" * 256, "at most 255 characters"),
         ("group", "a\0b", "Null characters"), ("text", "a\0b", "Null characters"),
         ("delay", "-1", "Must be a whole number between 0"), ("delay", "1_0", "a whole number"),
-        ("delay", "9" * 15, "illiseconds"), ("unit", "years", "Select a valid choice"),
+        ("delay", "9" * 15, "Must be at most 126701150399 seconds"), ("unit", "years", "Select a valid choice"),
         ("priority", "101", "a whole number between -100 and 100"), ("priority", "1.5", "a whole number"),
         ("labels", "novalue", "one label per line"), ("labels", "=x", "one label per line"),
         ("labels", "a=" + "x" * 256, "255 characters, not 256"),

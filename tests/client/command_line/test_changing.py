@@ -34,7 +34,7 @@ def test_it_shows_what_it_would_do_and_asks(command, ann, served, typing):
     assert told.words[-3:] == [
         "done 2, skipped 1, failed 0",
         "skipped, claimed by a worker: 1",
-        f"to take it back: taskstore undo {ann.operations().operations[0].id} --url {served.url} --token TOKEN",
+        f"to undo it: taskstore undo {ann.operations().operations[0].id} --url {served.url} --token TOKEN",
     ]
     assert ann.stats().groups[0].failed == 1
     assert ann.operations().operations[0].reason == "a test"
@@ -100,7 +100,7 @@ def test_a_token_for_other_groups_edits_nothing(command, ann):
     task = ann.add("mail")
     secret = tokens.create("Bob", Scope.OPERATE, groups=["pay/*"])[1]
     told = command("edit", str(task.id), "--priority", "1", "--yes", token=secret)
-    assert (told.code, told.err) == (1, "taskstore: no matching tasks: there is nothing to change\n")
+    assert (told.code, told.err) == (1, "taskstore: no matching tasks, so nothing was changed\n")
     assert ann.task(task.id).priority == 0
 
 
@@ -154,8 +154,8 @@ def test_tasks_are_requeued_for_later(command, ann):
         ),
         (1, ("edit", "group:nowhere", "--priority", "1", "--yes"), "no matching tasks"),
         (1, ("edit", "999999", "--priority", "1", "--yes"), "no matching tasks"),
-        (1, ("undo", "7"), "there is no operation 7: `taskstore operations --url"),
-        (1, ("cancel", "7"), "there is no operation 7: `taskstore operations --url"),
+        (1, ("undo", "7"), "operation 7 does not exist: `taskstore operations --url"),
+        (1, ("cancel", "7"), "operation 7 does not exist: `taskstore operations --url"),
         (2, ("cancel", "9" * 30), "is not in the range"),
     ],
 )
@@ -196,14 +196,14 @@ def test_one_that_goes_on_is_left_or_cancelled(command, ann, served, monkeypatch
         told = command(*asked)
     [operation] = ann.operations().operations
     here = f"--url {served.url} --token TOKEN"
-    left = f"operation {operation.id} goes on at the server: `taskstore cancel {operation.id} {here}` ends it"
+    left = f"operation {operation.id} continues on the server: `taskstore cancel {operation.id} {here}` cancels it"
     assert (told.code, left in told.err) == (130, True)
     told = command("cancel", str(operation.id))
     assert (told.code, ann.operation(operation.id).state) == (0, "cancelled")
     assert told.words[0] == "done 2, skipped 0, failed 0 (cancelled)"
     assert ann.operation(operation.id).cancelled_by == "token:Ann"
     told = command("cancel", str(operation.id))
-    assert (told.code, told.err) == (1, f"taskstore: operation {operation.id} has ended: it is cancelled\n")
+    assert (told.code, told.err) == (1, f"taskstore: operation {operation.id} has already ended: it is cancelled\n")
 
 
 def interrupt(*_):

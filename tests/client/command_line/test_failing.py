@@ -60,7 +60,7 @@ def test_a_token_for_other_groups_is_told_so(command):
 
 def test_a_group_that_nobody_knows_is_named(command, served):
     told = command("stats", "nowhere")
-    hint = f"`taskstore groups --url {served.url} --token TOKEN` lists the groups that hold some"
+    hint = f"`taskstore groups --url {served.url} --token TOKEN` lists groups with tasks"
     assert (told.code, told.err) == (1, f"taskstore: no tasks in nowhere: {hint}\n")
 
 
