@@ -38,7 +38,7 @@ class InvalidInput(TaskStoreError):
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self.fields = {name: list(texts) for name, texts in fields.items()}
-        super().__init__("; ".join(f"{name}: {' '.join(texts)}" for name, texts in self.fields.items()))
+        super().__init__("; ".join(f"{name}: {'; '.join(texts)}" for name, texts in self.fields.items()))
 
     def __reduce__(self) -> tuple[type[InvalidInput], tuple[Mapping[str, Sequence[str]]]]:
         # Raised in the process that decodes large requests, and again here.

@@ -1,6 +1,6 @@
 """Read environment variables by type, and stop at an invalid one with its name.
 
-environs checks the simple types; the rest raises ImproperlyConfigured.
+Each raises ImproperlyConfigured.
 """
 
 import os
@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from environs import Env, validate
+from environs import Env
+from environs.exceptions import EnvError
 
 from tasks_app.conf import command_rules
 from tasks_app.conf.retention import GROUPS, rules_in
+from taskstore.types import sentences
 
 env = Env()
 
@@ -67,12 +69,22 @@ def files(name: str) -> list[Path]:
 def choice(name: str, *choices: str) -> str:
     """One of `choices`; the first is the default."""
     READINGS[name] = Reading(choices[0], " or ".join((", ".join(choices[:-1]), choices[-1])))
-    return env.str(name, choices[0], validate=validate.OneOf(choices))
+    text = env.str(name, choices[0])
+    if text not in choices:
+        raise ImproperlyConfigured(f"{name} {sentences.one_of(choices, text)}")
+    return text
 
 
 def number(name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
     READINGS[name] = Reading(str(default), f"{least} to {most}" if most else f"{least} or more")
-    return env.int(name, default, validate=validate.Range(min=least, max=most))
+    right = f"{name} must be an integer " + (f"between {least} and {most}" if most else f"of at least {least}")
+    try:
+        value: int = env.int(name, default)
+    except EnvError:
+        raise ImproperlyConfigured(f'{right}, not "{env.str(name)}"') from None
+    if value < least or (most is not None and value > most):
+        raise ImproperlyConfigured(f"{right}, not {value}")
+    return value
 
 
 def retention(name: str) -> str:
@@ -88,7 +100,10 @@ def retention(name: str) -> str:
 
 def switch(name: str) -> bool:
     """Off, unless it says that it is on."""
-    return env.bool(name, False)
+    try:
+        return bool(env.bool(name, False))
+    except EnvError:
+        raise ImproperlyConfigured(f'{name} must be a boolean such as 1 or 0, not "{env.str(name)}"') from None
 
 
 def command_lists(name: str) -> str:

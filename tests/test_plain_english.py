@@ -158,7 +158,6 @@ PLACES = (
     Place("taskstore/cli/*.py", texts_of_help),
     Place("taskstore/commands/**/*.py", texts_of_module),
     Place("taskstore/jobs/*.py", texts_of_module),
-    Place("taskstore/schedules/*.py", texts_of_module),
     Place("taskstore/worker/*.py", texts_of_module),
     Place("taskstore/masstasker/[a-l]*.py", texts_of_module),
     Place("taskstore/*.py", texts_of_module),

@@ -18,7 +18,7 @@ from taskstore.masstasker.masstasker_pb2 import UpdateRequest
 
 from ..access import tokens
 from ..access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
-from ..access.policy import Action, may
+from ..access.policy import Action, may, scope_needed
 from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, beyond_proxies, network
 from ..managers import limits
 from ..models import Token
@@ -44,9 +44,7 @@ def caller() -> Token:
 def must_reach(token: Token, action: Action, groups: Iterable[str] = ()) -> None:
     """Raise CallRefused unless the token may do this, in each of the groups that the request names."""
     if not may(token, action):
-        raise CallRefused(
-            StatusCode.PERMISSION_DENIED, f"a token with the scope {token.scope} is not allowed to {action.value}"
-        )
+        raise CallRefused(StatusCode.PERMISSION_DENIED, scope_needed(token, action))
     for group in groups:
         if not may(token, action, group):
             raise CallRefused(StatusCode.PERMISSION_DENIED, f'this token has no access to the group "{group}"')

@@ -35,7 +35,7 @@ def integer(field: str, text: str) -> int:
     """Only ASCII digits: Python would take `1_000` and Arabic digits too."""
     if INTEGER.fullmatch(text) and INT64_MIN <= int(text) <= INT64_MAX:
         return int(text)
-    raise InvalidInput({field: [sentences.INT64]})
+    raise InvalidInput({field: [sentences.INT64 + sentences.but_not_text(text)]})
 
 
 def integers(field: str, text: str) -> list[int]:

@@ -58,8 +58,8 @@ def failure_of(problem: TaskStoreError, needs: str, session: Session) -> Failure
             remedy = f"`{make}` creates a token for other groups; pass it as --token or TASKSTORE_TOKEN"
             return Denied(f"{problem} On the server's machine, {remedy}")
         case NotAllowed():
-            remedy = f"on the server's machine, `{make}` creates one; pass it as --token or TASKSTORE_TOKEN"
-            return Denied(f"{problem} This command needs a token with the scope {needs}: {remedy}")
+            remedy = f"On the server's machine, `{make}` creates one; pass it as --token or TASKSTORE_TOKEN"
+            return Denied(f"{problem} {remedy}")
         case StoreBusy() | TooOften():
             return Away(str(problem))
         case StoreUnavailable():

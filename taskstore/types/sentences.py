@@ -15,10 +15,6 @@ NO_NUL = "must not contain the NUL character"
 VALID_UTF8 = "must be valid UTF-8 text: it contains a lone surrogate"
 BASE64 = "must be valid Base64"
 INT64 = "must be a 64-bit integer"
-STRING = "must be a string"
-TRUTH = "must be true or false"
-LIST = "must be a list"
-OBJECT = "must be an object"
 PERCENT_ENCODED = "must be percent-encoded UTF-8"
 NO_SLASH = "must not be empty or contain / or NUL"
 DOTTED_PATH = "must be the dotted path of a function"
@@ -45,10 +41,7 @@ def at_most(most: int, unit: str, size: int) -> str:
 
 
 def one_of(choices: Iterable[str], value: Any = None) -> str:
-    right = f"must be one of {', '.join(choices)}"
-    # Quoted, with escapes for what is no ASCII: what comes from a request may not be printable.
-    shown = json.dumps(value) if isinstance(value, str) else ""
-    return f"{right}, not {shown}" if shown and len(shown) <= LONGEST_SHOWN else right
+    return f"must be one of {', '.join(choices)}{but_not_text(value) if isinstance(value, str) else but_not(value)}"
 
 
 def unknown(kind: str, names: Iterable[str]) -> str:
@@ -62,6 +55,12 @@ def unknown(kind: str, names: Iterable[str]) -> str:
 def not_together(*others: str) -> str:
     """A field that excludes others that are given too."""
     return f"must not be given together with {' or '.join(others)}"
+
+
+def but_not_text(text: str) -> str:
+    """The end of a sentence about a text that is not too long to be shown."""
+    shown = json.dumps(text)  # With escapes for everything but ASCII: it may not be printable.
+    return f", not {shown}" if len(shown) <= LONGEST_SHOWN else ""
 
 
 def but_not(value: Any) -> str:

@@ -15,7 +15,7 @@ def test_a_server_that_is_away_is_exit_code_3(monkeypatch):
     url = f"http://127.0.0.1:{free_port()}"
     told = run("groups", "--url", url)
     assert (told.code, told.out) == (3, "")
-    assert f"({url}; --url or TASKSTORE_URL names another server)\n" in told.err
+    assert f"({url}; use --url or TASKSTORE_URL for another server)\n" in told.err
     assert told.err.count("\n") == 1
 
 
