@@ -26,7 +26,7 @@ from .django_transaction import (
     run,
 )
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
-from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T
+from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T, Unread
 from .sqlite import SQLite
 from .transaction import transact
 
@@ -50,6 +50,7 @@ __all__ = [
     "Steps",
     "T",
     "Undecided",
+    "Unread",
     "bookkeeping",
     "collation_of",
     "dialect_of",

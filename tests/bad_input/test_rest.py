@@ -12,7 +12,6 @@ from tests.rest_api.api import Api
 from .catalogue import Bad, bodies, expanded, fields, requests
 from .store import everything, secret_of, three_tasks
 
-
 VERB = re.compile(r"\b(?:must|is|takes|expects|say|can|can't)\b")  # Of a field error, which is a sentence.
 
 

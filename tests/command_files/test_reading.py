@@ -49,7 +49,7 @@ def problems(root):
         (SEVEN.replace("true", "  "), "line 7: must be a command line, not an empty line"),
         (SEVEN.replace("true", "a\rb"), "line 7: must not contain CR or NUL"),
         (SEVEN.replace("true", "a\0b"), "line 7: must not contain CR or NUL"),
-        (SEVEN.replace("true", "a" * 65_537), "line 7: must be a command line of at most 65536 bytes"),
+        (SEVEN.replace("true", "a" * 65_537), "line 7: must be at most 65536 bytes"),
         (SEVEN.replace("{id}", "2_0"), 'line 1: must be the id in the file\'s name, not "2_0"'),
         (SEVEN.replace("{id}", "../1_0"), "line 1: must be the id in the file's name"),
         (SEVEN.replace("\n", "\r\n"), "line 1: must end with LF, not CR LF"),
