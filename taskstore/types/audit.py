@@ -20,7 +20,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     ]
     action: str
     group: Annotated[str, Meta(description="Empty for several groups, or none.")]
-    selection: Annotated[str, Meta(description="A description of the selection.")]
+    selection: Annotated[str, Meta(description="The selected tasks or objects, in words.")]
     reason: str
     done: Annotated[int, Meta(description="The number of changed tasks or other items.")]
     skipped: Annotated[int, Meta(description="The number of unchanged ones; `details` has the reasons.")]
@@ -29,7 +29,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 class AuditPage(Struct, frozen=True, kw_only=True):
-    """Entries of the audit, the newest first."""
+    """Entries of the audit, newest first."""
 
     entries: tuple[AuditEntry, ...]
     after: After

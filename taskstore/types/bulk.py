@@ -1,4 +1,4 @@
-"""Operations on many tasks: their preview, how far they have come, and what became of each task."""
+"""Bulk operations: their preview, their progress, and the outcome for each task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = {Kind.GROUP: str, Kind.TEXT: str, Kind.FLAG: bool, Kind.PRIORITY: int, K
 
 
 class OperationState(StrEnum):
-    """How far an operation has come."""
+    """The state of a bulk operation."""
 
     RUNNING = "running"
     DONE = "done"
@@ -22,7 +22,7 @@ class OperationState(StrEnum):
 
 
 class ItemOutcome(StrEnum):
-    """What became of a task of an operation."""
+    """The outcome of a bulk operation for one task."""
 
     DONE = "done"
     SKIPPED = "skipped"
@@ -30,29 +30,29 @@ class ItemOutcome(StrEnum):
 
 
 class WithClaimed(StrEnum):
-    """What to do with tasks whose lease runs."""
+    """Whether to change leased tasks."""
 
     SKIP = "skip"
     TAKE = "take"
 
 
-# What follows from the list of the actions.
+# Derived from the list of actions.
 if TYPE_CHECKING:
     BulkVerb = str
     OperationVerb = str
     BulkParameters = Any
 else:
     BulkVerb = StrEnum("BulkVerb", {name.upper(): name for name in ACTIONS}, module=__name__)
-    BulkVerb.__doc__ = "Actions on many tasks. To undo an operation, use its undo endpoint."
+    BulkVerb.__doc__ = "The bulk operations. To undo one, use the undo link of its operation."
     OperationVerb = StrEnum("OperationVerb", {name.upper(): name for name in WORDS}, module=__name__)
-    OperationVerb.__doc__ = "What is done to many tasks."
+    OperationVerb.__doc__ = "The kind of a bulk operation."
     BulkParameters = defstruct(
         "BulkParameters",
         [
             *[(option.name, KINDS[option.kind] | type(option.default)) for option in OPTIONS.values()],
             ("claimed", WithClaimed),
         ],
-        namespace={"__doc__": "How it is done, in the words of the request."},
+        namespace={"__doc__": "The options of a bulk operation, as in its request."},
         module=__name__,
         frozen=True,
         kw_only=True,
@@ -60,7 +60,7 @@ else:
 
 
 class ByState(Struct, frozen=True, kw_only=True):
-    """They add up to the count."""
+    """Tasks by state. They add up to the count."""
 
     ready: int
     claimed: int
@@ -69,35 +69,33 @@ class ByState(Struct, frozen=True, kw_only=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """A group that a requeue puts tasks into."""
+    """A group to which a requeue moves tasks."""
 
     group: str
-    count: Annotated[int, Meta(description="The number of matching tasks, without leased ones.")]
-    claimed: Annotated[int, Meta(description="The number of additional tasks if `claimed` is take.")]
+    count: Annotated[int, Meta(description="Tasks, without claimed ones.")]
+    claimed: Annotated[int, Meta(description="Claimed tasks, which are included if `claimed` is take.")]
 
 
 class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What would be meant, at this moment."""
+    """The tasks that a bulk operation would change at this moment."""
 
     count: Annotated[int, Meta(description="Send it as `expected`.")]
     by_state: ByState
-    claimed: Annotated[int, Meta(description="Leased tasks, which are skipped unless `claimed` is take.")]
-    ready_already: Annotated[
-        int, Meta(description="Ready tasks without an error that are not dead letters; a requeue skips them.")
-    ]
-    group: Annotated[str, Meta(description="The group of all tasks; empty if there are several groups or no tasks.")]
-    samples: Annotated[Ids, Meta(description="A sample of the ids.")]
-    bound: Annotated[Int64, Meta(description="Send it unchanged. Tasks added later are not changed.")]
-    as_of: Annotated[int, Meta(description="The time of the preview in milliseconds. Send it unchanged.")]
+    claimed: Annotated[int, Meta(description="Claimed tasks: skipped unless `claimed` is take.")]
+    ready_already: Annotated[int, Meta(description="Ready, not failed and no dead letters: a requeue skips them.")]
+    group: Annotated[str, Meta(description="The group of all these tasks; empty for several groups or no task.")]
+    samples: Annotated[Ids, Meta(description="A few of the ids.")]
+    bound: Annotated[Int64, Meta(description="Send it unchanged: tasks added later are left alone.")]
+    as_of: Annotated[int, Meta(description="Send it unchanged: the time of the preview, in ms.")]
     to_type: Annotated[str, Meta(description="The text to send as `typed`; empty if none is needed.")]
     targets: Annotated[
-        tuple[Target, ...] | None, Meta(description="For a requeue only: the target groups, largest first.")
+        tuple[Target, ...] | None, Meta(description="Only of a requeue: the target groups, largest first.")
     ] = None
-    ended: Annotated[int | None, Meta(description="For a requeue only: ended commands, which it skips.")] = None
+    ended: Annotated[int | None, Meta(description="Only of a requeue: ended commands, which it skips.")] = None
 
 
 class Links(Struct, frozen=True, kw_only=True):
-    """Where the operation is, and what can be done with it."""
+    """The URLs of the operation and of its actions."""
 
     operation: str
     items: str
@@ -106,12 +104,12 @@ class Links(Struct, frozen=True, kw_only=True):
 
 
 class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is done to many tasks, and how far it has come."""
+    """A bulk operation and its progress."""
 
     id: Int64
     verb: OperationVerb
-    selection: Annotated[str, Meta(description="A description of the selection.")]
-    group: Annotated[str, Meta(description="The group of all tasks; empty if there are several or none.")]
+    selection: Annotated[str, Meta(description="In words.")]
+    group: Annotated[str, Meta(description="The group of all its tasks; empty for several groups or none.")]
     parameters: BulkParameters
     state: OperationState
     expected: int
@@ -122,41 +120,41 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: Annotated[str, Meta(description="A user's name, or `token:` and the name of a token.")]
     reason: str
     began_at_ms: At = field(name="began")
-    ended_at_ms: Annotated[int | None, Meta(description="null while it runs.")] = field(name="ended")
+    ended_at_ms: Annotated[int | None, Meta(description="Milliseconds since the Epoch; null while it runs.")] = field(
+        name="ended"
+    )
     cancelled_by: Annotated[str, Meta(description="Empty if it was not cancelled.")]
     undoes: Annotated[Int64 | None, Meta(description="The operation that this one undoes; null if it is not an undo.")]
     links: Links
     reasons: Annotated[
-        dict[str, int] | None, Meta(description="The number of skipped tasks by reason. Not in lists.")
+        dict[str, int] | None, Meta(description="The number of skipped tasks by reason. Not in the list.")
     ] = None
-    undoable: Annotated[bool | None, Meta(description="Whether it can be undone. Not in lists.")] = None
-    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; empty if it can. Not in lists.")] = (
-        None
-    )
+    undoable: Annotated[bool | None, Meta(description="Not in the list.")] = None
+    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; else empty. Not in the list.")] = None
 
 
 class OperationsPage(Struct, frozen=True, kw_only=True):
-    """Operations, the newest first."""
+    """Bulk operations, newest first."""
 
     operations: tuple[Operation, ...]
     after: Annotated[Int64 | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """What became of a task."""
+    """The outcome of a bulk operation for one task."""
 
     origin: Int64
-    task: Annotated[Int64, Meta(description="The id before the operation; 0 for a restored task.")]
+    task: Annotated[Int64, Meta(description="The id that the task had; 0 if an undo restored it.")]
     outcome: ItemOutcome
-    why: Annotated[str, Meta(description="Why it was skipped or failed.")]
+    why: Annotated[str, Meta(description="Why the task was skipped or failed.")]
 
 
 class ItemsPage(Struct, frozen=True, kw_only=True):
-    """Tasks of an operation, by their origins. They are kept for as long as it can be undone."""
+    """Tasks of a bulk operation, sorted by origin. They are kept for as long as it can be undone."""
 
     items: tuple[Item, ...]
     after: Annotated[
-        Int64 | None, Meta(description="Send it as `after` for the next page; null on the last page so far.")
+        Int64 | None, Meta(description="Send it as `after` for the next page; null if there are no more for now.")
     ]
 
 

@@ -1,4 +1,4 @@
-"""What workers say of themselves."""
+"""The heartbeats of workers."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from .scalars import Int64, prepare
 
 
 class Heard(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker said of itself with its last heartbeat."""
+    """The last heartbeat of a worker."""
 
     client_id: Int64 = field(name="clientid")
     name: str
     host: str
     pid: int | None
-    groups: Annotated[tuple[str, ...], Meta(description="The groups that the token has access to.")]
+    groups: Annotated[tuple[str, ...], Meta(description="The groups it claims from that the token may access.")]
     version: str
     info: dict[str, Any]
-    seen_at_ms: Annotated[int, Meta(description="The time of the last report, in milliseconds since the Epoch.")] = (
-        field(name="seen")
+    seen_at_ms: Annotated[int, Meta(description="The time of the heartbeat; milliseconds since the Epoch.")] = field(
+        name="seen"
     )
-    age_ms: Annotated[int, Meta(description="Milliseconds since the last report, by the server's clock.")] = field(
+    age_ms: Annotated[int, Meta(description="Milliseconds since the heartbeat, by the server's clock.")] = field(
         name="age"
     )
     done_per_minute: Annotated[
         float | None,
         Meta(
-            description="Tasks finished in the last ten full minutes, in all groups: leases ended by a delete or an "
-            "update that did not give the task back. Only in the list."
+            description="Tasks done per minute over the last ten full minutes, in all groups. A task is done when its "
+            "lease ends by an update that does not give it back. Only in the list."
         ),
     ] = None
 

@@ -1,4 +1,4 @@
-"""Groups in numbers, and their pauses."""
+"""Counts and rates of groups, and their pauses."""
 
 from __future__ import annotations
 
@@ -10,50 +10,45 @@ from .scalars import At, prepare
 
 
 class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A group in numbers."""
+    """The counts and rates of a group."""
 
     group: str
-    ready: Annotated[int, Meta(description="Available and not leased.")]
-    claimed: Annotated[int, Meta(description="Leased now.")]
-    expired: Annotated[int, Meta(description="The lease has ended, and no client has claimed the task since.")]
-    scheduled: Annotated[int, Meta(description="Not yet available and not leased.")]
-    failed: Annotated[int, Meta(description="With an error; also counted in one of the other states.")]
+    ready: Annotated[int, Meta(description="Available tasks.")]
+    claimed: Annotated[int, Meta(description="Leased tasks.")]
+    expired: Annotated[int, Meta(description="Tasks whose lease ran out and that were not claimed since.")]
+    scheduled: Annotated[int, Meta(description="Tasks that are not yet available and not leased.")]
+    failed: Annotated[int, Meta(description="Tasks with an error; each is also counted by its state.")]
     oldest_ready_ms: Annotated[
-        int | None,
-        Meta(description="Milliseconds for which the oldest ready task has been ready; null if there is none."),
+        int | None, Meta(description="How long the oldest ready task has been ready, in ms; null without ready tasks.")
     ] = field(name="oldest_ready")
     in_per_minute: Annotated[float, Meta(description="Tasks that entered the group within the last minute.")]
-    out_per_minute: Annotated[
-        float, Meta(description="Tasks that left the group. Claims, renewals and edits count as neither.")
-    ]
-    paused: Annotated[bool, Meta(description="Whether the group is paused: it hands out no tasks.")]
+    out_per_minute: Annotated[float, Meta(description="Tasks that left it. Claims, renewals and edits don't count.")]
+    paused: Annotated[bool, Meta(description="true: the group hands out no tasks.")]
     finished: Annotated[
-        int, Meta(description="Ended jobs and commands, which are not ready. Absent if there are none.")
+        int, Meta(description="Ended jobs and commands, which don't count as ready. Absent if there are none.")
     ] = 0
 
 
 class Stats(Struct, frozen=True, kw_only=True):
     """Every group that holds a task, sorted by name."""
 
-    at_ms: Annotated[int, Meta(description="The time of the counts, in milliseconds since the Epoch.")] = field(
-        name="at"
-    )
+    at_ms: Annotated[int, Meta(description="The time of the counts; milliseconds since the Epoch.")] = field(name="at")
     groups: tuple[GroupStats, ...]
 
 
 class Pause(Struct, frozen=True, kw_only=True):
-    """Who paused a group, when and why."""
+    """The pause of a group."""
 
-    by: Annotated[str, Meta(description="A user's name, or `token:` and a token's name.")]
+    by: Annotated[str, Meta(description="The user or token that paused it.")]
     at_ms: At = field(name="at")
     reason: str
 
 
 class GroupPause(Struct, frozen=True, kw_only=True):
-    """Whether claims find what is in a group."""
+    """A group and its pause."""
 
     group: str
-    paused: Annotated[Pause | None, Meta(description="null if it is not paused.")] = None
+    paused: Annotated[Pause | None, Meta(description="null: the group is not paused.")] = None
 
 
 prepare(Stats, GroupPause)
