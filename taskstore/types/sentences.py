@@ -1,6 +1,6 @@
-"""Sentences that say what is wrong with a field, so that every way in says it in the same words. Pure.
+"""Say what is wrong with a field, in the same words for every way in. Pure.
 
-Each continues the name of the field: `limit: must be between 1 and 1000, not 5000`.
+Each sentence continues the name of the field: `limit: must be between 1 and 1000, not 5000`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", 
 
 
 def between(least: int, most: int, value: Any = None) -> str:
-    """A number that is out of range, or that is no integer. Without the value the sentence ends before it."""
+    """Refuse what is not an integer in this range. None: the value is not shown."""
     if value is None:
         return f"must be an integer between {least} and {most}"
     is_integer = type(value) is int
@@ -36,16 +36,16 @@ def int64(value: Any) -> str:
 
 
 def at_most(most: int, unit: str, size: int) -> str:
-    """Something that is too long, or of which there are too many; `unit` in the plural."""
+    """Refuse what is too long or too many; `unit` is a plural."""
     return f"must have at most {most} {unit}, not {size}"
 
 
-def one_of(choices: Iterable[str], value: Any = None) -> str:
+def one_of(choices: Iterable[str], value: Any) -> str:
     return f"must be one of {', '.join(choices)}{but_not_text(value) if isinstance(value, str) else but_not(value)}"
 
 
 def unknown(kind: str, names: Iterable[str]) -> str:
-    """A field or parameter that does not exist, beside these that do."""
+    """Refuse a field or parameter that is not among these names."""
     names = list(names)
     if not names:
         return f"is not a known {kind}; none are allowed here"
@@ -53,19 +53,19 @@ def unknown(kind: str, names: Iterable[str]) -> str:
 
 
 def not_together(*others: str) -> str:
-    """A field that excludes others that are given too."""
+    """Refuse a field beside others that it excludes."""
     return f"must not be given together with {' or '.join(others)}"
 
 
 def but_not_text(text: str) -> str:
-    """The end of a sentence about a text that is not too long to be shown."""
-    shown = json.dumps(text)  # With escapes for everything but ASCII: it may not be printable.
+    """End a sentence with a text, unless it is too long."""
+    shown = json.dumps(text)  # Escapes everything but ASCII, which may not be printable.
     return f", not {shown}" if len(shown) <= LONGEST_SHOWN else ""
 
 
 def but_not(value: Any) -> str:
-    """The end of a sentence: an integer as it is, the kind of any other value of JSON."""
+    """End a sentence with an integer, or with the type of any other JSON value."""
     if type(value) is int:
-        # Longer ones may have been cut already where they were read.
+        # The reader of JSON may have cut longer ones.
         return f", not {value}" if abs(value) < 10**20 else ""
     return f", not {KINDS.get(type(value), 'another type')}"

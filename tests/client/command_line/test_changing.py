@@ -133,7 +133,7 @@ def test_tasks_are_requeued_for_later(command, ann):
         (2, ("purge", " ", "--yes"), "q: must select tasks"),
         (2, ("purge", "nonsense", "--yes"), "q: nonsense: say where to look"),
         (2, ("requeue", "group:mail"), "confirmation needs a terminal: say --yes"),
-        (2, ("edit", "group:mail", "--yes"), "nothing to change: say --error TEXT or --priority N, or both"),
+        (2, ("edit", "group:mail", "--yes"), "nothing to change: give --error TEXT or --priority N, or both"),
         (2, ("edit", "group:mail", "--priority", "101", "--yes"), "101 is not in the range"),
         (2, ("edit", "group:mail", "--priority", "high", "--yes"), "'high' is not a valid number"),
         (
@@ -145,7 +145,7 @@ def test_tasks_are_requeued_for_later(command, ann):
         (
             2,
             ("edit", "group:mail", "--error", "x", "--reason", "x" * 1_001, "--yes"),
-            "reason: at most 1000 characters",
+            "reason: must have at most 1000 characters",
         ),
         (
             2,

@@ -77,12 +77,12 @@ def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands)
         ([], None, "either LINEs"),
         (["a", "--file", "-"], "b", "either LINEs"),
         (["-", "a"], "b", "either LINEs"),
-        (["a", "--from-line", "2"], None, "--from-line is about"),
-        (["-"], "\n\n", "no line"),
+        (["a", "--from-line", "2"], None, "--from-line needs"),
+        (["-"], "\n\n", "at least one line"),
         (["-"], b"a\n\xff\n", "line 2"),
         ([""], None, "line 1: cmd"),
-        (["a", "--until", "soon"], None, "soon is no time"),
-        (["a", "--expected", "5"], None, "5 is no length of time"),
+        (["a", "--until", "soon"], None, "must be a time such as"),
+        (["a", "--expected", "5"], None, "must be a duration such as"),
         (["a", "--max-fails", "0"], None, "max-fails"),
         (["a", "--project", "a/b"], None, "project"),
     ],
@@ -274,7 +274,7 @@ def test_a_project_goes_into_directories_and_back(commands, tmp_path):
     told = commands("import", str(tmp_path / "a"), "--project", "daily", "--json")
     assert told.records == [{"commands": 0, "lists": 0, "there_already": 4}]
     told = commands("import", str(tmp_path / "a"), "--project", "daily")
-    assert told.out == "imported 0 commands; there already: 4\n"
+    assert told.out == "imported 0 commands; already there: 4\n"
 
 
 def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, tmp_path):

@@ -48,7 +48,7 @@ def test_a_task_is_shown_by_any_id_that_it_had(command, ann):
     ann.delete(new)
     gone = command("show", str(old.id))
     assert (gone.code, gone.out) == (1, "")
-    assert gone.err == f"taskstore: task {old.id} is gone: deleted by client 1, now\n"
+    assert gone.err == f"taskstore: task {old.id} has ended: deleted by client 1, now\n"
     [added, claimed] = command("history", str(new.id), "--json").records
     assert (added["id"], added["ended"]["how"], claimed["ended"]["how"]) == (old.id, "claimed", "deleted")
     assert f"claimed, now {new.id}" in command("history", str(old.id)).out

@@ -78,10 +78,10 @@ def test_a_lease_is_renewed_and_given_back(command, ann):
     ("arguments", "words"),
     [
         (("add", "mail", "x", "--lines"), "either DATA or --lines"),
-        (("add", "mail", "x", "--at", "soon"), "soon is no time: write it as"),
-        (("add", "mail", "x", "--at", "0001-01-01T00:00"), "is before 1970"),
+        (("add", "mail", "x", "--at", "soon"), "must be a time such as"),
+        (("add", "mail", "x", "--at", "0001-01-01T00:00"), "must be after 1 January 1970"),
         (("add", "mail", "x", "--label", "gold"), "must be NAME=VALUE, not gold"),
-        (("claim", "mail", "--for", "a while"), "is no length of time"),
+        (("claim", "mail", "--for", "a while"), "must be a duration such as"),
         (("update", "1", "--label", "a=b", "--no-labels"), "either --label or --no-labels"),
         (("delete", "0"), "0 is not in the range"),
         (("add", "", "x"), "group"),
