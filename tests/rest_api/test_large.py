@@ -78,7 +78,7 @@ def test_large_claims_imports_and_jobs_do_what_small_ones_do(api, everything_is_
 def test_a_claim_names_as_many_groups_as_the_setting_says(api):
     groups = [f"group {number}" for number in range(1_001)]
     status, answer = api.post("/claim", {"clientid": ANN, "groups": groups})
-    assert (status, answer["errors"]) == (413, {"groups": ["at most 1000 groups a claim, not 1001"]})
+    assert (status, answer["errors"]) == (413, {"groups": ["must have at most 1000 groups, not 1001"]})
     assert api.post("/claim", {"clientid": ANN, "groups": groups[:1_000]})[0] == 200
 
 
@@ -148,7 +148,7 @@ def test_the_helper_judges_by_the_settings_of_the_server(db):
     body = json.dumps({"clientid": 1, "group": "mail", "groups": ["a", "b"]}).encode()
     with override_settings(TASKSTORE_MAX_VALUES=999), pytest.raises(LimitExceeded):
         helper.run(decoded, b"[" * 3_000, ClaimRequest)
-    with pytest.raises(InvalidInput, match="either group or groups"):
+    with pytest.raises(InvalidInput, match="must not be given together with group"):
         helper.run(decoded, body, ClaimRequest)
 
 
