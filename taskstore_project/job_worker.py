@@ -14,7 +14,7 @@ from taskstore.cli.context import Session
 from taskstore.cli.errors import Mistake
 from taskstore.client.client import Client
 from taskstore.jobs.fork_server_link import NotPrepared
-from taskstore.jobs.serving import run_worker
+from taskstore.jobs.worker import run_worker
 from taskstore.types.job_record import DEFAULT_QUEUE
 
 AT_LEAST_ONE = click.IntRange(min=1)

@@ -1,4 +1,4 @@
-"""What operators do to commands and lists: run again, park, put away, open at once."""
+"""Commands of operators that change shell commands and lists: retry, stash, unstash, archive, reopen."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def reopen(session: Session, /, task: int, project: str, reason: str) -> None:
 def chosen(
     session: Session, project: str, *, ids: Sequence[str], is_all: bool, lists: Sequence[int] = ()
 ) -> Sequence[int] | None:
-    """The tasks that are named; None: all."""
+    """Return the ids of the selected tasks; None for all."""
     if bool(ids or lists) == is_all:
         raise click.UsageError("either some by their IDs, or --all")
     return None if is_all else [*tasks_of(session, project, ids), *lists]
 
 
 def tasks_of(session: Session, project: str, ids: Sequence[str]) -> list[int]:
-    """Where these commands lie. One within a list is not meant: its list has others in it."""
+    """Return the task ids of commands. Raises Failure for a command in a list, which would affect others."""
     seen = [found(session, project, id).newest for id in ids]
     for each in seen:
         if each.status not in NEVER_IN_LISTS:

@@ -1,4 +1,4 @@
-"""Command lines for a project."""
+"""Submit command lines to a project."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from ..errors import InvalidInput
 from ..types.commands import CommandSeen, Submission
 from . import parameter_types
 from .base import Scope, command
-from .chunks import MOST_LINES, pieces
 from .commands_group import commands, project
-from .context import Session, now_ms, telling
-from .records import as_json
+from .context import Session, as_json, now_ms, telling
+from .files import MOST_LINES, pieces
 from .tables import number
 
 FIELD = re.compile(r"^commands\[(\d+)\]\.")
-MOST_BYTES = 2**23  # A request: JSON may need a multiple of it.
+MOST_BYTES = 2**23  # Of lines in a request, which are longer as JSON.
 STANDARD_INPUT = "-"
 
-Numbered = tuple[int, str]  # A line, and its number.
+Numbered = tuple[int, str]  # The number of a line, and the line.
 
 
 def until_s(text: str) -> int:
-    """A time, or how long from now by the clock of this machine; in seconds since the Epoch."""
+    """Parse a time, or a time span from now by this machine's clock, to seconds since the Epoch."""
     at_ms = parameter_types.timespec_ms(text)
     return (at_ms if at_ms > 0 else now_ms() - at_ms) // 1_000
 
@@ -92,7 +91,7 @@ def submit(
 def submit_file(
     session: Session, file: IO[bytes], from_line: int, project: str, stashed: bool, how: Mapping[str, Any]
 ) -> None:
-    """1 000 lines at a time, each time all of them or none."""
+    """Submit a file in requests of up to 1 000 lines, each applied whole or not at all."""
     count, newest = 0, list[CommandSeen]()
     wanted = (line for place, line in enumerate(file, 1) if place >= from_line)
     with session.progress() as progress:
@@ -112,7 +111,7 @@ def submit_file(
 
 
 def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
-    """The lines that are not blank, as text, with their numbers."""
+    """Yield the lines that are not blank as text, with their numbers."""
     for place, line in enumerate(piece, begin):
         if line.strip():
             try:
@@ -124,7 +123,7 @@ def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
 def submitted(
     session: Session, project: str, lines: Iterable[Numbered], stashed: bool, how: Mapping[str, Any]
 ) -> list[CommandSeen]:
-    """At most MOST_LINES lines. Where one is wrong, its number is named."""
+    """Submit up to MOST_LINES lines. Raises InvalidInput, which names lines by their numbers."""
     given = list(lines)
     if len(given) > MOST_LINES:
         raise click.UsageError(f"at most {MOST_LINES} LINEs; more with --file")

@@ -1,4 +1,4 @@
-"""The program `taskstore` as click sees it: commands that are imported when they are needed."""
+"""The program `taskstore`: a click group that imports commands when they are needed, and its shell completion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-LONGEST_SENTENCE = 200  # Characters of a summary: it goes on in the next line.
+LONGEST_SENTENCE = 200  # Characters of a summary, which is wrapped.
 
 HELP = """Task Store: run a server, and work with one from any machine that reaches it.
 
@@ -22,11 +22,11 @@ NOT_INSTALLED = 'Not installed here; pip install "taskstore[server]" brings: '
 
 
 class Program(click.Group):
-    """`places`: where each command is, by its name: `package.module:variable`.
+    """The root command.
 
-    `others`: names that are no commands of this program, but stand beside them and are completed like them, and what
-    each of them does; `has_others`: whether they are installed. `sections`: all names, as the help shows them.
-    `options`: what was typed for any command, and has to be repeated by a hint.
+    `places`: the location `package.module:variable` of each command, by name. `others`: Django's commands with their
+    summaries, which appear in the help and in completion; `has_others`: whether they are installed. `sections`: all
+    names as grouped in the help. `options`: the common options typed, which hints must repeat.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Tasks and jobs that are added when they are due."""
+"""Commands about schedules."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from ..types.job_record import DEFAULT_QUEUE
 from ..types.schedules import DueJob, DueTask, Schedule
 from . import parameter_types
 from .base import Scope, command
-from .context import Session, now_ms
+from .context import Session, as_json, now_ms
 from .errors import Failure
 from .jobs import value_of
-from .records import as_json
 from .tables import Column, facts, relative, table, when
 
 COLUMNS = (
@@ -59,7 +58,7 @@ def _cells(found: Schedule, now: int) -> list[str]:
 
 
 def adds(found: Schedule) -> str:
-    """What it adds, in words."""
+    """Describe what a schedule adds."""
     if found.job:
         return f"job {found.job.function}"
     return f"task in {found.task.group}" if found.task else ""
@@ -120,18 +119,13 @@ def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, rea
 
     taskstore schedule put nightly "0 3 * * *" --job reports.build 2026 --zone Europe/Berlin
     """
-    due = {"job": due_job(**added)} if due_of(added) == "job" else {"task": due_task(**added)}
-    made = session.store.schedules.put(name, cron, zone=zone, catch_up=catch_up, reason=reason, **due)
-    tell(session, made, f"{name} adds {adds(made)}: {made.in_words or cron}")
-
-
-def due_of(added: dict[str, Any]) -> str:
-    """Whether it is a job or a task."""
     if bool(added["function"]) == bool(added["group"]):
         raise click.UsageError("either --job FUNCTION or --group GROUP")
     if added["group"] and (len(added["args"]) > 1 or added["kwargs"]):
         raise click.UsageError("a task has one ARG at most, its data")
-    return "job" if added["function"] else "task"
+    due = {"job": due_job(**added)} if added["function"] else {"task": due_task(**added)}
+    made = session.store.schedules.put(name, cron, zone=zone, catch_up=catch_up, reason=reason, **due)
+    tell(session, made, f"{name} adds {adds(made)}: {made.in_words or cron}")
 
 
 def due_job(

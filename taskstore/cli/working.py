@@ -1,4 +1,4 @@
-"""What workers do, by hand: add tasks, claim, change and delete them."""
+"""Commands that add, claim, update and delete tasks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from ..types.tasks import Change, NewTask, Order, Task
 from ..units import duration
 from . import parameter_types
 from .base import Scope, command
-from .chunks import pieces
-from .context import Session, now_ms, telling
+from .context import Session, as_json, now_ms, telling
 from .errors import Failure
+from .files import pieces
 from .read import added, tasks_table, whole
-from .records import as_json
 from .tables import number
 
 STDIN = "-"
@@ -57,7 +56,7 @@ def add(
 
 
 def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
-    """Add a task for each line that is not blank: in pieces, each whole."""
+    """Add a task for each line that is not blank, in pieces that are applied whole."""
     count = 0
     with session.progress() as progress:
         bar = progress.add_task("adding", total=None)
@@ -73,14 +72,14 @@ def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
 
 
 def data_of(text: str | None, file: IO[bytes] | None) -> bytes | None:
-    """The data that is given; None when none is."""
+    """Return the data that was given, or None."""
     if text is not None and file:
         raise click.UsageError("either DATA or --file, not both")
     if text == STDIN:
         return sys.stdin.buffer.read()
     if file:
         return bytes(file.read())
-    return None if text is None else os.fsencode(text)  # As it was typed, also what is no UTF-8.
+    return None if text is None else os.fsencode(text)  # The bytes as typed, even if not UTF-8.
 
 
 def tell_added(session: Session, tasks: Sequence[Task]) -> None:
@@ -153,16 +152,16 @@ def update(
 
 
 def at_time(change: Change, task: Task, at_ms: int | None) -> Change:
-    """The change with its time; None: a lease and a schedule go on as they are."""
+    """Return the change with its time. None keeps a present lease or schedule."""
     if at_ms is not None or change.release or task.available_at_ms <= now_ms():
         return replace(change, timespec_ms=at_ms or 0)
-    # A future time makes a lease of it, unless it is given back at once.
+    # A future time would lease the task, unless the change releases it.
     is_leased = bool(task.claims and task.owner)
     return replace(change, timespec_ms=task.available_at_ms, release=not is_leased)
 
 
 def labels_of(fields: dict[str, Any]) -> dict[str, str] | None:
-    """The labels that are asked for; None: they stay."""
+    """Return the new labels, or None to keep them."""
     if fields["labels"] and fields["no_labels"]:
         raise click.UsageError("either --label or --no-labels, not both")
     return dict(fields["labels"]) if fields["labels"] or fields["no_labels"] else None

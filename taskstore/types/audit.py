@@ -19,7 +19,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     ]
     action: str
     group: Annotated[str, Meta(description="Empty: several groups, or none.")]
-    selection: Annotated[str, Meta(description="What was meant, in words.")]
+    selection: Annotated[str, Meta(description="The selected tasks or objects, in words.")]
     reason: str
     done: Annotated[int, Meta(description="How many were changed.")]
     skipped: Annotated[int, Meta(description="How many were left alone; `details` says why.")]
@@ -28,7 +28,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 class AuditPage(Struct, frozen=True, kw_only=True):
-    """Entries of the audit, the newest first."""
+    """Entries of the audit, newest first."""
 
     entries: tuple[AuditEntry, ...]
     after: After

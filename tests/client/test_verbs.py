@@ -22,8 +22,8 @@ from taskstore import (
     UnexpectedAnswer,
 )
 from taskstore.client.calls import Call
+from taskstore.client.client import Calls
 from taskstore.client.operating import AskedPreview
-from taskstore.client.verbs import Calls
 from taskstore.endpoints import ENDPOINTS
 from taskstore.types.bulk import ByState
 from taskstore.types.tasks import Ending

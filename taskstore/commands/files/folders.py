@@ -1,4 +1,4 @@
-"""Directories and the files of commands in them, with all that is wrong."""
+"""Read directories of command files, and collect every problem in them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...types.command_record import LONGEST_CMD, Command, why_no_id
-from .content import NotFiles
-from .texts import ERR, OUT, TASK, command_of, shown
+from .texts import ERR, OUT, TASK, NotFiles, command_of, shown
 
 LONGEST_TASK = LONGEST_CMD + 16 * 2**10  # Bytes.
-LONGEST_OUTPUT = 10 * 2**20  # Bytes: a task of the store holds no more.
+LONGEST_OUTPUT = 10 * 2**20  # Bytes: the largest task that the store accepts.
 
 
 @dataclass(slots=True)
 class Folders:
-    """What lies below `root`. Nothing is raised: what is wrong is noted, and left out."""
+    """The directories and files below `root`. Problems are collected instead of raised."""
 
     root: Path
     problems: list[str] = field(default_factory=list)
-    places: dict[str, str] = field(default_factory=dict)  # Of each id.
+    places: dict[str, str] = field(default_factory=dict)  # The path of each command's file, by its id.
 
     def note(self, path: Path, why: str) -> None:
         self.problems.append(f"{self.place(path)}: {why}")
 
     @contextmanager
     def noting(self, path: Path) -> Iterator[None]:
-        """Note what is raised about a path, and go on."""
+        """Collect the problems that are raised about a path."""
         try:
             yield
         except NotFiles as wrong:
@@ -39,11 +38,11 @@ class Folders:
             self.note(path, f"it can't be read: {problem.strerror}")
 
     def place(self, path: Path) -> str:
-        """As problems name it."""
+        """Return the path as problems name it."""
         return str(self.root) if path == self.root else shown(str(path.relative_to(self.root)))
 
     def directories(self, parent: Path, known: Collection[str] | None = None) -> Iterator[Path]:
-        """Those in a directory, by name. `known`: how they may be called; None: anything."""
+        """Yield the directories in a directory, sorted. `known`: the allowed names; None allows any."""
         for entry in self._entries(parent):
             path = parent / entry.name
             if known is not None and entry.name not in known:
@@ -54,7 +53,7 @@ class Folders:
                 yield path
 
     def commands(self, parent: Path) -> Iterator[tuple[Path, Command]]:
-        """Those whose files lie in a directory, by name, each with its `.task`."""
+        """Yield the commands whose files are in a directory, sorted, each with the path of its `.task`."""
         names = set(self._files(parent))
         for name in sorted(names):
             task = parent / (name.rpartition(".")[0] + TASK)
