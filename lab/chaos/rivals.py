@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import psycopg
 
 from tasks_app.core.operations import Operation, TaskRecord
-from tasks_app.database import SILENCE_S, Decision, PostgreSQL, Row, Statement, Steps, T, Undecided, transact
-from tasks_app.writer.connection import COMMIT, PostgreSQLConnection
+from tasks_app.database import Decision, PostgreSQL, Row, Statement, Steps, T, Undecided, transact
+from tasks_app.writer.connection import BEGIN, COMMIT, settings_of_batches
 from taskstore.errors import TaskStoreError
 
 Connection = psycopg.AsyncConnection[Row]
@@ -18,7 +18,7 @@ MakeDialect = Callable[..., PostgreSQL]  # As PostgreSQL itself.
 # The last: what nobody expects, and a client would be answered with a 500.
 Answer = list[TaskRecord] | TaskStoreError | psycopg.Error
 
-BEGIN, ROLLBACK = Statement("BEGIN"), Statement("ROLLBACK")
+ROLLBACK = Statement("ROLLBACK")
 LOOK_S = 0.004  # A statement that takes longer may be waiting for a lock.
 WAITS = b"SELECT %s = ANY(pg_blocking_pids(%s))"
 # It takes a second to notice a deadlock else.
@@ -38,8 +38,7 @@ class Way:
         """What comes before the first look; who waits locks what the operation names."""
         if self.waits:
             return [BEGIN, *dialect.preparation([operation])]
-        begin, configure = PostgreSQLConnection.opening
-        return [begin, Statement(configure.sql, ["on", f"{SILENCE_S}s", f"{SILENCE_S}s"])]
+        return [BEGIN, settings_of_batches(is_local=True)]
 
 
 ALONE, BY_THE_WRITER = Way(waits=True), Way(waits=False)

@@ -1,4 +1,4 @@
-// Keeps ages, rates and lines right, as tasks_app/console/flow.py has them now: those of the tiles, and of the groups
+// Keeps ages, rates and lines right, as tasks_app/console/overview.py has them now: those of the tiles, and of the groups
 // in sight. Rows stay where they are; only elements with `data-flow` are written.
 //
 //   data-flows="/console/flow"   around the rows: where to ask for them

@@ -1,4 +1,4 @@
-"""Settings: who signs in, and what they may do."""
+"""Settings: user accounts and their rights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ..access import accounts as verbs
 from ..access.accounts import Rights, rights_of
 from ..access.people import must_choose_password
 from ..access.policy import Action
-from ..core.actors import Actor
 from . import words
 from .pages import actor_for, go_to, is_partial, page, user_of
 
@@ -30,19 +29,19 @@ CLOSE, OPEN, RESET, SIGN_OUT = "close", "open", "reset", "sign out"
 
 
 class RightsForm(forms.Form):
-    """A role, and the rights beside it."""
+    """A role and the additional rights."""
 
     role = forms.ChoiceField(choices=[(role, role) for role in ROLES], required=False)
     sees_payloads = forms.BooleanField(required=False)
     commands = forms.BooleanField(required=False)
 
     def rights(self) -> Rights:
-        """Those of a form that is valid."""
+        """Return the rights that a valid form asks for."""
         return Rights(**{name: self.cleaned_data[name] for name in ("role", "sees_payloads", "commands")})
 
 
 class PersonForm(RightsForm):
-    """Somebody who is to sign in."""
+    """A new account."""
 
     name = forms.CharField(max_length=150, widget=forms.TextInput({"autocapitalize": "off", "spellcheck": "false"}))
 
@@ -50,7 +49,7 @@ class PersonForm(RightsForm):
 @require_safe
 @page(Action.ADMINISTER)
 def people(request: HttpRequest) -> HttpResponse:
-    """Those who may come in first."""
+    """List the accounts, the open ones first."""
     found = User.objects.prefetch_related("groups").select_related("onetimepassword")
     shown = found.order_by("-is_active", "username")[:SHOWN]
     rows = [(user, rights_of(user), hasattr(user, "onetimepassword")) for user in shown]
@@ -61,21 +60,28 @@ def people(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.ADMINISTER)
 def add(request: HttpRequest) -> HttpResponse:
-    """Ask who; make the account, and show its one-time password in this very answer."""
+    """Show the form; create the account and show its one-time password, which is never shown again."""
     form = PersonForm(request.POST if request.method == "POST" else None, initial={"role": "viewer"})
-    made = _made(form, actor_for(request)) if form.is_valid() else None
-    if made is None:
-        context = {"form": form, "roles": ROLES.items()}
-        return render(request, "console/add_person.html", context, status=422 if form.is_bound else 200)
-    return _show_password(request, *made)
+    if form.is_valid():
+        try:
+            user, password = verbs.add(form.cleaned_data["name"], form.rights(), actor_for(request))
+        except InvalidInput as refused:
+            for field, texts in refused.fields.items():
+                form.add_error(field, forms.ValidationError(texts))
+        else:
+            return _show_password(request, user, password)
+    context = {"form": form, "roles": ROLES.items()}
+    return render(request, "console/add_person.html", context, status=422 if form.is_bound else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.ADMINISTER)
 def person(request: HttpRequest, user_id: int) -> HttpResponse:
-    """One account with its rights, which are changed here."""
+    """Show an account with its rights; change the rights."""
     user = get_object_or_404(User, pk=user_id)
-    form = RightsForm(request.POST if request.method == "POST" else None, initial=_initial(user))
+    rights = rights_of(user)
+    initial = {"role": rights.role, "sees_payloads": rights.sees_payloads, "commands": rights.commands}
+    form = RightsForm(request.POST if request.method == "POST" else None, initial=initial)
     if form.is_valid():
         verbs.change_rights(user, form.rights(), actor_for(request))
         messages.success(request, f"Changed the rights of {user.username}.")
@@ -115,7 +121,7 @@ def open_again(request: HttpRequest, user_id: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.ADMINISTER)
 def reset_password(request: HttpRequest, user_id: int) -> HttpResponse:
-    """Ask whether it is meant; show the new one-time password in this very answer."""
+    """Ask for confirmation; show the new one-time password, which is never shown again."""
     user = get_object_or_404(User, pk=user_id)
     if request.method != "POST":
         return _question(request, user, RESET)
@@ -132,21 +138,6 @@ def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
     verbs.sign_out_everywhere(user, actor_for(request))
     messages.success(request, f"Signed out {user.username} everywhere.")
     return go_to(request, resolve_url("console:people"))
-
-
-def _made(form: PersonForm, actor: Actor) -> tuple[User, str] | None:
-    """The new account with its password, or None when it can't be like that; then the form says why."""
-    try:
-        return verbs.add(form.cleaned_data["name"], form.rights(), actor)
-    except InvalidInput as refused:
-        for field, texts in refused.fields.items():
-            form.add_error(field, forms.ValidationError(texts))
-        return None
-
-
-def _initial(user: User) -> dict[str, object]:
-    rights = rights_of(user)
-    return {"role": rights.role, "sees_payloads": rights.sees_payloads, "commands": rights.commands}
 
 
 def _question(request: HttpRequest, user: User, verb: str) -> HttpResponse:

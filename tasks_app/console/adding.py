@@ -1,4 +1,4 @@
-"""Adding a task by hand."""
+"""The page that adds a task."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from taskstore.types.tasks import NewTask
 
 from ..access import audit
 from ..access.policy import Action
-from ..core.actors import Actor
 from ..core.validation import GROUP_LENGTH, MOST_PRIORITY, group_name
+from ..forms import NOBODY, with_plain_ends
 from ..models import Task
 from .pages import actor_for, page
 from .words import labels_in, number_in
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
-NOBODY = 0  # Whose the task is: whoever claims it.
+# The fields of the form, by the field of the task that an error names.
+FIELDS = {"group": "group", "data": "text", "labels": "labels", "priority": "priority", "timespec": "delay"}
 
 
 class TaskForm(forms.Form):
-    """A task, as a person writes it down."""
+    """The fields of a new task."""
 
     group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
     text = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 7}))
@@ -44,9 +45,7 @@ class TaskForm(forms.Form):
         return name
 
     def clean_text(self) -> bytes:
-        # Browsers send CRLF for every line's end, whatever was typed.
-        text: str = self.cleaned_data["text"]
-        return text.replace("\r\n", "\n").encode()
+        return with_plain_ends(self.cleaned_data["text"]).encode()
 
     def clean_delay(self) -> int:
         return number_in("delay", self.cleaned_data["delay"])
@@ -58,7 +57,7 @@ class TaskForm(forms.Form):
         return labels_in(self.cleaned_data["labels"])
 
     def task(self) -> NewTask:
-        """The task of a form that is valid."""
+        """Return the task that a valid form describes."""
         given = self.cleaned_data
         return NewTask(
             group=given["group"],
@@ -72,44 +71,20 @@ class TaskForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.WORK)
 def add(request: HttpRequest) -> HttpResponse:
-    """Ask for a task; add it."""
-    if request.method != "POST":
-        return _form(request, TaskForm(initial={"group": request.GET.get("name", "")}))
-    form = TaskForm(request.POST)
-    task = _added(form, actor_for(request)) if form.is_valid() else None
-    if task is None:
-        return _form(request, form, status=422)
-    messages.success(request, f"Added task {task.id} to {task.group}.")
-    return redirect("console:task", task.id)
-
-
-def _added(form: TaskForm, actor: Actor) -> Task | None:
-    """The new task, or None when the store takes it not; then the form says why."""
-    try:
-        return _commit(form.task(), actor)
-    except InvalidInput as refused:
-        for path, texts in refused.fields.items():
-            field = path.removeprefix("adds[0].").partition(".")[0]
-            form.add_error(FIELDS.get(field), forms.ValidationError(texts))
-        return None
-
-
-@transaction.atomic
-def _commit(asked: NewTask, actor: Actor) -> Task:
-    [task] = Task.objects.commit(owner=NOBODY, adds=[asked], scope=actor.scope)
-    audit.record(
-        actor,
-        "add",
-        group=task.group,
-        selection=f"task {task.id}",
-        done=1,
-        details={"ids": [task.id]},
-    )
-    return task
-
-
-FIELDS = {"group": "group", "data": "text", "labels": "labels", "priority": "priority", "timespec": "delay"}
-
-
-def _form(request: HttpRequest, form: TaskForm, status: int = 200) -> HttpResponse:
-    return render(request, "console/add.html", {"form": form}, status=status)
+    """Show the form; add the task, with its audit entry in the same transaction."""
+    form = TaskForm(request.POST if request.method == "POST" else None, initial={"group": request.GET.get("name", "")})
+    if form.is_valid():
+        actor = actor_for(request)
+        try:
+            with transaction.atomic():
+                [task] = Task.objects.commit(owner=NOBODY, adds=[form.task()], scope=actor.scope)
+                details = {"ids": [task.id]}
+                audit.record(actor, "add", group=task.group, selection=f"task {task.id}", done=1, details=details)
+        except InvalidInput as refused:
+            for path, texts in refused.fields.items():
+                field = path.removeprefix("adds[0].").partition(".")[0]
+                form.add_error(FIELDS.get(field), forms.ValidationError(texts))
+        else:
+            messages.success(request, f"Added task {task.id} to {task.group}.")
+            return redirect("console:task", task.id)
+    return render(request, "console/add.html", {"form": form}, status=422 if form.is_bound else 200)

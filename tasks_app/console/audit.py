@@ -1,4 +1,4 @@
-"""Who changed what: the list of it, one entry, and all of it as a file."""
+"""The pages of the audit: its list, one entry, and the export."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..models import AuditEntry, Task
 from ..reading import audit as audited
 from ..reading.audit import FIELDS, AuditCursor, Page, Wanted, file_of
 from ..reading.files import MEDIA_TYPES, Format, streamed
-from . import parameters as reading
-from .pages import page
+from . import parameters
+from .pages import page, without_empty_fields
 from .snippets import command_to_be_audited
 
-# What the filter asks for: the word for it, and what could stand there.
+# The filter's fields, each with its label and an example.
 ASKED = {
     "by": ("Actor", "ann, token:backup"),
     "action": ("Action", "requeue"),
@@ -49,26 +49,29 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """What is known of an entry beside its columns."""
+    """The details of an entry that have no column."""
 
     ids: Sequence[int]
-    skipped: Sequence[tuple[str, int]]  # Why, and how many.
+    skipped: Sequence[tuple[str, int]]  # Reasons with counts.
     others: Sequence[tuple[str, str]]
 
     @classmethod
     def of(cls, entry: AuditEntry) -> Details:
         known: dict[str, Any] = dict(entry.details)
         ids, skipped = known.pop("ids", []), known.pop("skipped", {})
-        others = [(name.replace("_", " "), _in_words(value)) for name, value in known.items()]
+        others = [
+            (name.replace("_", " "), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+            for name, value in known.items()
+        ]
         return cls(ids=ids, skipped=list(skipped.items()), others=others)
 
 
 @require_safe
 @page(Action.OPERATE)
 def audit(request: HttpRequest) -> HttpResponse:
-    """The entries that the address asks for, the newest first."""
+    """List the entries that match the query, newest first."""
     if "" in request.GET.dict().values():
-        return redirect(_without_empty(request))
+        return redirect(without_empty_fields(request))
     try:
         after = request.GET.get("after")
         found = audited.page_of(Wanted.read(request.GET.dict()), after=AuditCursor.read(after) if after else None)
@@ -80,7 +83,7 @@ def audit(request: HttpRequest) -> HttpResponse:
 @require_safe
 @page(Action.OPERATE)
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
-    """All that is known of one."""
+    """Show one entry with all its details."""
     found = audited.entry_of(entry_id)
     context = {"entry_id": entry_id, "entry": found, "days": retention.audit_days(), "now_ms": Task.objects.now_ms()}
     if found is None:
@@ -91,8 +94,8 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
 @require_safe
 @page(Action.OPERATE)
 def export(request: HttpRequest) -> StreamingHttpResponse:
-    """The entries that the address asks for, all of them, to be saved."""
-    form = reading.format_of(request.GET)
+    """Download all entries that match the query."""
+    form = parameters.format_of(request.GET)
     answer = streamed(request, file_of(Wanted.read(request.GET.dict()), form), MEDIA_TYPES[form])
     answer["Content-Disposition"] = f'attachment; filename="audit.{form}"'
     return answer
@@ -100,8 +103,20 @@ def export(request: HttpRequest) -> StreamingHttpResponse:
 
 def _page(request: HttpRequest, found: Page | None, refused: InvalidInput | None = None) -> HttpResponse:
     problems = refused.fields if refused else {}
+    actors, actions = audited.recently()
+    suggestions = {"by": actors, "action": actions, "since": TIMES, "until": TIMES}
     context = {
-        "fields": _fields(request, problems),
+        "fields": [
+            Field(
+                name=name,
+                label=label,
+                example=example,
+                value=request.GET.get(name, ""),
+                suggestions=suggestions.get(name, ()),
+                problems=problems.get(name, ()),
+            )
+            for name, (label, example) in ASKED.items()
+        ],
         "other_problems": [f"{name}: {' '.join(texts)}" for name, texts in problems.items() if name not in ASKED],
         "found": found,
         "is_filtered": any(name in request.GET for name in FIELDS),
@@ -112,31 +127,3 @@ def _page(request: HttpRequest, found: Page | None, refused: InvalidInput | None
         "command": command_to_be_audited(),
     }
     return render(request, "console/audit.html", context, status=400 if refused else 200)
-
-
-def _fields(request: HttpRequest, problems: Any) -> list[Field]:
-    actors, actions = audited.recently()
-    suggestions = {"by": actors, "action": actions, "since": TIMES, "until": TIMES}
-    return [
-        Field(
-            name=name,
-            label=label,
-            example=example,
-            value=request.GET.get(name, ""),
-            suggestions=suggestions.get(name, ()),
-            problems=problems.get(name, ()),
-        )
-        for name, (label, example) in ASKED.items()
-    ]
-
-
-def _without_empty(request: HttpRequest) -> str:
-    """The address of the page without what a form sends for fields in which nobody wrote."""
-    query = request.GET.copy()
-    for name in [name for name, value in request.GET.items() if not value]:
-        del query[name]
-    return f"{request.path}?{query.urlencode()}" if query else request.path
-
-
-def _in_words(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Actions on many tasks: asked about with the exact number, then begun."""
+"""Bulk operations: the confirmation with exact numbers, and the start."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from ..bulk import Action as BulkAction
 from ..bulk import Asked, Preview, Selection, Target
 from ..models import Task
 from ..reading.listing import Row, rows_of
-from . import links, words
-from . import parameters as reading
+from . import links, parameters, words
 from .pages import actor_for, go_to, is_partial, page, user_of
 
-MOST_TARGETS = 10  # Groups that a question names.
+MOST_TARGETS = 10  # Groups that a confirmation names.
 INPUT_TYPES = {Kind.TIME: "datetime-local", Kind.MINUTES: "number", Kind.PRIORITY: "number"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """An option of an action, as the question asks for it."""
+    """An option of an action, as a field of the confirmation."""
 
     option: Option
     value: str
-    is_set: bool  # Where the option may be left out: it is not.
+    is_set: bool  # Whether the checkbox of an optional option is ticked.
 
     @property
     def input_type(self) -> str:
@@ -43,7 +42,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What an action will do to what a preview has found, in numbers."""
+    """The effect of an action on the tasks of a preview, in numbers."""
 
     action: BulkAction
     preview: Preview
@@ -55,7 +54,7 @@ class Plan:
 
     @property
     def typed(self) -> str:
-        """What has to be typed; empty: nothing."""
+        """Return the text that the person must type to confirm; empty when none is needed."""
         return bulk.to_type(self.words, self.preview)
 
     @property
@@ -67,12 +66,12 @@ class Plan:
 
     @property
     def plain_fields(self) -> list[Field]:
-        """Those that are shown at once."""
+        """Return the fields that are always visible."""
         return [field for field in self.fields if not field.option.is_rare and field.option.default is not None]
 
     @property
     def settable_fields(self) -> list[Field]:
-        """Those of what stays as it is when it is not set."""
+        """Return the fields with a checkbox: unticked, the value stays as it is."""
         return [field for field in self.fields if field.option.default is None]
 
     @property
@@ -85,7 +84,7 @@ class Plan:
 
     @property
     def groups(self) -> list[str]:
-        """The names to choose from."""
+        """Return the group names to choose from; empty when no field takes a group."""
         return Task.objects.groups() if any(field.option.kind is Kind.GROUP for field in self.fields) else []
 
     @property
@@ -110,7 +109,7 @@ class Plan:
 
     @property
     def button(self) -> str:
-        """What the button says that does it to all but the claimed ones."""
+        """Return the label of the button that leaves leased tasks out."""
         return self._button(self.affected)
 
     @property
@@ -118,7 +117,7 @@ class Plan:
         return self._button(self.with_claimed)
 
     def _button(self, count: int) -> str:
-        """A requeue that moves tasks says where to."""
+        # A requeue that moves tasks names the target.
         tasks = f"{words.number(count)} task{'' if count == 1 else 's'}"
         targets = self.preview.targets
         if not any(target.moved for target in targets):
@@ -134,12 +133,12 @@ class Plan:
 
     @property
     def more_targets(self) -> int:
-        """How many groups are not named among those."""
+        """Return the number of target groups that are not named."""
         return len(self.preview.targets[MOST_TARGETS:])
 
     @property
     def missing(self) -> int:
-        """How many of the selected ids are no longer there."""
+        """Return the number of selected ids that no longer exist."""
         return 0 if self.selection.ids is None else len(self.selection.ids) - self.preview.count
 
     @property
@@ -154,25 +153,25 @@ class Plan:
 @require_safe
 @page(Action.OPERATE)
 def confirm(request: HttpRequest) -> HttpResponse:
-    """Say what an action would do to the selection, and ask."""
-    selection = reading.selection_of(request.GET, user_of(request))
+    """Show the effect of an action on the selection, and ask for confirmation."""
+    selection = parameters.selection_of(request.GET, user_of(request))
     return _confirmation(request, bulk.action_named(request.GET.get("verb", "")), selection)
 
 
 @require_POST
 @page(Action.OPERATE)
 def begin(request: HttpRequest, verb: str) -> HttpResponse:
-    """Begin what was agreed to, or show the confirmation again, with what is wrong and the numbers as they are now."""
+    """Start the confirmed action, or show the confirmation again with the errors and the current numbers."""
     actor = actor_for(request)
-    reading.whole_number("bound", request.POST.get("bound", ""), least=1)
-    selection = reading.selection_of(request.POST, user_of(request))
+    parameters.whole_number("bound", request.POST.get("bound", ""), least=1)
+    selection = parameters.selection_of(request.POST, user_of(request))
     asked = Asked(
-        action=reading.action_in(request.POST, verb),
+        action=parameters.action_in(request.POST, verb),
         selection=selection,
-        expected=reading.whole_number("expected", request.POST.get("expected", "")),
+        expected=parameters.whole_number("expected", request.POST.get("expected", "")),
         typed=request.POST.get("typed", ""),
     )
-    back = _page_before(request.POST, selection)  # Read first: nothing may be refused after the deed.
+    back = _page_before(request.POST, selection)  # Read first: nothing may fail after the start.
     try:
         bulk.start(asked, actor)
     except InvalidInput as refused:
@@ -184,14 +183,14 @@ def _confirmation(
     request: HttpRequest, action: type[BulkAction], selection: Selection, refused: InvalidInput | None = None
 ) -> HttpResponse:
     asked = request.POST if refused else request.GET
-    # Without the old bound: who is asked again sees what is there now.
-    anew = action()
-    seen = bulk.preview(replace(selection, bound=0, as_of_ms=0), anew)
+    # Drop the old bound: a repeated confirmation shows the current tasks.
+    fresh = action()
+    seen = bulk.preview(replace(selection, bound=0, as_of_ms=0), fresh)
     return render(
         request,
         "console/_confirm.html" if is_partial(request) else "console/confirm.html",
         {
-            "plan": Plan(action=anew, preview=seen, asked=asked),
+            "plan": Plan(action=fresh, preview=seen, asked=asked),
             "back": _page_before(asked, selection),
             "asked": asked,
             "errors": refused.fields if refused else {},
@@ -201,9 +200,9 @@ def _confirmation(
 
 
 def _page_before(asked: QueryDict, selection: Selection) -> str:
-    """The page that the person came from: a task's, the group's tab, or the search."""
+    """Return the page that the person came from: the task, the group's tab, or the search."""
     if task := asked.get("task"):
-        return resolve_url("console:task", reading.whole_number("task", task, least=1))
+        return resolve_url("console:task", parameters.whole_number("task", task, least=1))
     if selection.group:
-        return links.group_page(selection.group, reading.state_of(asked))
+        return links.group_page(selection.group, parameters.state_of(asked))
     return links.search_page(asked.get("q", ""))

@@ -1,4 +1,4 @@
-"""Submit commands, and change what was submitted."""
+"""The pages that submit shell commands and change submitted ones."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
 from ..commands import looking
 from ..commands.changes import record
-from ..core.actors import Actor
+from ..forms import with_plain_ends
 from ..models import Task
-from . import links
-from . import parameters as reading
+from . import links, parameters
 from .command_lists import project_in, rights_of, status_in
 from .command_words import status_word
 from .pages import P, View, actor_for, go_to, is_partial, page
@@ -43,12 +42,12 @@ from .words import number_in
 MOST_EXPECTED_S = 366 * 86_400
 MOST_FAILS = 1_000
 PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
-# Where the form has what a submission calls otherwise.
+# The form's fields, by the names that a submission has for them.
 FIELDS = {"commands": "lines", "cmd": "lines", "expected_duration": "expected"}
 
 
 class SubmitForm(forms.Form):
-    """Lines for a shell, the project that they belong to, and how they are run."""
+    """Shell lines, their project, and how they are run."""
 
     project = forms.CharField(max_length=LONGEST_PROJECT, strip=False, initial=DEFAULT_PROJECT)
     lines = forms.CharField(
@@ -88,7 +87,7 @@ class SubmitForm(forms.Form):
         ]
 
     def tell(self, refused: InvalidInput) -> None:
-        """Say beside each field what is wrong with it; of a command in which line it is."""
+        """Show each error at its field; an error of a command names its line."""
         numbers = list(self._numbered())
         for path, texts in refused.fields.items():
             found = PLACE.fullmatch(path)
@@ -98,13 +97,13 @@ class SubmitForm(forms.Form):
             self.add_error(field if field in self.fields else None, [f"{where}{text}" for text in texts])
 
     def _numbered(self) -> Mapping[int, str]:
-        """The lines that are not blank, by their numbers. Browsers send CRLF for every line's end."""
-        lines = self.cleaned_data["lines"].replace("\r\n", "\n").split("\n")
+        """Return the lines that are not blank, by number."""
+        lines = with_plain_ends(self.cleaned_data["lines"]).split("\n")
         return {number: line for number, line in enumerate(lines, 1) if line.strip()}
 
 
 class Verb(StrEnum):
-    """What is done to many commands at once."""
+    """A change of many commands at once."""
 
     RETRY = "retry"
     STASH = "stash"
@@ -112,25 +111,28 @@ class Verb(StrEnum):
     ARCHIVE = "archive"
 
 
-# Which are meant when nothing is selected.
-MEANT = {
+# The statuses that a change applies to when nothing is selected.
+DEFAULT_STATUSES = {
     Verb.RETRY: (CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT),
     Verb.STASH: (CommandStatus.NEW, CommandStatus.OPEN),
     Verb.UNSTASH: (CommandStatus.NEW_STASHED, CommandStatus.OPEN_STASHED),
     Verb.ARCHIVE: (CommandStatus.COMPLETED,),
 }
-TOLD = {
+DONE = {
     Verb.RETRY: "Retried commands",
     Verb.STASH: "Stashed commands and lists",
     Verb.UNSTASH: "Unstashed commands and lists",
     Verb.ARCHIVE: "Archived commands",
 }
-DRIFT = 10  # So many more may have come since somebody was asked, or one in a hundred.
+DRIFT = 10  # A selection may have grown by so many since the confirmation, or by one in a hundred.
 NOTHING: Mapping[str, Sequence[str]] = {}
 
 
 def changing(view: View[P]) -> View[P]:
-    """A page for people who may change commands, on a server that takes some."""
+    """Guard a page that needs the right to change commands, on a server that accepts commands.
+
+    Raises Forbidden where commands are switched off.
+    """
 
     @page(Action.COMMANDS)
     @wraps(view)
@@ -144,17 +146,17 @@ def changing(view: View[P]) -> View[P]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What somebody is asked before it is done. Without `ids` all of the statuses are meant, whatever comes to them."""
+    """A change to confirm. Without `ids` it applies to all commands of the statuses, later ones included."""
 
     verb: Verb
     project: str
     statuses: Sequence[CommandStatus]
     ids: Sequence[int] | None
-    number: int  # Commands, or what was selected.
+    number: int  # Of commands, or of the selected rows.
 
     @property
     def status(self) -> CommandStatus | None:
-        """Where they lie, when that is one status."""
+        """Return the only status; None when there are several, or none."""
         return self.statuses[0] if len(self.statuses) == 1 else None
 
     @property
@@ -165,13 +167,20 @@ class Question:
 @require_http_methods(["GET", "HEAD", "POST"])
 @changing
 def submit(request: HttpRequest) -> HttpResponse:
-    """Ask for the lines; submit them."""
+    """Show the form; submit its lines, with the audit entry in the same transaction."""
     asked = request.POST if request.method == "POST" else None
     form = SubmitForm(asked, initial={"project": request.GET.get("project") or DEFAULT_PROJECT})
-    number = _submit(request, form) if form.is_valid() else 0
-    if number:
-        messages.success(request, f"Submitted {number} command{'s' * (number > 1)}.")
-        return go_to(request, links.commands_page(form.cleaned_data["project"]))
+    if form.is_valid():
+        given = form.cleaned_data
+        try:
+            with transaction.atomic():
+                made = command_lists.submit(given["project"], form.submissions(), stashed=given["stashed"])
+                record(actor_for(request), "submit", given["project"], len(made))
+        except InvalidInput as refused:
+            form.tell(refused)
+        else:
+            messages.success(request, f"Submitted {len(made)} command{'s' * (len(made) > 1)}.")
+            return go_to(request, links.commands_page(given["project"]))
     context = {"form": form, "projects": [each.project for each in looking.overview()], **rights_of(request)}
     return render(request, "console/submit_commands.html", context, status=422 if asked else 200)
 
@@ -179,38 +188,43 @@ def submit(request: HttpRequest) -> HttpResponse:
 @require_safe
 @changing
 def confirm(request: HttpRequest) -> HttpResponse:
-    """The question before a verb is done to selected commands or lists, or to all."""
-    return _question(request, _asked(request.GET, _verb_in(request.GET)))
+    """Ask for confirmation of a change of selected commands or lists, or of all."""
+    if (verb := request.GET.get("verb", "")) not in list(Verb):
+        raise InvalidInput({"verb": [f"must be one of {', '.join(Verb)}"]})
+    return _question(request, _asked(request.GET, Verb(verb)))
 
 
 @require_POST
 @changing
-def retry(request: HttpRequest) -> HttpResponse:
-    return _done(request, _asked(request.POST, Verb.RETRY))
-
-
-@require_POST
-@changing
-def stash(request: HttpRequest) -> HttpResponse:
-    return _done(request, _asked(request.POST, Verb.STASH))
-
-
-@require_POST
-@changing
-def unstash(request: HttpRequest) -> HttpResponse:
-    return _done(request, _asked(request.POST, Verb.UNSTASH))
-
-
-@require_POST
-@changing
-def archive(request: HttpRequest) -> HttpResponse:
-    return _done(request, _asked(request.POST, Verb.ARCHIVE))
+def change(request: HttpRequest, verb: Verb) -> HttpResponse:
+    """Make the confirmed change, or ask again when far more commands match by now."""
+    question = _asked(request.POST, verb)
+    expected = parameters.whole_number("expected", request.POST.get("expected", ""))
+    actor = actor_for(request)  # Read first: nothing may be refused after the change.
+    if question.number - expected > max(DRIFT, expected // 100):
+        return _question(
+            request,
+            question,
+            {"expected": [f"the selection changed from {expected} to {question.number}. Review and confirm"]},
+        )
+    project, ids = question.project, question.ids
+    match verb:
+        case Verb.RETRY:
+            number = command_lists.retry(project, ids, actor, status=question.status if ids is None else None)
+        case Verb.STASH:
+            number = command_lists.stash(project, ids, actor)
+        case Verb.UNSTASH:
+            number = command_lists.unstash(project, ids, actor)
+        case Verb.ARCHIVE:
+            number = command_lists.archive(project, ids, actor)
+    messages.success(request, f"{DONE[verb]}: {number}.")
+    return go_to(request, links.commands_page(project))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @changing
 def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
-    """Ask whether its worker is dead; let another one have the list."""
+    """Ask for confirmation; make a running list available to another worker."""
     found = looking.command_list(list_id)
     if found is None:
         raise Http404
@@ -223,32 +237,13 @@ def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
     return go_to(request, links.commands_page(found.project))
 
 
-def _submit(request: HttpRequest, form: SubmitForm) -> int:
-    """How many were submitted. 0 when they are refused; then the form says why."""
-    given = form.cleaned_data
-    try:
-        with transaction.atomic():
-            made = command_lists.submit(given["project"], form.submissions(), stashed=given["stashed"])
-            record(actor_for(request), "submit", given["project"], len(made))
-    except InvalidInput as refused:
-        form.tell(refused)
-        return 0
-    return len(made)
-
-
-def _verb_in(asked: QueryDict) -> Verb:
-    if (text := asked.get("verb", "")) not in list(Verb):
-        raise InvalidInput({"verb": [f"must be one of {', '.join(Verb)}"]})
-    return Verb(text)
-
-
 def _asked(asked: QueryDict, verb: Verb) -> Question:
-    """What is meant, and how many there are of it now. Raises InvalidInput."""
+    """Return the requested change with the current number of commands. Raises InvalidInput."""
     project, status = project_in(asked), status_in(asked)
     if not asked.get("all"):
-        ids = reading.ids_of(asked)
+        ids = parameters.ids_of(asked)
         return Question(verb=verb, project=project, statuses=[status] if status else [], ids=ids, number=len(ids))
-    statuses = MEANT[verb]
+    statuses = DEFAULT_STATUSES[verb]
     if verb is Verb.RETRY and status in FINAL:
         statuses = (status,)
     counts = looking.status(project).counts
@@ -269,31 +264,3 @@ def _question(request: HttpRequest, question: Question, errors: Mapping[str, Seq
         },
         status=422 if errors else 200,
     )
-
-
-def _done(request: HttpRequest, question: Question) -> HttpResponse:
-    """Do what was agreed to, or show the question again when there is far more to do by now."""
-    expected = reading.whole_number("expected", request.POST.get("expected", ""))
-    actor = actor_for(request)  # Read first: nothing may be refused after the deed.
-    if question.number - expected > max(DRIFT, expected // 100):
-        return _question(
-            request,
-            question,
-            {"expected": [f"the selection changed from {expected} to {question.number}. Review and confirm"]},
-        )
-    number = _do(question, actor)
-    messages.success(request, f"{TOLD[question.verb]}: {number}.")
-    return go_to(request, links.commands_page(question.project))
-
-
-def _do(question: Question, actor: Actor) -> int:
-    project, ids = question.project, question.ids
-    match question.verb:
-        case Verb.RETRY:
-            return command_lists.retry(project, ids, actor, status=question.status if ids is None else None)
-        case Verb.STASH:
-            return command_lists.stash(project, ids, actor)
-        case Verb.UNSTASH:
-            return command_lists.unstash(project, ids, actor)
-        case Verb.ARCHIVE:
-            return command_lists.archive(project, ids, actor)

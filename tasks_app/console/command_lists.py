@@ -18,7 +18,6 @@ from taskstore.types.command_record import (
     PREFIX,
     Command,
     CommandStatus,
-    LiveOutput,
     Output,
     place_of,
     why_no_project,
@@ -33,43 +32,47 @@ from ..core.validation import LABEL_LENGTH, LATEST_MS
 from ..models import Task
 from ..reading import history
 from ..reading.history import chain_of
-from . import parameters as reading
-from . import payload
+from . import parameters, payload
 from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, Step, flow_of
 from .pages import is_partial, page, user_of
 from .payload import HexLine
 from .replica import from_replica
 from .snippets import command_to_run_commands, command_to_submit, command_to_take_commands
 
-PART_BYTES = 64 * 1024  # Shown of the beginning, and of the end. Who wants all of it downloads it.
+PART_BYTES = 64 * 1024  # Shown of the beginning, and of the end. The rest can be downloaded.
 HEX_BYTES = 4 * 1024
-CONTINUES = range(0x80, 0xC0)  # Bytes of UTF-8 with which no character begins.
+CONTINUATION = range(0x80, 0xC0)  # Bytes of UTF-8 that continue a character.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """An output on a page: its beginning and, after what is left out, its end."""
+    """An output on a page: its beginning and, after a gap, its end."""
 
     size: int  # Bytes that the command wrote.
     missing: int  # Bytes of these that the worker did not keep.
-    left_out: int  # Bytes between the beginning and the end here, the missing ones among them.
-    parts: Sequence[str] = ()  # The beginning, and the end if something is left out.
-    odd: bool = False  # Some bytes are no UTF-8.
-    hex: Sequence[HexLine] = ()  # The beginning of what is no text.
+    left_out: int  # Bytes between the beginning and the end, the missing ones included.
+    parts: Sequence[str] = ()  # The beginning, and the end if there is a gap.
+    odd: bool = False  # Whether some bytes are not UTF-8.
+    hex: Sequence[HexLine] = ()  # The beginning of binary output.
 
 
 def show(output: Output) -> OutputView | None:
-    """The output for a page; None when nothing was written."""
+    """Return the output for a page; None when nothing was written."""
     kept = output.kept
     size = len(kept) + output.missing
-    head, tail = _ends_of(kept, output.cut_at if output.missing else None)
-    left_out = size - len(head) - len(tail)
     if not size:
         return None
+    head, tail = kept, b""
+    if output.missing or len(kept) > 2 * PART_BYTES:
+        cut_at = output.cut_at if output.missing else PART_BYTES
+        head, tail = kept[:cut_at][:PART_BYTES], kept[cut_at:][-PART_BYTES:]
+    left_out = size - len(head) - len(tail)
     if b"\0" in head or b"\0" in tail:
         lines = list(payload.hex_lines(head[:HEX_BYTES]))
         return OutputView(size=size, missing=output.missing, left_out=size - len(head[:HEX_BYTES]), hex=lines)
-    texts = [_text(head, is_cut=bool(left_out)), _text(_from_a_character(tail), is_cut=False)]
+    # The end may begin within a character.
+    begin = next((place for place, byte in enumerate(tail[:4]) if byte not in CONTINUATION), 0)
+    texts = [_text(head, is_cut=bool(left_out)), _text(tail[begin:], is_cut=False)]
     return OutputView(
         size=size,
         missing=output.missing,
@@ -79,22 +82,8 @@ def show(output: Output) -> OutputView | None:
     )
 
 
-def _ends_of(kept: bytes, cut_at: int | None) -> tuple[bytes, bytes]:
-    """The beginning and the end: around what is missing, or around what is too much for a page."""
-    if cut_at is None and len(kept) <= 2 * PART_BYTES:
-        return kept, b""
-    at = PART_BYTES if cut_at is None else cut_at
-    return kept[:at][:PART_BYTES], kept[at:][-PART_BYTES:]
-
-
-def _from_a_character(tail: bytes) -> bytes:
-    """Without the rest of a character that is cut at the beginning."""
-    begin = next((place for place, byte in enumerate(tail[:4]) if byte not in CONTINUES), 0)
-    return tail[begin:]
-
-
 def _text(data: bytes, *, is_cut: bool) -> tuple[str, bool]:
-    """The text with its control characters visible, and whether some bytes of it are none."""
+    """Return the text with visible control characters, and whether some bytes are not UTF-8."""
     text = payload.text_of(data, is_whole=not is_cut)
     if text is not None:
         return text, False
@@ -103,8 +92,8 @@ def _text(data: bytes, *, is_cut: bool) -> tuple[str, bool]:
 
 
 OF_COMMANDS = GroupScope((f"{PREFIX}*",))
-FEW = 10  # Of the lists that run, and of the results, on the page of a whole project.
-# What can be done to those of a status that somebody selects.
+FEW = 10  # Running lists, and results, on the page of a whole project.
+# The changes that are possible for selected commands of a status.
 VERBS = {
     CommandStatus.NEW: ["stash"],
     CommandStatus.NEW_STASHED: ["unstash"],
@@ -119,7 +108,7 @@ VERBS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandView:
-    """A run of a command, in the words of a page."""
+    """A run of a command on a page."""
 
     seen: CommandSeen
     out: OutputView | None
@@ -132,16 +121,16 @@ class CommandView:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectPage:
-    """How far a project is, and what of it is listed."""
+    """The progress of a project, and a list of its commands."""
 
     project: str
-    status: CommandStatus | None  # Of what is listed; None: some of what runs, and of the results.
-    text: str  # That the results contain.
-    is_first: bool  # The beginning of the list.
+    status: CommandStatus | None  # Of the listed commands; None: some running lists and some results.
+    text: str  # The text that the results must contain.
+    is_first: bool  # Whether the list starts at its beginning.
     may_change: bool
     lists: ListPage | None = None
     results: ResultPage | None = None
-    problems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # Why nothing is listed, by parameter.
+    problems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # Errors by parameter; nothing is listed then.
 
     @cached_property
     def found(self) -> ProjectStatus:
@@ -169,7 +158,7 @@ class ProjectPage:
 
     @property
     def verbs(self) -> Sequence[str]:
-        """What can be done to those that somebody selects."""
+        """Return the changes that are possible for selected commands."""
         return VERBS.get(self.status, ()) if self.status else ()
 
     @property
@@ -178,7 +167,7 @@ class ProjectPage:
 
     @property
     def may_take_all(self) -> bool:
-        """Whether all of the status can be selected, also what is on no page yet."""
+        """Return whether all commands of the status can be selected, not only those on the page."""
         return self.status in FINAL and not self.text
 
     @property
@@ -209,7 +198,7 @@ class ProjectPage:
 @page(Action.SEE)
 @from_replica
 def commands(request: HttpRequest) -> HttpResponse:
-    """The projects, each with how many of its commands are where."""
+    """List the projects with their numbers of commands by status."""
     found = looking.overview()
     return render(
         request,
@@ -228,7 +217,7 @@ def commands(request: HttpRequest) -> HttpResponse:
 @page(Action.SEE)
 @from_replica
 def project(request: HttpRequest) -> HttpResponse:
-    """How far a project is; with `status` what lies there."""
+    """Show the progress of a project; with `status`, list the commands that have it."""
     shown = ProjectPage(
         project=project_in(request.GET),
         status=status_in(request.GET),
@@ -252,7 +241,7 @@ def project(request: HttpRequest) -> HttpResponse:
 @require_safe
 @page(Action.SEE)
 def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
-    """One list, found by any id that its task had; as a part of its page while it is not done."""
+    """Show a list, found by any id that its task had; an open page polls it as a partial."""
     found = looking.command_list(list_id)
     if found is None:
         return _list_elsewhere(request, list_id)
@@ -274,26 +263,32 @@ def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
 @require_safe
 @page(Action.SEE)
 def command(request: HttpRequest) -> HttpResponse:
-    """One command: the run that has the `id`, or the newest one; as a part of its page while it is not done."""
+    """Show a command: the run with the `id`, or the newest one; an open page polls it as a partial."""
     name, command_id = project_in(request.GET), _id_in(request)
     found = looking.command(name, command_id)
     if found is None:
         return render(request, "console/no_command.html", {"project": name, "command_id": command_id}, status=404)
     seen = run_with(found, command_id)
+    run, tail = seen.run, found.tail if seen is found.newest else None
+    running = looking.command_list(seen.task) if seen.status is CommandStatus.RUNNING else None
+    progress = {command.id: word for command, _, word in _rows_of(running)} if running else {}
     return render(
         request,
         "console/_shell_command.html" if is_partial(request) else "console/shell_command.html",
         {
             "asked_id": command_id,
-            "shown": _shown(seen),
+            "shown": CommandView(seen=seen, out=show(run.out) if run else None, err=show(run.err) if run else None),
             "line": payload.text_of(seen.cmd.encode(), is_whole=True),
             "meaning": MEANINGS[seen.status],
-            "progress": _progress_of(seen),
+            "progress": progress.get(seen.id, ""),
             "in_list": seen.status in OF_LISTS,
-            **_times_of(seen),
+            "created_ms": _ms(seen.created),
+            "until_ms": _ms(seen.until),
+            "started_ms": _ms(run.started) if run else 0,
+            "ended_ms": _ms(run.ended) if run else 0,
             "runs": [(each, LOOKS[each.status]) for each in (found.newest, *found.earlier)],
             "newest": found.newest,
-            "tail": _tail_of(found.tail) if found.tail and seen is found.newest else None,
+            "tail": {"at_ms": _ms(tail.at), "out": show(tail.out), "err": show(tail.err)} if tail else None,
             "is_final": found.newest.status in FINAL,
             "now_ms": Task.objects.now_ms(),
             "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
@@ -305,7 +300,7 @@ def command(request: HttpRequest) -> HttpResponse:
 @require_safe
 @page(Action.SEE_PAYLOADS)
 def output(request: HttpRequest) -> HttpResponse:
-    """What a run wrote, byte for byte as far as it is kept, to be saved and never to be shown by the browser."""
+    """Download the kept output of a run, byte for byte; the browser must not display it."""
     name, command_id, stream = project_in(request.GET), _id_in(request), request.GET.get("stream", "")
     if stream not in ("out", "err"):
         raise InvalidInput({"stream": ["must be out or err"]})
@@ -322,7 +317,7 @@ def output(request: HttpRequest) -> HttpResponse:
 
 
 def rights_of(request: HttpRequest) -> dict[str, Any]:
-    """What the person who looks may do to commands here, and what to do about a server that does not take any."""
+    """Return the reader's rights to commands, and the line that starts a server which accepts commands."""
     return {
         "is_on": commands_are_on(),
         "may_change": may_command(user_of(request)),
@@ -331,14 +326,14 @@ def rights_of(request: HttpRequest) -> dict[str, Any]:
 
 
 def project_in(asked: Mapping[str, str]) -> str:
-    name = reading.text_of(asked, "project", reading.LONGEST_FILTER)
+    name = parameters.text_of(asked, "project", parameters.LONGEST_FILTER)
     if why := why_no_project(name):
         raise InvalidInput({"project": [why]})
     return name
 
 
 def status_in(asked: Mapping[str, str]) -> CommandStatus | None:
-    """The status, or None when none is named."""
+    """Return the requested status, or None. Raises InvalidInput."""
     text = asked.get("status", "")
     if text and text not in list(CommandStatus):
         raise InvalidInput({"status": [f"must be one of {', '.join(CommandStatus)}"]})
@@ -346,103 +341,62 @@ def status_in(asked: Mapping[str, str]) -> CommandStatus | None:
 
 
 def _with_list(shown: ProjectPage, request: HttpRequest) -> ProjectPage:
-    """The page with what it lists below the flow."""
+    """Return the page with its lists and results. Raises InvalidInput."""
     name, status = shown.project, shown.status
-    text = reading.text_of(request.GET, "text", reading.LONGEST_FILTER)
+    text = parameters.text_of(request.GET, "text", parameters.LONGEST_FILTER)
     after = request.GET.get("after") or None
     if status in OF_LISTS:
         return replace(shown, lists=looking.lists(name, status=status, after=after))
     if status or text or after:
-        _refuse_search(request, text)
+        if text and not may(user_of(request), Action.SEE_PAYLOADS):
+            raise InvalidInput({"text": ["can't be searched: your role does not allow you to see command lines"]})
         return replace(shown, results=looking.results(name, status=status, text=text, after=after))
     running = looking.lists(name, status=CommandStatus.RUNNING, limit=FEW)
     return replace(shown, lists=running, results=looking.results(name, limit=FEW))
 
 
-def _refuse_search(request: HttpRequest, text: str) -> None:
-    if text and not may(user_of(request), Action.SEE_PAYLOADS):
-        raise InvalidInput({"text": ["can't be searched: your role does not allow you to see command lines"]})
-
-
 def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:
-    """What became of a list: an earlier id leads to it, and one that is done to its project."""
+    """Redirect an earlier id to its list, or explain what happened to the list."""
     chain = chain_of(list_id, OF_COMMANDS)
     if chain and chain.living and chain.living.id != list_id and looking.command_list(chain.living.id):
         return redirect("console:command_list", chain.living.id)
     place = place_of(chain.group) if chain else None
     why = history.fate_of(list_id, EVERY_GROUP) or ""
     context = {"list_id": list_id, "why": why, "project": place[0] if place else "", "is_known": chain is not None}
-    if is_partial(request):  # An open page of it is told in its place: a 404 would leave it as it was.
+    if is_partial(request):  # An open page would ignore a 404 and stay as it was.
         return render(request, "console/_no_command_list.html", context)
     return render(request, "console/no_command_list.html", context, status=404)
 
 
 def _rows_of(found: ListWhole) -> list[tuple[Command, str, str]]:
-    """Each command of a list with its look, and the word for how far it is."""
-    under_way = {live.command for live in found.live}
-    return [
-        (command, *_progress(command, place < found.list.done, command.id in under_way))
-        for place, command in enumerate(found.commands)
-    ]
-
-
-def _progress_of(seen: CommandSeen) -> str:
-    """How far a command is within its running list; empty: it is in none."""
-    found = looking.command_list(seen.task) if seen.status is CommandStatus.RUNNING else None
-    words = {command.id: word for command, _, word in _rows_of(found)} if found else {}
-    return words.get(seen.id, "")
-
-
-def _progress(command: Command, is_done: bool, is_under_way: bool) -> tuple[str, str]:
-    if command.run:
-        return ("failed", "failed") if command.run.failed else ("finished", "completed")
-    if is_under_way:
-        return "claimed", "running"
-    return ("finished", "has run") if is_done else ("ready", "waiting")
+    """Return each command of a list with its look and the word for its progress."""
+    live = {each.command for each in found.live}
+    rows = []
+    for place, command in enumerate(found.commands):
+        if command.run:
+            look, word = ("failed", "failed") if command.run.failed else ("finished", "completed")
+        elif command.id in live:
+            look, word = "claimed", "running"
+        else:
+            look, word = ("finished", "has run") if place < found.list.done else ("ready", "waiting")
+        rows.append((command, look, word))
+    return rows
 
 
 def run_with(found: CommandWhole, command_id: str) -> CommandSeen:
-    """The run of this id, or the newest one, with all that is kept of what it wrote."""
+    """Return the run with this id, or the newest one, with its whole kept output."""
     seen = next((each for each in found.earlier if each.id == command_id), found.newest)
     [task] = Task.objects.find([seen.task]) if seen is not found.newest else [None]
     return (command_seen(task, seen.project) if task else None) or seen
 
 
-def _shown(seen: CommandSeen) -> CommandView:
-    run = seen.run
-    return CommandView(
-        seen=seen,
-        out=show(run.out) if run else None,
-        err=show(run.err) if run else None,
-    )
-
-
-def _times_of(command: CommandSeen) -> dict[str, int]:
-    """Its times in milliseconds, 0 for those that it has not."""
-    run = command.run
-    return {
-        "created_ms": _ms(command.created),
-        "until_ms": _ms(command.until),
-        "started_ms": _ms(run.started) if run else 0,
-        "ended_ms": _ms(run.ended) if run else 0,
-    }
-
-
 def _ms(seconds: int) -> int:
-    # A worker, or an import, may tell of times that no calendar has.
+    # A worker or an import may report times beyond any calendar.
     return min(seconds * 1_000, LATEST_MS)
 
 
-def _tail_of(live: LiveOutput) -> dict[str, Any]:
-    return {
-        "at_ms": _ms(live.at),
-        "out": show(live.out),
-        "err": show(live.err),
-    }
-
-
 def _id_in(request: HttpRequest) -> str:
-    text = reading.text_of(request.GET, "id", LABEL_LENGTH)
+    text = parameters.text_of(request.GET, "id", LABEL_LENGTH)
     if not text:
         raise InvalidInput({"id": ["must be the id of a command"]})
     return text

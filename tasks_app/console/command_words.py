@@ -1,4 +1,4 @@
-"""The statuses of commands, in the words and the picture of the console."""
+"""How the console shows the statuses of commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from taskstore.types.command_record import OF_LISTS, CommandStatus
 
-# The state of a task whose glyph and colour a status has.
+# The task state whose icon and colour a status uses.
 LOOKS = {
     CommandStatus.NEW: "ready",
     CommandStatus.NEW_STASHED: "paused",
@@ -21,7 +21,6 @@ LOOKS = {
     CommandStatus.FAILED_TIME: "failed",
     CommandStatus.FAILED_COUNT: "failed",
 }
-# What becomes of a command there, or became of it.
 MEANINGS = {
     CommandStatus.NEW: "waiting for a list",
     CommandStatus.NEW_STASHED: "set aside",
@@ -35,7 +34,7 @@ MEANINGS = {
     CommandStatus.FAILED_TIME: "missed deadline",
     CommandStatus.FAILED_COUNT: "failed too often",
 }
-# The way of a command, and below it what leaves the way: each under the status from which it leaves.
+# The diagram: the normal course of a command, and below it the exits, each under the status that it leaves.
 WAY = (
     CommandStatus.NEW,
     CommandStatus.OPEN,
@@ -51,7 +50,7 @@ BESIDE = (
     CommandStatus.FAILED_TIME,
     CommandStatus.FAILED_COUNT,
 )
-# In the list of the projects: what goes on, what has come of it, what rests.
+# The columns of the list of projects: unfinished, finished, set aside.
 COLUMNS = (
     CommandStatus.NEW,
     CommandStatus.OPEN,
@@ -69,13 +68,13 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A status in the picture of a project's flow."""
+    """A status in the diagram of a project."""
 
     status: CommandStatus
     look: str
     meaning: str
     commands: int
-    lists: int | None  # None: no lists lie there.
+    lists: int | None  # None: commands of this status are not in lists.
 
 
 def status_word(status: str) -> str:

@@ -1,4 +1,4 @@
-"""Editing one task: what is to be, the difference to what is, and then all of it in one commit."""
+"""The page that edits a task: the form, a review of the differences, then one commit."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from taskstore.types.tasks import ATTEMPTS, FAILED_FROM, PLAIN, Change, Ending, 
 from .. import bulk
 from ..access import audit
 from ..access.policy import Action, may
-from ..core.actors import Actor
 from ..forms import NOBODY, TaskForm, written
 from ..models import Task
 from . import words
 from .pages import actor_for, page, user_of
 
-CONTEXT = 3  # Lines around what differs.
+CONTEXT = 3  # Unchanged lines around a difference.
 
 
 class EditForm(TaskForm):
-    """How a task is to be; perhaps also to be done again, a dead letter where it failed."""
+    """The new values of a task, with the option to requeue it; a dead letter can be requeued where it is."""
 
     requeue = forms.BooleanField(required=False)
     here = forms.BooleanField(required=False)
@@ -43,29 +42,29 @@ class EditForm(TaskForm):
 
     @property
     def change(self) -> Change:
-        """What is asked for, once the form is valid."""
-        assert isinstance(self.operation, Change)  # noqa: S101 - it is about a task that is there.
+        """Return the change that a valid form describes."""
+        assert isinstance(self.operation, Change)  # noqa: S101 - the form has an existing task.
         return self.operation
 
     def _operation(self) -> NewTask | Change:
         operation = super()._operation()
         if not self.cleaned_data["requeue"] or isinstance(operation, NewTask):
             return operation
-        anew = replace(operation, error="", timespec_ms=0)
+        change = replace(operation, error="", timespec_ms=0)
         if not self.replaces or "group" in self.changed_data:
-            return anew
+            return change
         again = bulk.requeued(self.replaces, here=self.cleaned_data.get("here", False))
         if isinstance(again, bulk.Skip):
             raise InvalidInput({"requeue": [f"can't be done: the task is {again.why}"]})
-        labels = {name: value for name, value in (anew.labels or {}).items() if name != ATTEMPTS}
+        labels = {name: value for name, value in (change.labels or {}).items() if name != ATTEMPTS}
         return replace(
-            anew, group=again.group, failed_from="", labels=labels if self.replaces.failed_from else anew.labels
+            change, group=again.group, failed_from="", labels=labels if self.replaces.failed_from else change.labels
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What is another one after the edit: lines that begin with "-", "+", or a space."""
+    """A field that the edit changes, as lines that begin with "-", "+" or a space."""
 
     name: str
     lines: list[str]
@@ -74,48 +73,41 @@ class Difference:
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def edit(request: HttpRequest, task_id: int) -> HttpResponse:
-    """Ask how the task is to be, show what that changes, and do it once that is confirmed."""
+    """Show the form, then the differences; commit the change once it is confirmed."""
     [task] = Task.objects.find([task_id])
     if task is None:
         return _too_late(request, task_id)
     may_see_data = may(user_of(request), Action.SEE_PAYLOADS, task.group)
     asked = request.POST if request.method == "POST" else None
     form = EditForm(asked, instance=task, may_see_data=may_see_data, initial={"requeue": task.is_failed})
+    context = {"task": task, "form": form, "is_claimed": task.state(Task.objects.now_ms()) is State.CLAIMED}
     if asked is None or "again" in asked or not form.is_valid():
-        status = 422 if asked and "again" not in asked else 200
-        return _form(request, task, form, may_see_data=may_see_data, status=status)
+        context |= {"shows_data": "content" in form.fields, "may_see_data": may_see_data}
+        return render(request, "console/edit.html", context, status=422 if asked and "again" not in asked else 200)
     differences = list(differences_of(task, form.change))
     if "confirmed" not in asked or not differences:
-        return _review(request, task, form, differences)
-    return _save(request, task, form.change, form.cleaned_data)
-
-
-def _save(request: HttpRequest, task: Task, change: Change, given: dict[str, Any]) -> HttpResponse:
+        return render(request, "console/edit_review.html", context | {"differences": differences})
+    actor, is_requeued = actor_for(request), form.cleaned_data["requeue"]
+    operator = actor.operator(Ending.REQUEUED if is_requeued else Ending.CHANGED)
     try:
-        successor = _edited(task, change, actor_for(request), is_requeued=given["requeue"])
+        with transaction.atomic():
+            [successor] = Task.objects.commit(owner=NOBODY, updates=[form.change], scope=actor.scope, operator=operator)
+            audit.record(
+                actor,
+                "edit",
+                group=successor.group,
+                selection=f"task {task.id}",
+                done=1,
+                details={"ids": [task.id, successor.id], "requeued": is_requeued},
+            )
     except CommitRefused:
         return _too_late(request, task.id)
     messages.success(request, f"Task {task.id} is now {successor.id}.")
     return redirect("console:task", successor.id)
 
 
-@transaction.atomic
-def _edited(task: Task, change: Change, actor: Actor, *, is_requeued: bool) -> Task:
-    operator = actor.operator(Ending.REQUEUED if is_requeued else Ending.CHANGED)
-    [successor] = Task.objects.commit(owner=NOBODY, updates=[change], scope=actor.scope, operator=operator)
-    audit.record(
-        actor,
-        "edit",
-        group=successor.group,
-        selection=f"task {task.id}",
-        done=1,
-        details={"ids": [task.id, successor.id], "requeued": is_requeued},
-    )
-    return successor
-
-
 def differences_of(task: Task, change: Change) -> Iterator[Difference]:
-    """What the change makes different, field by field."""
+    """Yield the fields that the change alters."""
     pairs = {
         "group": (task.group, change.group or task.group),
         "data": (written(bytes(task.data))[1], written(bytes(_after(task, change, "data")))[1]),
@@ -137,45 +129,25 @@ def _after(task: Task, change: Change, name: str) -> Any:
 
 
 def lines_of_difference(before: str, after: str) -> list[str]:
-    """The lines of a Difference."""
-    # Not splitlines, to which a line's end at the very end is no difference.
+    """Return the lines of a Difference."""
+    # Not splitlines, which ignores a line break at the end.
     old, new = (text.split("\n") if text else [] for text in (before, after))
     _, _, *lines = difflib.unified_diff(old, new, n=CONTEXT, lineterm="")
     places = [line for line in lines if line.startswith("@@")]
-    # Where all that differs stands together nobody needs to be told where.
+    # A single hunk needs no line numbers.
     return lines if len(places) > 1 else [line for line in lines if line not in places]
 
 
 def _in_lines(labels: Any) -> str:
-    own = {name: value for name, value in labels.items() if name != FAILED_FROM}  # The group says as much.
+    own = {name: value for name, value in labels.items() if name != FAILED_FROM}  # The group shows it already.
     return json.dumps(own, ensure_ascii=False, indent=1, sort_keys=True)
 
 
 def _moment(at_ms: int) -> str:
-    # What has been available for a while and is available now is the same to a worker.
+    # To a worker, available since a while ago and available now are the same.
     return "now" if at_ms <= Task.objects.now_ms() else words.exact(at_ms)
 
 
-def _form(request: HttpRequest, task: Task, form: EditForm, *, may_see_data: bool, status: int) -> HttpResponse:
-    context = {
-        "task": task,
-        "form": form,
-        "is_claimed": _is_claimed(task),
-        "shows_data": "content" in form.fields,
-        "may_see_data": may_see_data,
-    }
-    return render(request, "console/edit.html", context, status=status)
-
-
-def _review(request: HttpRequest, task: Task, form: EditForm, differences: list[Difference]) -> HttpResponse:
-    context = {"task": task, "form": form, "is_claimed": _is_claimed(task), "differences": differences}
-    return render(request, "console/edit_review.html", context)
-
-
-def _is_claimed(task: Task) -> bool:
-    return task.state(Task.objects.now_ms()) is State.CLAIMED
-
-
 def _too_late(request: HttpRequest, task_id: int) -> HttpResponse:
-    """The task was finished, claimed or changed while it was edited."""
+    """Say that the task was finished, claimed or changed during the edit."""
     return render(request, "console/edit_too_late.html", {"task_id": task_id}, status=409)

@@ -19,12 +19,12 @@ from ..access import audit
 from ..access.policy import Action, may
 from ..core.operations import Commit
 from ..core.validation import GROUP_LENGTH
+from ..forms import NOBODY
 from ..models import Task
 from ..reading import importing
 from ..reading.exporting import Export, download
 from ..wire.tasks import Add
-from . import links, payload, words
-from . import parameters as reading
+from . import links, parameters, payload, words
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .parameters import terms_of
 
@@ -32,24 +32,23 @@ from .parameters import terms_of
 @require_safe
 @page(Action.SEE)
 def export(request: HttpRequest) -> HttpResponseBase:
-    """All that a search finds, or that a group's tab has; without data for those who may not see it."""
+    """Download the tasks of a search or of a group's tab; without data for people who may not see it."""
     user = user_of(request)
     export = Export(
         terms=terms_of(request.GET.get("q", ""), user),
-        format=reading.format_of(request.GET),
+        format=parameters.format_of(request.GET),
         with_data=may(user, Action.SEE_PAYLOADS),
     )
     return download(request, export)
 
 
-NOBODY = 0  # Whose the tasks are: whoever claims them.
 SAMPLES = 3
 LINE_BYTES = 200  # Of the data of a sample.
 MOST_IN_AUDIT = 1_000  # Ids.
 
 
 class ImportForm(forms.Form):
-    """A file, or what somebody pasted."""
+    """A file or pasted lines to import."""
 
     file = forms.FileField(required=False, allow_empty_file=True)
     text = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 7, "spellcheck": "false"}))
@@ -63,7 +62,7 @@ class ImportForm(forms.Form):
 
     @property
     def source(self) -> str:
-        """Where the tasks come from, in words."""
+        """Return the origin of the tasks, in words."""
         file = self.cleaned_data["file"]
         return f"the file {file.name}" if file else "pasted lines"
 
@@ -74,7 +73,7 @@ class ImportForm(forms.Form):
 
 
 class Sample(NamedTuple):
-    """A task that an import would add, as a line of a list."""
+    """A task that an import would add, as a row of a list."""
 
     group: str
     data: str
@@ -85,10 +84,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What an import would add."""
+    """The tasks that an import would add."""
 
     adds: Sequence[Add]
-    digest: str  # Of what was looked at: only that is imported.
+    digest: str  # Of the reviewed input: nothing else is imported.
     at_ms: int
 
     @property
@@ -97,7 +96,7 @@ class Checked:
 
     @property
     def where(self) -> str:
-        """The group by its name, several by their number."""
+        """Return the name of the only group, or the number of groups."""
         return self.groups[0] if len(self.groups) == 1 else f"{words.number(len(self.groups))} groups"
 
     @property
@@ -112,28 +111,24 @@ class Checked:
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.WORK)
 def import_tasks(request: HttpRequest) -> HttpResponse:
-    """Ask for tasks; say what they are; add what was looked at."""
+    """Show the form, then a summary of the tasks; import them once that is confirmed."""
     if request.method != "POST":
         return _form(request, ImportForm(initial={"group": request.GET.get("name", "")}))
     form = ImportForm(request.POST, request.FILES)
-    try:
-        checked = _checked(form) if form.is_valid() else None
-    except InvalidInput as refused:
-        return _form(request, form, problems=refused.fields)
-    agreed = request.POST.get("digest")
-    if checked is None or agreed != checked.digest:
-        return _form(request, form, checked=checked, is_another=bool(agreed))
+    checked = None
+    if form.is_valid():
+        body, group = form.body(), form.cleaned_data["group"]
+        digest = hashlib.sha256(group.encode() + b"\n" + body).hexdigest()
+        try:
+            checked = Checked(adds=importing.read(body, group), digest=digest, at_ms=Task.objects.now_ms())
+        except InvalidInput as refused:
+            return _form(request, form, problems=refused.fields)
+    confirmed = request.POST.get("digest")
+    if checked is None or confirmed != checked.digest:
+        return _form(request, form, checked=checked, is_another=bool(confirmed))
     _import(request, form, checked)
-    return go_to(request, links.group_page(checked.groups[0]) if len(checked.groups) == 1 else _overview())
-
-
-def _checked(form: ImportForm) -> Checked:
-    body, group = form.body(), form.cleaned_data["group"]
-    return Checked(
-        adds=importing.read(body, group),
-        digest=hashlib.sha256(group.encode() + b"\n" + body).hexdigest(),
-        at_ms=Task.objects.now_ms(),
-    )
+    one_group = len(checked.groups) == 1
+    return go_to(request, links.group_page(checked.groups[0]) if one_group else resolve_url("console:overview"))
 
 
 def _import(request: HttpRequest, form: ImportForm, checked: Checked) -> None:
@@ -162,7 +157,3 @@ def _form(request: HttpRequest, form: ImportForm, **outcome: Any) -> HttpRespons
         {"form": form, "is_whole_page": not is_partial(request), **outcome},
         status=422 if is_wrong else 200,
     )
-
-
-def _overview() -> str:
-    return resolve_url("console:overview")

@@ -20,8 +20,7 @@ from ..reading.counts import Counts, counts_of, flow_of
 from ..reading.failures import failures
 from ..reading.listing import facts_of, page_of
 from ..reading.rates import Span
-from . import links
-from . import parameters as reading
+from . import links, parameters
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .replica import from_replica
 from .snippets import command_to_add
@@ -32,13 +31,16 @@ from .words import drain
 @page(Action.SEE)
 @from_replica
 def group(request: HttpRequest) -> HttpResponse:
-    name, state = reading.group_of(request.GET), reading.state_of(request.GET)
-    if label := reading.label_of(request.GET):
-        # A search says how far it looked; a page of a group would look on, however rare the label is.
+    name, state = parameters.group_of(request.GET), parameters.state_of(request.GET)
+    if label := parameters.label_of(request.GET):
+        # A search is limited and says how far it got; a group's page would scan on for a rare label.
         return redirect(links.labelled_page(name, state, label))
-    after, before = reading.places_of(request.GET)
+    after, before = parameters.places_of(request.GET)
     user, counts = user_of(request), counts_of(name)
     sees_payloads = may(user, Action.SEE_PAYLOADS, name)
+    matching = counts.total if state is None else int(getattr(counts, state))
+    if state is State.READY:
+        matching += counts.finished  # Finished tasks are available, so the list of ready tasks has them.
     return render(
         request,
         "console/group.html",
@@ -46,13 +48,13 @@ def group(request: HttpRequest) -> HttpResponse:
             "name": name,
             "state": state,
             "counts": counts,
-            "matching": _matching(counts, state),
+            "matching": matching,
             "tabs": tabs_of(counts),
             **_facts(name, counts),
             "pause": pause_of(name),
             "failures": failures(name) if state is State.FAILED else None,
             "command": command_to_add(request, name),
-            "span": reading.span_of(request.GET),
+            "span": parameters.span_of(request.GET),
             "spans": list(Span),
             "page": page_of(name, state, after=after, before=before, with_data=sees_payloads),
             "sees_payloads": sees_payloads,
@@ -65,8 +67,8 @@ def group(request: HttpRequest) -> HttpResponse:
 @page(Action.SEE)
 @from_replica
 def facts(request: HttpRequest) -> HttpResponse:
-    """The facts alone, which an open page asks for again and again."""
-    name = reading.group_of(request.GET)
+    """Render the facts alone; an open page polls them."""
+    name = parameters.group_of(request.GET)
     return render(request, "console/_facts.html", {"name": name, **_facts(name, counts_of(name))})
 
 
@@ -81,16 +83,8 @@ def _facts(name: str, counts: Counts) -> dict[str, Any]:
     }
 
 
-def _matching(counts: Counts, state: State | None) -> int:
-    """How many tasks the list has."""
-    if state is None:
-        return counts.total
-    # What is finished is available, and so is listed as ready where somebody asks for that by hand.
-    return int(getattr(counts, state)) + (counts.finished if state is State.READY else 0)
-
-
 def tabs_of(counts: Counts) -> list[tuple[State | None, int]]:
-    """The tabs with the numbers on them; None stands for all states. What is finished is not ready."""
+    """Return the tabs with their counts; None stands for all states. A group of finished tasks has no ready tab."""
     states = [State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED, State.FAILED]
     if counts.finished:
         states.remove(State.READY)
@@ -100,10 +94,10 @@ def tabs_of(counts: Counts) -> list[tuple[State | None, int]]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def pause(request: HttpRequest) -> HttpResponse:
-    """Ask why; pause the group."""
+    """Ask for a reason; pause the group."""
     if request.method != "POST":
-        return _question(request, reading.group_of(request.GET))
-    name = reading.group_of(request.POST)
+        return _question(request, parameters.group_of(request.GET))
+    name = parameters.group_of(request.POST)
     try:
         pauses.pause(name, actor_for(request))
     except InvalidInput as refused:
@@ -115,7 +109,7 @@ def pause(request: HttpRequest) -> HttpResponse:
 @require_POST
 @page(Action.OPERATE)
 def resume(request: HttpRequest) -> HttpResponse:
-    name = reading.group_of(request.POST)
+    name = parameters.group_of(request.POST)
     pauses.resume(name, actor_for(request))
     messages.success(request, f"Resumed {name}. It hands out tasks again.")
     return go_to(request, links.group_page(name))

@@ -1,9 +1,9 @@
-"""What a person does to a finished job: requeue it, perhaps with other parameters, or delete it."""
+"""The pages that requeue a finished job, with the same or other parameters, or delete it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -24,7 +24,7 @@ from .pages import actor_for, go_to, is_partial, page, user_of
 
 
 class RequeueForm(forms.Form):
-    """The parameters of a job as JSON, and why it is to be run again."""
+    """The parameters of a job as JSON, and the reason to run it again."""
 
     args = forms.CharField(strip=False, widget=forms.Textarea({"rows": 5, "spellcheck": "false"}))
     kwargs = forms.CharField(strip=False, widget=forms.Textarea({"rows": 5, "spellcheck": "false"}))
@@ -45,7 +45,7 @@ class RequeueForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
-    """Ask with which parameters, show what is different, and let it run again once that is confirmed."""
+    """Show the form, then the differences; requeue the job once they are confirmed."""
     job = _named(job_id)
     job_queues.refuse_unfinished(job, "requeued")
     asked = request.POST if request.method == "POST" else None
@@ -56,16 +56,31 @@ def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
         return render(
             request, "console/job_requeue.html", context, status=422 if asked and "again" not in asked else 200
         )
+    given = form.cleaned_data
+    old: Mapping[str, Sequence[Any] | Mapping[str, Any]] = {"args": [*job.args], "kwargs": {**job.kwargs}}
+    # Unchanged parameters are not written again: the audit says whether somebody edited them.
+    changed = {name for name in old if name in given and in_lines(given[name]) != in_lines(old[name])}
     if "confirmed" not in asked:
-        differences = list(_differences(job, form.cleaned_data))
+        differences = [
+            Difference(name=name, lines=lines_of_difference(in_lines(before), in_lines(given[name])))
+            for name, before in old.items()
+            if name in changed
+        ]
         return render(request, "console/job_review.html", context | {"differences": differences})
-    return _requeue(request, job, form.cleaned_data)
+    job_queues.requeue(
+        job,
+        actor_for(request),
+        args=given["args"] if "args" in changed else None,
+        kwargs=given["kwargs"] if "kwargs" in changed else None,
+    )
+    messages.success(request, f"Requeued job {job.id}.")
+    return redirect("console:job", job.id)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def delete(request: HttpRequest, job_id: int) -> HttpResponse:
-    """Ask why; delete it."""
+    """Ask for a reason; delete the job."""
     job = _named(job_id)
     job_queues.refuse_unfinished(job, "deleted")
     if request.method != "POST":
@@ -77,37 +92,8 @@ def delete(request: HttpRequest, job_id: int) -> HttpResponse:
     return go_to(request, resolve_url("console:jobs"))
 
 
-def _requeue(request: HttpRequest, job: Job, given: Mapping[str, Any]) -> HttpResponse:
-    # What stays is not written anew: the audit tells whether somebody edited it.
-    changed = {name for name, _, _ in _changes(job, given)}
-    job_queues.requeue(
-        job,
-        actor_for(request),
-        args=given["args"] if "args" in changed else None,
-        kwargs=given["kwargs"] if "kwargs" in changed else None,
-    )
-    messages.success(request, f"Requeued job {job.id}.")
-    return redirect("console:job", job.id)
-
-
-def _changes(job: Job, given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Parameters that are to be others: their name, and their lines before and after."""
-    old: Mapping[str, Sequence[Any] | Mapping[str, Any]] = {
-        "args": [*job.args],
-        "kwargs": {**job.kwargs},
-    }
-    for name, before in old.items():
-        if name in given and in_lines(given[name]) != in_lines(before):
-            yield name, in_lines(before), in_lines(given[name])
-
-
-def _differences(job: Job, given: Mapping[str, Any]) -> Iterator[Difference]:
-    for name, before, after in _changes(job, given):
-        yield Difference(name=name, lines=lines_of_difference(before, after))
-
-
 def in_lines(value: Any) -> str:
-    """The value as people edit it."""
+    """Format a value for editing."""
     return json.dumps(value, ensure_ascii=False, indent=1)
 
 

@@ -1,4 +1,4 @@
-"""Jobs: the list of them, and the page of one, found by any id that its task ever had."""
+"""The pages of jobs: the list, and one job, found by any id that its task has had."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from ..reading import history
 from ..reading.counts import group_counts
 from ..reading.history import chain_of
 from ..reading.listing import Cursor
-from . import json_tree, payload
-from . import parameters as reading
+from . import json_tree, parameters, payload
 from .json_tree import Line, NoTree
-from .pages import is_partial, page, user_of
+from .pages import is_partial, page, user_of, without_empty_fields
 from .replica import from_replica
 from .snippets import command_to_enqueue
 
 FIELDS = ("queue", "status", "function")
 OF_JOBS = GroupScope(("jobs/*",))
 
-# The state of a task whose glyph and colour a status has.
+# The task state whose icon and colour a status uses.
 LOOKS = {
     JobStatus.SCHEDULED: "scheduled",
     JobStatus.PENDING: "ready",
@@ -50,7 +49,7 @@ ENDS = {
     How.LOST: ("expired", "Worker lost"),
     How.GIVEN_BACK: ("quiet", "Given back"),
 }
-# What its time means, in a list.
+# The meaning of the time that a list shows.
 TIMES = {
     JobStatus.SCHEDULED: "due",
     JobStatus.PENDING: "waiting since",
@@ -62,7 +61,7 @@ TIMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job, in the words of a page."""
+    """A job on a page."""
 
     job: Job
     task: Task
@@ -78,7 +77,7 @@ class JobView:
 
     @property
     def at_ms(self) -> int:
-        """The time that `when` is about."""
+        """Return the time that `when` names."""
         match self.job.status:
             case JobStatus.SCHEDULED | JobStatus.PENDING:
                 return self.job.available_at_ms
@@ -88,26 +87,26 @@ class JobView:
 
     @property
     def ran_ms(self) -> int | None:
-        """How long the last attempt took, or takes; None when that is not known."""
+        """Return how long the last attempt took or has run; None when that is unknown."""
         return _length_of(self.job.attempt, self.now_ms)
 
     @property
     def tried(self) -> int:
-        """How often it was tried. Of a large record, which a list does not read: how often it was claimed."""
+        """Return the number of attempts; for a large record, which a list does not read, the number of claims."""
         return len(self.attempts) if self.job.is_whole else self.task.claims
 
     @property
-    def attempts(self) -> list[Try]:
-        """The recorded ones, and the one under way."""
-        tried = [*self.job.attempts]
-        if self.job.attempt and self.job.attempt not in tried:
-            tried.append(self.job.attempt)
-        return [Try.of(attempt, self.now_ms) for attempt in tried]
+    def attempts(self) -> list[AttemptView]:
+        """Return the recorded attempts and the current one."""
+        attempts = [*self.job.attempts]
+        if self.job.attempt and self.job.attempt not in attempts:
+            attempts.append(self.job.attempt)
+        return [AttemptView.of(attempt, self.now_ms) for attempt in attempts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Try:
-    """An attempt, in the words of a page."""
+class AttemptView:
+    """An attempt on a page."""
 
     attempt: Attempt
     look: str
@@ -115,14 +114,14 @@ class Try:
     ran_ms: int | None
 
     @classmethod
-    def of(cls, attempt: Attempt, now_ms: int) -> Try:
+    def of(cls, attempt: Attempt, now_ms: int) -> AttemptView:
         look, what = ENDS[attempt.how] if attempt.how else ("claimed", "Running")
         return cls(attempt=attempt, look=look, what=what, ran_ms=_length_of(attempt, now_ms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A value of JSON: the lines of its tree, or its text where that is too large for one."""
+    """A JSON value: the lines of its tree, or its text when it is too large for a tree."""
 
     lines: Sequence[Line] = ()
     text: str = ""
@@ -142,13 +141,21 @@ class Value:
 @page(Action.SEE)
 @from_replica
 def jobs(request: HttpRequest) -> HttpResponse:
-    """Those that the address asks for, the latest first."""
+    """List the jobs that match the query, newest first."""
     if "" in request.GET.dict().values():
-        return redirect(_without_empty(request))
-    asked = {name: reading.text_of(request.GET, name, reading.LONGEST_FILTER) for name in FIELDS}
+        return redirect(without_empty_fields(request))
+    asked = {name: parameters.text_of(request.GET, name, parameters.LONGEST_FILTER) for name in FIELDS}
     try:
+        if asked["queue"] and (why := why_no_queue(asked["queue"])):
+            raise InvalidInput({"queue": [why]})
+        if asked["status"] and asked["status"] not in list(JobStatus):
+            raise InvalidInput({"status": [f"must be one of {', '.join(JobStatus)}"]})
+        status = JobStatus(asked["status"]) if asked["status"] else None
         after = request.GET.get("after")
-        found = job_queues.list_jobs(_wanted(asked), after=Cursor.read(after, "after") if after else None)
+        found = job_queues.list_jobs(
+            Wanted(queue=asked["queue"], status=status, function=asked["function"]),
+            after=Cursor.read(after, "after") if after else None,
+        )
     except InvalidInput as refused:
         return _list(request, asked, None, refused)
     return _list(request, asked, found)
@@ -157,10 +164,13 @@ def jobs(request: HttpRequest) -> HttpResponse:
 @require_safe
 @page(Action.SEE)
 def job(request: HttpRequest, job_id: int) -> HttpResponse:
-    """One of them; as a part of its page until it is finished."""
+    """Show a job; an open page polls it as a partial until it is finished."""
     task = job_queues.task_of(job_id)
     if task is None:
-        return _elsewhere(request, job_id)
+        chain = chain_of(job_id, OF_JOBS)
+        if chain and chain.origin != job_id and job_queues.find(chain.origin):
+            return redirect("console:job", chain.origin)
+        return _no_job(request, job_id, history.fate_of(job_id, EVERY_GROUP) or "")
     try:
         found = job_queues.job_of(task)
     except NotAJob as problem:
@@ -177,15 +187,6 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
             "may_operate": may(user, Action.OPERATE, group),
         },
     )
-
-
-def _wanted(asked: Mapping[str, str]) -> Wanted:
-    if asked["queue"] and (why := why_no_queue(asked["queue"])):
-        raise InvalidInput({"queue": [why]})
-    if asked["status"] and asked["status"] not in list(JobStatus):
-        raise InvalidInput({"status": [f"must be one of {', '.join(JobStatus)}"]})
-    status = JobStatus(asked["status"]) if asked["status"] else None
-    return Wanted(queue=asked["queue"], status=status, function=asked["function"])
 
 
 def _list(
@@ -211,7 +212,7 @@ def _list(
 
 
 def _counts() -> dict[str, dict[JobStatus, int]]:
-    """How many jobs of each status there are, by queue."""
+    """Return the number of jobs by queue and status."""
     by_queue: dict[str, dict[JobStatus, int]] = {}
     for group, counts in group_counts(OF_JOBS).items():
         queue = queue_of(group)
@@ -231,7 +232,7 @@ def _counts() -> dict[str, dict[JobStatus, int]]:
 def _tabs(
     by_queue: Mapping[str, Mapping[JobStatus, int]], asked: Mapping[str, str]
 ) -> list[tuple[JobStatus | None, str, int | None]]:
-    """Each status with its look and how many there are; None: not known, as nobody counts by function."""
+    """Return each status with its look and count. The count is None when the list is filtered by function."""
     meant = [numbers for queue, numbers in by_queue.items() if asked["queue"] in ("", queue)]
     sums = {status: sum(numbers[status] for numbers in meant) for status in JobStatus}
     tabs = [(None, "", sum(sums.values())), *((status, LOOKS[status], sums[status]) for status in JobStatus)]
@@ -239,7 +240,7 @@ def _tabs(
 
 
 def _content_of(found: Job) -> dict[str, Any]:
-    """What only those see who may see payloads."""
+    """Return the parts of a job that need the right to see payloads."""
     return {
         "args": Value.of(list(found.args)) if found.args else None,
         "kwargs": Value.of(dict(found.kwargs)) if found.kwargs else None,
@@ -251,7 +252,7 @@ def _content_of(found: Job) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """With its control characters visible."""
+    """Make control characters visible."""
     return payload.text_of(text.encode(), is_whole=True) or ""
 
 
@@ -262,22 +263,6 @@ def _length_of(attempt: Attempt | None, now_ms: int) -> int | None:
     return max(end_ms - attempt.started, 0) if end_ms else None
 
 
-def _elsewhere(request: HttpRequest, job_id: int) -> HttpResponse:
-    """A later id of its task leads to the job."""
-    chain = chain_of(job_id, OF_JOBS)
-    if chain and chain.origin != job_id and job_queues.find(chain.origin):
-        return redirect("console:job", chain.origin)
-    return _no_job(request, job_id, history.fate_of(job_id, EVERY_GROUP) or "")
-
-
 def _no_job(request: HttpRequest, job_id: int, why: str) -> HttpResponse:
     context = {"job_id": job_id, "why": why, "is_known": chain_of(job_id) is not None}
     return render(request, "console/no_job.html", context, status=404)
-
-
-def _without_empty(request: HttpRequest) -> str:
-    """The address of the page without what a form sends for fields in which nobody wrote."""
-    query = request.GET.copy()
-    for name in [name for name, value in request.GET.items() if not value]:
-        del query[name]
-    return f"{request.path}?{query.urlencode()}" if query else request.path

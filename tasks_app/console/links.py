@@ -1,4 +1,4 @@
-"""Where the pages of the console are, for those with more than a number in their address."""
+"""Addresses of the console's pages that take more than a number."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from ..reading.search.grammar import Label, label_term, quoted
 
 
 def page_of_action(name: str) -> str:
-    """The name of the URL where an action on many tasks begins."""
+    """Return the name of the URL that starts a bulk action."""
     return f"console:{name}_many"
 
 
 def group_page(name: str, state: State | None = None, **place: object) -> str:
-    """The page of a group; `place`: `after` or `before`, to go on from there."""
+    """Return the page of a group; `place` is the cursor `after` or `before`."""
     return f"{resolve_url('console:group')}?{_query(name=name, state=state, **place)}"
 
 
 def folder_page(prefix: str, state: State | None = None) -> str:
-    """The tasks of all groups whose names begin so."""
+    """Return the search for the tasks of all groups with this prefix."""
     return search_page(_filter(prefix + "*", state))
 
 
 def filter_of_group(name: str, state: State | None = None) -> str:
-    """A search for what a tab of the group has. Empty for a name with a star at its end: no search means just that."""
+    """Return the search for a tab of the group; empty for a name that ends with a star, which no search can name."""
     return "" if name.endswith("*") else _filter(name, state)
 
 
 def export_file(q: str, format: str) -> str:
-    """What is found, as a file."""
+    """Return the export of a search."""
     return f"{resolve_url('console:export')}?{_query(q=q, format=format)}"
 
 
 def confirm_page(verb: str, name: str, *, state: str | None = None, task: int | None = None) -> str:
-    """The question before a verb is done to one task, or to all tasks of a group in this state."""
+    """Return the confirmation of an action on one task, or on all tasks of a group in this state."""
     which = {"all": 1} if task is None else {"id": task, "task": task}
     return f"{resolve_url('console:confirm')}?{_query(verb=verb, name=name, state=state, **which)}"
 
 
 def confirm_signature_page(verb: str, signature: str, group: str | None = None) -> str:
-    """The question before a verb is done to all failed tasks with this signature, in this group (None: in all)."""
+    """Return the confirmation of an action on all failed tasks with this signature, in this group (None: in all)."""
     q = signature_search(signature, group)
     return f"{resolve_url('console:confirm')}?{_query(verb=verb, q=q, all=1)}"
 
@@ -58,18 +58,18 @@ def import_page(name: str) -> str:
 
 
 def commands_page(project: str, status: str | None = None, **place: object) -> str:
-    """The page of a project of commands, with what lies in this status; `place`: `text` and `after`."""
+    """Return the page of a project, with its commands of this status; `place` has `text` and `after`."""
     return f"{resolve_url('console:command_project')}?{_query(project=project, status=status, **place)}"
 
 
 def commands_page_of(group: str) -> str:
-    """The page of the project whose group this is; empty for a group without commands."""
+    """Return the page of the project that owns the group; empty for a group without commands."""
     place = place_of(group)
     return commands_page(place[0]) if place else ""
 
 
 def commands_page_of_task(task: Task) -> str:
-    """The page of the command or the list that a task is; empty when it is neither."""
+    """Return the page of a task that is a command or a list; empty when it is neither."""
     project, end = place_of(task.group) or ("", "")
     if end in OF_LISTS:
         return resolve_url("console:command_list", task.origin)
@@ -82,7 +82,7 @@ def command_page(project: str, command_id: str) -> str:
 
 
 def command_output(project: str, command_id: str, stream: str) -> str:
-    """What a run wrote, as a file."""
+    """Return the download of a run's output."""
     return f"{resolve_url('console:command_output')}?{_query(project=project, id=command_id, stream=stream)}"
 
 
@@ -91,7 +91,7 @@ def submit_page(project: str = "") -> str:
 
 
 def confirm_commands_page(verb: str, project: str, *, status: str | None = None, task: int | None = None) -> str:
-    """The question before a verb is done to a command, or to all that are meant."""
+    """Return the confirmation of a change of one command, or of all that it applies to."""
     which = {"all": 1} if task is None else {"id": task}
     return f"{resolve_url('console:confirm_commands')}?{_query(verb=verb, project=project, status=status, **which)}"
 
@@ -101,22 +101,22 @@ def search_page(q: str) -> str:
 
 
 def labelled_page(name: str, state: State | None, label: Label) -> str:
-    """The tasks of a group, in this state, with the label."""
+    """Return the search for the tasks of a group, in this state, with the label."""
     return label_page(*label, _filter(name, state))
 
 
 def label_page(name: str, value: str | None, q: str = "") -> str:
-    """The tasks with this label (None: whatever its value) among those that meet the search."""
+    """Return the search `q` narrowed to tasks with this label (None: any value)."""
     return search_page(f"{q} {label_term(name, value)}".lstrip())
 
 
 def held_page(owner: int) -> str:
-    """The tasks that a client holds."""
+    """Return the search for the tasks that a client holds."""
     return search_page(f"owner:{owner} state:claimed")
 
 
 def signature_page(signature: str, group: str | None = None, age: str | None = None) -> str:
-    """The failed tasks with this signature, in this group (None: in all), that failed within `age`."""
+    """Return the search for failed tasks with this signature, in this group (None: in all), within `age`."""
     return search_page(signature_search(signature, group, age))
 
 
@@ -126,7 +126,7 @@ def signature_search(signature: str, group: str | None = None, age: str | None =
 
 
 def rates_part(span: str, name: str = "") -> str:
-    """What the charts show of a group, or of all groups (empty)."""
+    """Return the chart data of a group, or of all groups (empty)."""
     return f"{resolve_url('console:rates')}?{_query(span=span, name=name or None)}"
 
 

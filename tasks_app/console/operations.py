@@ -1,4 +1,4 @@
-"""What was done to many tasks: how far it has come, what was left alone and why, its end and its undo."""
+"""The pages of bulk operations: progress, skipped tasks with their reasons, cancel and undo."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from taskstore.types.bulk_actions import WORDS, Kind, Option
 from .. import bulk
 from ..access.policy import Action
 from ..models import BulkItem, BulkOperation, Task
-from . import parameters as reading
-from . import words
+from . import parameters, words
 from .pages import actor_for, go_to, is_partial, page, user_of
 
 PAGE = 50
-TOLD_MS = 30_000  # How long every page tells somebody of what they did, with its undo.
+RECENT_MS = 30_000  # How long every page shows a finished operation, with its undo, to the person who started it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationView:
-    """An operation, in the words of a page."""
+    """An operation on a page."""
 
     operation: BulkOperation
     now_ms: int
@@ -50,7 +49,7 @@ class OperationView:
 
     @property
     def undo(self) -> BulkOperation | None:
-        """The operation that took it back, or does."""
+        """Return the operation that undid this one or is undoing it."""
         return BulkOperation.objects.filter(undoes=self.operation.pk).order_by("-pk").first()
 
     @property
@@ -59,7 +58,7 @@ class OperationView:
 
     @property
     def sentence(self) -> str:
-        """What it has done, and what not."""
+        """Describe what the operation has done, and what it has skipped."""
         operation = self.operation
         if self.is_running:
             return f"{WORDS[operation.verb].doing} {_tasks(operation.expected)}{self._where}"
@@ -71,12 +70,12 @@ class OperationView:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """What it was to do, beside the verb."""
+        """Return the options that were set, each with its name."""
         kept = self.operation.parameters
         options = WORDS[self.operation.verb].options
-        told = [(option.fact, _in_words(option, kept.get(option.name))) for option in options]
-        told.append(("leased tasks", "included" if kept.get("takes_claimed") else ""))
-        return [(fact, text) for fact, text in told if fact and text]
+        facts = [(option.fact, _in_words(option, kept.get(option.name))) for option in options]
+        facts.append(("leased tasks", "included" if kept.get("takes_claimed") else ""))
+        return [(fact, text) for fact, text in facts if fact and text]
 
     @property
     def _where(self) -> str:
@@ -87,7 +86,7 @@ class OperationView:
 
 
 def _in_words(option: Option, value: str | int | None) -> str:
-    """What an action was told, as a text; empty: nothing, or what it is without being told."""
+    """Return the value of an option as text; empty for the default."""
     if value == option.default:
         return ""
     match option.kind, value:
@@ -101,11 +100,11 @@ def _in_words(option: Option, value: str | int | None) -> str:
 @require_safe
 @page(Action.SEE)
 def operations(request: HttpRequest) -> HttpResponse:
-    """The newest first."""
+    """List the operations, newest first."""
     before = request.GET.get("before")
     listed = BulkOperation.objects.order_by("-pk")
     if before:
-        listed = listed.filter(pk__lt=reading.whole_number("before", before, least=1))
+        listed = listed.filter(pk__lt=parameters.whole_number("before", before, least=1))
     found = list(listed[: PAGE + 1])
     return render(
         request,
@@ -122,10 +121,10 @@ def operations(request: HttpRequest) -> HttpResponse:
 @require_safe
 @page(Action.SEE)
 def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
-    """One of them; as a part of its page while it runs."""
+    """Show an operation; an open page polls it as a partial while it runs."""
     [shown] = _shown([_named(operation_id)])
     left_alone = BulkItem.objects.filter(operation=operation_id).exclude(outcome=BulkItem.Outcome.DONE)
-    after = reading.whole_number("after", request.GET.get("after") or "0")
+    after = parameters.whole_number("after", request.GET.get("after") or "0")
     items = list(left_alone.filter(origin__gt=after).defer("data").order_by("origin")[: PAGE + 1])
     return render(
         request,
@@ -149,7 +148,7 @@ def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
 @require_POST
 @page(Action.OPERATE)
 def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
-    """Begin to take it back; what has changed since stays."""
+    """Start an undo, which skips tasks that have changed since."""
     begun = bulk.undo(_named(operation_id), actor_for(request))
     return go_to(request, resolve_url("console:operation", begun.pk))
 
@@ -157,18 +156,18 @@ def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
 @require_safe
 @page(Action.SEE)
 def mine(request: HttpRequest) -> HttpResponse:
-    """What tells somebody, on whatever page, of what they have just done."""
+    """Render the recent operations of the person, which every page shows."""
     return render(request, "console/_mine.html", {"mine": recent_of(user_of(request).username)})
 
 
 def recent_of(name: str) -> list[OperationView]:
-    """The operations of a person that run, or that have ended within half a minute; the newest first."""
+    """Return the operations of a person that run or have just ended, newest first, at most three."""
     began = BulkOperation.objects.filter(by=name)
     running = began.filter(state=BulkOperation.State.RUNNING)
-    ended = began.filter(ended_at_ms__gt=Task.objects.now_ms() - TOLD_MS)
-    told = {*running, *ended}
-    undone = {operation.undoes for operation in told}
-    return _shown(sorted((each for each in told if each.pk not in undone), key=lambda each: -each.pk)[:3])
+    ended = began.filter(ended_at_ms__gt=Task.objects.now_ms() - RECENT_MS)
+    recent = {*running, *ended}
+    undone = {operation.undoes for operation in recent}
+    return _shown(sorted((each for each in recent if each.pk not in undone), key=lambda each: -each.pk)[:3])
 
 
 def _named(operation_id: int) -> BulkOperation:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State
 
 from ..access.policy import Action
@@ -21,22 +22,21 @@ from ..reading.clients import Seen, seen
 from ..reading.counts import stats_of
 from ..reading.rates import LEVELS, Span, levels
 from ..writer.totals import Part, Summary, names_of, ranked, summary
-from . import parameters as reading
+from . import parameters, words
 from .charts import points_of
-from .group_table import ROWS, Page, Table, group_line, rows_of
+from .group_table import ROWS, Line, Page, Table, drained, folder_line, group_line, oldest_at_ms, rows_of, sparks_of
 from .pages import go_to, is_partial, page
 from .parameters import Notices, Order, View
 from .replica import from_replica
 from .snippets import command_to_add
-from .words import number
 
-LINE_MINUTES = 30  # The boxes of the lines, in _level.html, are one less wide.
+LINE_MINUTES = 30  # The view boxes in _level.html are one less wide.
 STATES = (State.READY, State.CLAIMED, State.SCHEDULED, State.EXPIRED, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """How many tasks are in a state, over all groups, and in how many groups there are any."""
+    """The tasks in a state, over all groups, and the number of groups that have any."""
 
     state: State
     tasks: int
@@ -46,7 +46,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """How many are heard, and what there is to say of the others."""
+    """The number of reporting workers, and a note about the others."""
 
     heard: int
     note: str
@@ -54,7 +54,7 @@ class Workers:
 
 
 def lines_of_tiles() -> dict[str, str]:
-    """The points of how much there was within the last half hour, by LEVELS; empty where that is not yet known."""
+    """Return the lines of the last half hour, by LEVELS; empty where there are no numbers yet."""
     past = levels(LINE_MINUTES)
     return {name: points_of(past.get(name, [])) for name in LEVELS}
 
@@ -67,16 +67,17 @@ def tiles_of(every: Summary, lines: Mapping[str, str]) -> list[Tile]:
 
 
 def workers_of(clients: Iterable[Seen], lines: Mapping[str, str]) -> Workers:
-    """Of those that were heard within a day."""
+    """Summarize the clients that have reported within a day."""
     ages_ms = [each.age_ms for each in clients]
     lost = sum(age_ms >= LOST_MS for age_ms in ages_ms)
     heard = len(ages_ms) - lost
-    note = f"{number(lost)} lost" if lost else "all reporting" if heard else "no workers reporting"
+    note = f"{words.number(lost)} lost" if lost else "all reporting" if heard else "no workers reporting"
     return Workers(heard=heard, note=note, line=lines["workers"])
 
 
 NOTICES, MOST_NOTICES = 5, 200
-MOST_IN_TREE = 10_000  # Groups; of more a tree would take seconds to make, in which everybody waits.
+MOST_IN_TREE = 10_000  # Groups: building a larger tree would block the server for seconds.
+MOST_ASKED = 200  # Groups and folders in one request for live numbers.
 COLUMNS = {
     Order.NAME: "Group",
     Order.READY: "Ready",
@@ -93,7 +94,7 @@ COLUMNS = {
 @require_safe
 @page(Action.SEE)
 def attention(request: HttpRequest) -> HttpResponse:
-    """What needs attention alone, which an open page asks for again and again."""
+    """Render the notices alone; an open page polls them."""
     return render(request, "console/_attention.html", _attention(request, seen(), Task.objects.now_ms()))
 
 
@@ -101,10 +102,12 @@ def attention(request: HttpRequest) -> HttpResponse:
 @page(Action.SEE)
 @from_replica
 def overview(request: HttpRequest) -> HttpResponse:
-    """The whole page; for a script that arranges the groups anew just these."""
+    """Show the overview; as a partial, only the groups in the requested arrangement."""
     every = summary()
     if is_partial(request):
-        return _arranged_anew(request, every)
+        if not every.groups:  # An empty store has a page of its own.
+            return go_to(request, request.get_full_path())
+        return render(request, "console/_groups_part.html", _groups(request, every))
     clients, lines = seen(), lines_of_tiles()
     return render(
         request,
@@ -115,20 +118,14 @@ def overview(request: HttpRequest) -> HttpResponse:
             "tiles": tiles_of(every, lines),
             "workers": workers_of(clients, lines),
             "command": command_to_add(request, "mail"),
-            "span": reading.span_of(request.GET),
+            "span": parameters.span_of(request.GET),
             "spans": list(Span),
         },
     )
 
 
-def _arranged_anew(request: HttpRequest, every: Summary) -> HttpResponse:
-    if not every.groups:  # The page has other words for that.
-        return go_to(request, request.get_full_path())
-    return render(request, "console/_groups_part.html", _groups(request, every))
-
-
 def _groups(request: HttpRequest, every: Summary) -> dict[str, Any]:
-    wanted, now_ms = reading.arrangement_of(request.GET), every.at_ms
+    wanted, now_ms = parameters.arrangement_of(request.GET), every.at_ms
     part = Part(searched=wanted.searched)
     found = summary(part).groups if wanted.searched else every.groups
     is_tree = wanted.view is View.TREE and found <= MOST_IN_TREE
@@ -136,7 +133,7 @@ def _groups(request: HttpRequest, every: Summary) -> dict[str, Any]:
         table = Table(stats_of(names_of(part, MOST_IN_TREE)), wanted)
         shown = table.page()
     else:
-        # The database sorts, and only what is shown is read.
+        # The database sorts, and only the groups of this page are read.
         number = max(1, min(wanted.page, -(-found // ROWS)))
         start = (number - 1) * ROWS
         names = ranked(wanted.order, part, is_downwards=wanted.is_downwards, start=start, limit=ROWS)
@@ -163,9 +160,9 @@ def _groups(request: HttpRequest, every: Summary) -> dict[str, Any]:
 
 
 def _attention(request: HttpRequest, clients: Sequence[Seen], now_ms: int) -> dict[str, Any]:
-    """The worst notices, or all of them, and in a word what trouble there is."""
+    """Return the worst notices, or all of them, and a summary of the problems."""
     found = notices(clients)
-    extent = reading.notices_of(request.GET)
+    extent = parameters.notices_of(request.GET)
     shown = worst(found, NOTICES) if extent is Notices.WORST else found[:MOST_NOTICES]
     numbers = Counter(notice.kind for notice in found)
     return {
@@ -178,7 +175,67 @@ def _attention(request: HttpRequest, clients: Sequence[Seen], now_ms: int) -> di
 
 
 def worst(found: Sequence[Notice], most: int) -> list[Notice]:
-    """So many of them in their order, and at least one of each kind: many of one kind hide no other."""
+    """Return the first notices, at least one of each kind: many of one kind must not hide the others."""
     firsts = list({notice.kind: notice for notice in reversed(found)}.values())
     others = [notice for notice in found if notice not in firsts]
     return sorted([*firsts, *others][:most], key=found.index)
+
+
+@require_safe
+@page(Action.SEE)
+@from_replica
+def flow(request: HttpRequest) -> HttpResponse:
+    """Return the live numbers that static/js/flow.js writes: of the tiles, and of each `group` and `folder` in sight.
+
+    A folder includes the groups that match the filter. Groups and folders without tasks are left out.
+    """
+    groups, prefixes = parameters.names_of(request.GET, "group"), parameters.prefixes_of(request.GET, "folder")
+    if len(groups) + len(prefixes) > MOST_ASKED:
+        raise InvalidInput(
+            {"group": [f"must name at most {MOST_ASKED} groups and folders, not {len(groups) + len(prefixes)}"]}
+        )
+    folders = _folders(prefixes, parameters.filter_of(request.GET))
+    stats = stats_of([*groups, *{name for names in folders.values() for name in names}])
+    # Some groups may have become empty since they were found.
+    folders = {prefix: [name for name in names if name in stats] for prefix, names in folders.items()}
+    lines = lines_of_tiles()
+    workers = workers_of(seen(), lines)
+    return JsonResponse(
+        {
+            "tiles": {
+                "workers": words.number(workers.heard),
+                "workers-note": workers.note,
+                **{f"{name}-level": points for name, points in lines.items()},
+            },
+            "groups": _cells([group_line(name, stats) for name in groups if name in stats]),
+            "folders": _cells([folder_line(prefix, names, stats) for prefix, names in folders.items() if names]),
+        }
+    )
+
+
+def _folders(prefixes: Sequence[str], searched: str) -> dict[str, list[str]]:
+    """Return the groups in each folder that contain the searched text.
+
+    Leaves out folders as soon as all of them together hold more groups than a tree may.
+    """
+    folders, found = dict[str, list[str]](), set[str]()
+    for prefix in prefixes:
+        names = names_of(Part(prefix=prefix, searched=searched), MOST_IN_TREE + 1)
+        if len(found.union(names)) <= MOST_IN_TREE:
+            folders[prefix] = names
+            found.update(names)
+    return folders
+
+
+def _cells(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    now_ms, cells = Task.objects.now_ms(), {}
+    for line, spark in zip(lines, sparks_of(lines), strict=True):
+        oldest = oldest_at_ms(line.stats, now_ms)
+        cells[line.name] = {
+            "oldest": None if oldest is None else words.iso(oldest),
+            "in": words.rate(line.stats.in_per_minute),
+            "out": words.rate(line.stats.out_per_minute),
+            "drain": drained(line.stats),
+            "spark": spark,
+        }
+    return cells

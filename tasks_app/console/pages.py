@@ -1,4 +1,4 @@
-"""What every page of the console has in common: who may see it, and what an error looks like."""
+"""The guard of every console page: access rights, and the pages for errors."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ RETRY_AFTER_S = 5
 
 
 def page(action: Action) -> Callable[[View[P]], View[P]]:
-    """A page for people who may do `action`; nothing of it is kept by browsers and proxies.
+    """Return a decorator that opens a page to people who may do `action`, and forbids caching.
 
-    Others are led to the sign-in, to the choice of a password, or get a 403. What the store
-    refuses to take becomes a 400 that names the fields, a store that can't answer a 503.
+    Others are redirected to the sign-in or to the choice of a password, or get 403. Invalid input
+    becomes a 400 that names the fields, an unfinished job a 409, and an unavailable store a 503.
     """
 
     def decorate(view: View[P]) -> View[P]:
@@ -45,7 +45,10 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
             try:
                 user = request.user
                 if not isinstance(user, User):
-                    return _to_login(request)
+                    login = resolve_url("console:login")
+                    if is_partial(request):
+                        return go_to(request, login)
+                    return redirect_to_login(request.get_full_path(), login)
                 if must_choose_password(user):
                     return redirect("console:password")
                 if not may(user, action):
@@ -68,7 +71,7 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
 
 
 def refuse_broken_text(request: HttpRequest) -> None:
-    """Django replaces what is no UTF-8, and something would be done to another group than the one that was meant."""
+    """Raise InvalidInput for text that is not UTF-8: Django replaces it, which could name another group."""
     texts = [request.META.get("QUERY_STRING", "")]
     if request.content_type == "application/x-www-form-urlencoded":
         texts.append(request.body)
@@ -80,8 +83,8 @@ def refuse_broken_text(request: HttpRequest) -> None:
 
 
 def user_of(request: HttpRequest) -> User:
-    """The person who is signed in; only within a page."""
-    assert isinstance(request.user, User)  # noqa: S101 - the guard of every page has seen to it.
+    """Return the person who is signed in; only within a page."""
+    assert isinstance(request.user, User)  # noqa: S101 - the guard of every page has checked it.
     return request.user
 
 
@@ -96,12 +99,12 @@ def actor_for(request: HttpRequest) -> Actor:
 
 
 def is_partial(request: HttpRequest) -> bool:
-    """Whether a script asks for a part of a page."""
+    """Return whether a script asks for a part of a page."""
     return request.headers.get("HX-Request-Type") == "partial"
 
 
 def go_to(request: HttpRequest, url: str) -> HttpResponse:
-    """Lead there, also from a part of a page: what is asked for by a script would land inside of it."""
+    """Redirect the whole page, also when a script asked for a part of it."""
     if not is_partial(request):
         return redirect(url)
     response = HttpResponse(status=204)
@@ -109,11 +112,31 @@ def go_to(request: HttpRequest, url: str) -> HttpResponse:
     return response
 
 
+def without_empty_fields(request: HttpRequest) -> str:
+    """Return the address of the page without the empty fields that a form sends."""
+    query = request.GET.copy()
+    for name in [name for name, value in request.GET.items() if not value]:
+        del query[name]
+    return f"{request.path}?{query.urlencode()}" if query else request.path
+
+
 def problem(request: HttpRequest, error: Exception) -> HttpResponse:
-    """The page, or the content of a dialog, that says what went wrong and what to do."""
+    """Render the page, or the content of a dialog, that says what went wrong and what to do."""
     if isinstance(translated(error), StoreUnavailable):
         return away(request, error)
-    status, title, text = _told(error)
+    status, title = 403, "Permission denied"
+    match error:
+        case PermissionDenied():
+            text = "Your role does not allow this. An administrator can give you another role."
+        case Forbidden():
+            text = f"{error} Nothing was changed."
+        case InvalidInput():
+            status, title, text = 400, "Invalid request", "Nothing was changed."
+        case JobUnfinished():
+            status, title, text = 409, "The job is not finished", f"{error} Nothing was changed."
+        case _:
+            status, title = 503, "The store is busy"
+            text = "Other operations are using these tasks. Nothing was changed. Try again in a moment."
     fields: Mapping[str, Any] = error.fields if isinstance(error, InvalidInput) else {}
     template = "console/_problem.html" if is_partial(request) else "console/problem.html"
     response = render(request, template, {"title": title, "text": text, "fields": fields}, status=status)
@@ -123,59 +146,27 @@ def problem(request: HttpRequest, error: Exception) -> HttpResponse:
 
 
 def away(request: HttpRequest, error: Exception) -> HttpResponse:
-    """The page, or the content of a dialog, for an outage of the database. Needs no database itself.
+    """Render the page, or the content of a dialog, for an outage of the database, without using it.
 
-    What was to be read is asked for again by itself. A change is not: only the person knows whether it is wanted twice.
+    A page that only reads retries by itself. A change does not: only the person knows whether to repeat it.
     """
     retries = request.method in ("GET", "HEAD")
-    title, text = _told_of_outage(error, is_change=not retries)
-    told = {"title": title, "text": text, "retries": retries, "retry_after_s": RETRY_AFTER_S}
+    if isinstance(error, CommitUnknown):
+        title, text = "The outcome is unknown", "Check the tasks before you try again."
+    else:
+        title, reason = "The database is not responding", reason_of(error)
+        why = "" if reason == "the database can't be reached" else f"{reason[0].upper()}{reason[1:]}. "
+        if retries:
+            text = f"{why}This page appears as soon as it is back."
+        elif isinstance(error, StoreUnavailable):
+            text = f"{why}Nothing was changed. Try again in a moment."
+        else:
+            text = f"{why}Your change may or may not have been made. Check before you try again."
+    context = {"title": title, "text": text, "retries": retries, "retry_after_s": RETRY_AFTER_S}
     template = "console/_away.html" if is_partial(request) else "console/away.html"
-    response = render(request, template, told, status=503)
+    response = render(request, template, context, status=503)
     response["Retry-After"] = RETRY_AFTER_S
     if retries and not is_partial(request):
         response["Refresh"] = RETRY_AFTER_S
     patch_cache_control(response, no_store=True)
     return response
-
-
-def _told_of_outage(error: Exception, *, is_change: bool) -> tuple[str, str]:
-    if isinstance(error, CommitUnknown):
-        return "The outcome is unknown", "Check the tasks before you try again."
-    reason = reason_of(error)
-    why = "" if reason == "the database can't be reached" else f"{reason[0].upper()}{reason[1:]}. "
-    if not is_change:
-        return "The database is not responding", f"{why}This page appears as soon as it is back."
-    if isinstance(error, StoreUnavailable):
-        return "The database is not responding", f"{why}Nothing was changed. Try again in a moment."
-    return (
-        "The database is not responding",
-        f"{why}Your change may or may not have been made. Check before you try again.",
-    )
-
-
-def _told(error: Exception) -> tuple[int, str, str]:
-    match error:
-        case PermissionDenied():
-            return (
-                403,
-                "Permission denied",
-                "Your role does not allow this. An administrator can give you another role.",
-            )
-        case Forbidden():
-            return 403, "Permission denied", f"{error} Nothing was changed."
-        case InvalidInput():
-            return 400, "Invalid request", "Nothing was changed."
-        case JobUnfinished():
-            return 409, "The job is not finished", f"{error} Nothing was changed."
-        case _:
-            return (
-                503,
-                "The store is busy",
-                "Other operations are using these tasks. Nothing was changed. Try again in a moment.",
-            )
-
-
-def _to_login(request: HttpRequest) -> HttpResponse:
-    login = resolve_url("console:login")
-    return go_to(request, login) if is_partial(request) else redirect_to_login(request.get_full_path(), login)

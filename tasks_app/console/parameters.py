@@ -1,4 +1,4 @@
-"""What a page was asked, read strictly: what makes no sense raises InvalidInput that names the field."""
+"""Read the parameters of pages strictly: invalid ones raise InvalidInput that names the field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.http import QueryDict
 
 from taskstore.errors import InvalidInput
-from taskstore.types.bulk_actions import Kind, Option
+from taskstore.types.bulk_actions import Kind
 from taskstore.types.tasks import State
 
 from ..access.policy import Action, may, scope_of
@@ -30,18 +30,18 @@ from .payload import Form
 Choice = TypeVar("Choice", bound=StrEnum)
 
 LONGEST_FILTER = 255
-MOST_SELECTED = 500  # One by one: their ids have to fit an address.
+MOST_SELECTED = 500  # The ids of selected tasks must fit a URL.
 
 
 class Notices(StrEnum):
-    """How many of the things that need attention are to be shown."""
+    """How many notices to show."""
 
     WORST = "worst"
     ALL = "all"
 
 
 class Order(StrEnum):
-    """What the groups are sorted by."""
+    """The column that sorts the groups."""
 
     NAME = "name"
     READY = "ready"
@@ -55,7 +55,7 @@ class Order(StrEnum):
 
 
 class View(StrEnum):
-    """How the groups are shown."""
+    """The layout of the groups."""
 
     FLAT = "flat"
     TREE = "tree"
@@ -63,13 +63,13 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """How somebody wants to see the groups."""
+    """The requested view, order, filter and page of the groups."""
 
     view: View
     order: Order
     is_downwards: bool
-    searched: str  # In the names; empty: all.
-    opened: Sequence[str]  # The prefixes of folders that stand open, and with each all that it lies in.
+    searched: str  # Text in the names; empty: all.
+    opened: Sequence[str]  # The prefixes of open folders; their parents are open too.
     page: int
 
 
@@ -78,40 +78,43 @@ def group_of(asked: QueryDict) -> str:
 
 
 def state_of(asked: QueryDict) -> State | None:
-    """The state, or None when all are meant."""
+    """Return the state, or None for all states."""
     return _one_of(State, "state", text) if (text := asked.get("state")) else None
 
 
 def label_of(asked: QueryDict) -> Label | None:
-    """The label that a list is to be narrowed by, or None when it is not."""
+    """Return the label that filters a list, or None."""
     return grammar.label(text, "label") if (text := asked.get("label", "").strip()) else None
 
 
 def order_of(asked: QueryDict) -> tuple[Order, bool]:
-    """What to sort by, and whether downwards (a minus before it). The most ready first, if nothing is said."""
+    """Return the column to sort by, and whether downwards (a leading minus). Defaults to the most ready first."""
     text = asked.get("sort") or "-ready"
     return _one_of(Order, "sort", text.removeprefix("-")), text.startswith("-")
 
 
 def arrangement_of(asked: QueryDict) -> Arrangement:
     order, is_downwards = order_of(asked)
+    closed = prefixes_of(asked, "close")
+    # Closing a folder closes the folders within it and keeps its parents open.
+    opened = [*prefixes_of(asked, "open"), *map(prefix_above, closed)]
     return Arrangement(
         view=_one_of(View, "view", asked.get("view") or View.FLAT),
         order=order,
         is_downwards=is_downwards,
         searched=filter_of(asked),
-        opened=_opened(prefixes_of(asked, "open"), prefixes_of(asked, "close")),
+        opened=[prefix for prefix in dict.fromkeys(opened) if prefix and not prefix.startswith(tuple(closed))],
         page=page_of(asked),
     )
 
 
 def form_of(asked: QueryDict) -> Form | None:
-    """How to look at data; None: as it suits the data."""
+    """Return the form in which to show data; None picks the best one."""
     return _one_of(Form, "as", text) if (text := asked.get("as")) else None
 
 
 def format_of(asked: QueryDict) -> Format:
-    """What to write a list as."""
+    """Return the file format of an export."""
     return _one_of(Format, "format", asked.get("format", ""))
 
 
@@ -120,7 +123,7 @@ def notices_of(asked: QueryDict) -> Notices:
 
 
 def span_of(asked: QueryDict) -> Span:
-    """How far back to look; an hour, if nothing is said."""
+    """Return how far back to look; an hour by default."""
     return _one_of(Span, "span", asked.get("span") or Span.HOUR)
 
 
@@ -133,7 +136,7 @@ def page_of(asked: QueryDict) -> int:
 
 
 def places_of(asked: QueryDict) -> tuple[Cursor | None, Cursor | None]:
-    """The places after which, or before which, a list goes on."""
+    """Return the cursors after and before which a list continues."""
     after, before = asked.get("after"), asked.get("before")
     return (
         Cursor.read(after, "after") if after else None,
@@ -142,7 +145,10 @@ def places_of(asked: QueryDict) -> tuple[Cursor | None, Cursor | None]:
 
 
 def selection_of(asked: QueryDict, user: User) -> Selection:
-    """The tasks with the ids `id`; with `all` those of the group `name`, in its state, or those that meet `q`."""
+    """Return the selection: the tasks `id`, or with `all` those of the group `name` in a state, or that match `q`.
+
+    Raises InvalidInput also for `all` without a group or search.
+    """
     group = group_of(asked) if "name" in asked else ""
     bound = whole_number("bound", asked.get("bound") or "0")
     as_of_ms = whole_number("as_of", asked.get("as_of") or "0")
@@ -155,7 +161,7 @@ def selection_of(asked: QueryDict, user: User) -> Selection:
 
 
 def terms_of(q: str, user: User) -> list[Term]:
-    """The terms of a search. Raises InvalidInput also when it looks into data that the person may not see."""
+    """Return the terms of a search. Raises InvalidInput also for a search of data that the person may not see."""
     terms = grammar.parse(q)
     if any(term.key is Key.DATA for term in terms) and not may(user, Action.SEE_PAYLOADS):
         raise InvalidInput({"q": ["data: your role does not allow you to see or search task data"]})
@@ -163,7 +169,7 @@ def terms_of(q: str, user: User) -> list[Term]:
 
 
 def ids_of(asked: QueryDict) -> tuple[int, ...]:
-    """The ids of the selected tasks, at least one."""
+    """Return the ids of the selected tasks, at least one."""
     ids = [whole_number(f"id[{place}]", text, least=1) for place, text in enumerate(asked.getlist("id"))]
     if not ids:
         raise InvalidInput({"id": ["must name at least one selected task"]})
@@ -177,31 +183,27 @@ def ids_of(asked: QueryDict) -> tuple[int, ...]:
 def action_in(asked: QueryDict, name: str) -> BulkAction:
     """Return the action of this name with the options that its form holds. Raises InvalidInput."""
     action = action_named(name)
-    options = {option.name: _option_in(asked, option) for option in action.words.options}
+    options: dict[str, str | int | bool | None] = {}
+    for option in action.words.options:
+        field, text = option.name, asked.get(option.name, "")
+        if option.default is None and not asked.get(f"set_{field}"):
+            options[field] = None
+            continue
+        match option.kind:
+            case Kind.FLAG:
+                options[field] = bool(text)
+            case Kind.TIME:
+                options[field] = _utc_ms(field, text) if text else 0
+            case Kind.MINUTES:
+                options[field] = whole_number(field, text or "0")
+            case Kind.PRIORITY:
+                options[field] = whole_number(field, text, least=-MOST_PRIORITY, most=MOST_PRIORITY)
+            case _:
+                options[field] = text
     return action(takes_claimed=bool(asked.get("take_claimed")), **options)
 
 
-def _option_in(asked: QueryDict, option: Option) -> str | int | bool | None:
-    name = option.name
-    if option.default is None and not asked.get(f"set_{name}"):
-        return None
-    match option.kind:
-        case Kind.FLAG:
-            return bool(asked.get(name))
-        case Kind.TIME:
-            return _moment_in(asked, name)
-        case Kind.MINUTES:
-            return whole_number(name, asked.get(name) or "0")
-        case Kind.PRIORITY:
-            return whole_number(name, asked.get(name, ""), least=-MOST_PRIORITY, most=MOST_PRIORITY)
-    return asked.get(name, "")
-
-
-def _moment_in(asked: QueryDict, field: str) -> int:
-    """The UTC time that a field of the browser holds, in milliseconds; 0 when it is empty."""
-    text = asked.get(field, "")
-    if not text:
-        return 0
+def _utc_ms(field: str, text: str) -> int:
     try:
         return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1_000)
     except ValueError:
@@ -209,12 +211,12 @@ def _moment_in(asked: QueryDict, field: str) -> int:
 
 
 def names_of(asked: QueryDict, field: str) -> list[str]:
-    """The names of groups in this field; there may be none."""
+    """Return the group names in this field, perhaps none."""
     return [_name(f"{field}[{place}]", name) for place, name in enumerate(asked.getlist(field))]
 
 
 def prefixes_of(asked: QueryDict, field: str) -> list[str]:
-    """The beginnings of names that are folders' in this field; there may be none."""
+    """Return the folder prefixes in this field, perhaps none."""
     prefixes = names_of(asked, field)
     for place, prefix in enumerate(prefixes):
         if not is_prefix(prefix):
@@ -232,18 +234,12 @@ def text_of(asked: Mapping[str, str], field: str, longest: int) -> str:
 
 
 def whole_number(field: str, text: str, *, least: int = 0, most: int = INT64_MAX) -> int:
-    # `int` alone would take "1_000", " 7" and the digits of other scripts.
+    # `int` alone would accept "1_000", " 7" and the digits of other scripts.
     digits = text.removeprefix("-") if least < 0 else text
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
     if not is_number or not least <= int(text) <= most:
         raise InvalidInput({field: [f"must be a whole number between {least} and {most}"]})
     return int(text)
-
-
-def _opened(opened: Sequence[str], closed: Sequence[str]) -> list[str]:
-    """What stands open when some are closed: nothing that lies in one of these, but what they lie in."""
-    left = [*opened, *map(prefix_above, closed)]
-    return [prefix for prefix in dict.fromkeys(left) if prefix and not prefix.startswith(tuple(closed))]
 
 
 def _name(field: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""A task's data for people: as a line, as text, as a tree of JSON or a message, as hex. Nothing here is HTML."""
+"""Show a task's data as a line, as text, as a tree (of JSON or a protobuf message) or as hex. Makes no HTML."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from . import json_tree, protobuf
 
-READ_BYTES = json_tree.MOST_BYTES  # More is not needed for any form.
-TEXT_BYTES = 64 * 1024  # Who wants all of it downloads it.
+READ_BYTES = json_tree.MOST_BYTES  # No form needs more.
+TEXT_BYTES = 64 * 1024  # The rest can be downloaded.
 HEX_BYTES = 16 * 1024
 HEX_WIDTH = 16
-LINE_BYTES = 32  # Of data that is no text, in a list.
+LINE_BYTES = 32  # Of binary data, in a list.
 
 
 class Form(StrEnum):
-    """How data can be looked at."""
+    """A way to show data."""
 
     MESSAGE = "message"
     TREE = "tree"
@@ -26,14 +26,14 @@ class Form(StrEnum):
     HEX = "hex"
 
 
-# Forms that show a beginning only.
+# The forms that show only the beginning.
 SHOWN_BYTES = {Form.TEXT: TEXT_BYTES, Form.HEX: HEX_BYTES}
-# What data is, by the best form that it can be had in.
+# The kind of data, by the best form that can show it.
 KINDS = {Form.MESSAGE: "protobuf", Form.TREE: "JSON", Form.TEXT: "text", Form.HEX: "binary"}
 
 
 class HexLine(NamedTuple):
-    """`HEX_WIDTH` bytes of data, or what is left at its end."""
+    """`HEX_WIDTH` bytes of data, or fewer at its end."""
 
     offset: str
     bytes: str
@@ -42,7 +42,7 @@ class HexLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadView:
-    """Data in one form, and the forms in which it can be had."""
+    """Data in one form, and the forms that can show it."""
 
     form: Form
     forms: Sequence[Form]
@@ -51,21 +51,22 @@ class PayloadView:
     is_cut: bool
     text: str = ""
     tree: Sequence[json_tree.Line] = ()  # Of a message or of JSON.
-    note: str = ""  # What there is to say of the message.
+    note: str = ""  # About the message.
     hex: Sequence[HexLine] = ()
 
 
 def show(data: bytes, wanted: Form | None = None, *, size: int | None = None, data_type: str = "") -> PayloadView:
-    """The data in the wanted form, or in the best one when it can't be had in that.
+    """Return the data in the wanted form, or in the best one when that is impossible.
 
-    Of data of more than `READ_BYTES` the beginning will do; `size` is that of the whole then.
+    For data of more than `READ_BYTES`, the beginning is enough; `size` is then the size of the whole.
     `data_type` is the type URL of data that is a protobuf message.
     """
     size = len(data) if size is None else size
     message = protobuf.decode(data, size, data_type) if data_type.strip("/") else protobuf.Decoded()
     tree = json_tree.lines_of(data) if size == len(data) else []
     text = text_of(data[:TEXT_BYTES], is_whole=size <= TEXT_BYTES)
-    forms = _forms(is_message=bool(message.lines), is_tree=bool(tree), is_text=text is not None)
+    possible = {Form.MESSAGE: bool(message.lines), Form.TREE: bool(tree), Form.TEXT: text is not None, Form.HEX: True}
+    forms = [form for form, is_possible in possible.items() if is_possible]  # The best one first.
     form = wanted if wanted in forms else forms[0]
     return PayloadView(
         form=form,
@@ -81,7 +82,7 @@ def show(data: bytes, wanted: Form | None = None, *, size: int | None = None, da
 
 
 def one_line(start: bytes, size: int) -> str:
-    """The beginning of data in a line for lists, as hex when it is no text. `size` is that of the whole data."""
+    """Return the beginning of data as one line, as hex when it is not text. `size` is the size of the whole data."""
     text = text_of(start, is_whole=len(start) == size)
     if text is None:
         return start[:LINE_BYTES].hex(" ") + (" …" if size > LINE_BYTES else "")
@@ -90,9 +91,9 @@ def one_line(start: bytes, size: int) -> str:
 
 
 def text_of(data: bytes, *, is_whole: bool) -> str | None:
-    """The data as text with its control characters visible; None when it is no UTF-8.
+    """Return the data as text with visible control characters; None when it is not UTF-8.
 
-    When it is only the beginning of something, a character that is cut at the end is left out.
+    When the data is only a beginning, drops a character that is cut at the end.
     """
     try:
         return _visible(data.decode())
@@ -108,11 +109,6 @@ def hex_lines(data: bytes) -> Iterator[HexLine]:
         yield HexLine(offset=f"{offset:06x}", bytes=line.hex(" "), text=text)
 
 
-def _forms(*, is_message: bool, is_tree: bool, is_text: bool) -> list[Form]:
-    """The forms that there are, the best one first."""
-    return [Form.MESSAGE] * is_message + [Form.TREE] * is_tree + [Form.TEXT] * is_text + [Form.HEX]
-
-
 def _visible(text: str) -> str:
-    # Control characters can't be seen, and a browser drops some: their pictures stand for them.
+    # Control characters are invisible, and browsers drop some: replace them by their Unicode symbols.
     return re.sub(r"[\x00-\x08\x0b-\x1f]", lambda found: chr(0x2400 + ord(found[0])), text.replace("\r\n", "\n"))

@@ -1,4 +1,4 @@
-"""A task's data as the protobuf message that its type names, or as the fields of the wire format by number."""
+"""Decode a task's data as the protobuf message that its type names, or as the wire format's numbered fields."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .json_tree import Line, NoTree
 
 MOST_BYTES = 64 * 1024
 REMEDY = "Set TASKSTORE_DESCRIPTORS to its descriptors."
-# What else the library raises when a message can't be JSON: a time out of range, text that is none, Any in Any
-# without an end.
+# The library raises all of these for a message that has no JSON form: a time out of range, text that is not UTF-8,
+# endlessly nested Any.
 NO_JSON = (Error, json_format.Error, ValueError, RecursionError)
 
 
 class WireType(IntEnum):
-    """How a field is written. There are two more, for 32 and for 64 bits."""
+    """The encoding of a field. The two other types hold 32 and 64 bits."""
 
     VARINT = 0
     BYTES = 2
@@ -33,14 +33,14 @@ class WireType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A message as a tree; without lines when there is none."""
+    """A message as a tree; without lines when it can't be decoded."""
 
     lines: Sequence[Line] = ()
-    note: str = ""  # What the reader should know; says why when there are no lines.
+    note: str = ""  # For the reader; says why there are no lines.
 
 
 def decode(data: bytes, size: int, data_type: str) -> Decoded:
-    """The data as a message of the type, given as a type URL. `size` is that of the whole data."""
+    """Decode the data as a message of the type, given as a type URL. `size` is the size of the whole data."""
     name = data_type.rpartition("/")[2] or data_type
     if size > MOST_BYTES:
         return Decoded(note=f"Data larger than 64 kB is not decoded. Its type is {name}.")
@@ -57,7 +57,20 @@ def _known(kind: type[Message], name: str, data: bytes) -> Decoded:
     except DecodeError:
         return Decoded(note=f"The data is not a valid {name}.")
     try:
-        return Decoded(lines=json_tree.lines_of_json(_json(message)), note=_left_out(message, name))
+        text = json_format.MessageToJson(
+            message,
+            preserving_proto_field_name=True,
+            indent=None,
+            ensure_ascii=False,
+            descriptor_pool=descriptors.known().pool,
+        )
+        lines = json_tree.lines_of_json(text)
+        # JSON leaves out fields that only another version of the type has.
+        before = message.ByteSize()
+        message.DiscardUnknownFields()
+        is_whole = message.ByteSize() == before
+        note = "" if is_whole else f"The data has fields that the known version of {name} lacks. They are not shown."
+        return Decoded(lines=lines, note=note)
     except NoTree:
         raise
     except TypeError:
@@ -67,30 +80,8 @@ def _known(kind: type[Message], name: str, data: bytes) -> Decoded:
         return Decoded(lines=_by_number(data), note=f"The data is not a valid {name}, so fields are shown by number.")
 
 
-def _json(message: Message) -> str:
-    text: str = json_format.MessageToJson(
-        message,
-        preserving_proto_field_name=True,
-        indent=None,
-        ensure_ascii=False,
-        descriptor_pool=descriptors.known().pool,
-    )
-    return text
-
-
-def _left_out(message: Message, name: str) -> str:
-    """What to say of fields that JSON leaves out because only another version of the type has them."""
-    before = message.ByteSize()
-    message.DiscardUnknownFields()
-    return (
-        f"The data has fields that the known version of {name} lacks. They are not shown."
-        if message.ByteSize() < before
-        else ""
-    )
-
-
 def _unknown(name: str, data: bytes) -> Decoded:
-    if not data or _is_plain_text(data):  # Nearly any text could also be taken for fields.
+    if not data or _is_plain_text(data):  # Nearly any text also decodes as fields.
         return Decoded()
     try:
         lines = _by_number(data)
@@ -104,28 +95,28 @@ def _by_number(data: bytes) -> list[Line]:
 
 
 def _fields(data: bytes) -> UnknownFieldSet:
-    """The fields of a message of any type. Raises DecodeError when it is no message."""
+    """Return the fields of a message of any type. Raises DecodeError when the data is not a message."""
     return UnknownFieldSet(Empty.FromString(data))
 
 
 def _numbered(fields: UnknownFieldSet, depth: int) -> json_tree.Object:
-    # Any bytes may be taken for a message in a message, deeper than Python can go.
+    # Bytes may decode as nested messages deeper than Python can recurse.
     if depth == json_tree.DEEPEST:
         raise NoTree
-    numbered = [(str(field.field_number), _value(field, depth)) for field in fields]  # type: ignore[attr-defined]
-    return json_tree.Object(numbered)
-
-
-def _value(field: Any, depth: int) -> Any:
-    match field.wire_type:
-        case WireType.BYTES:
-            return _text_or_message(field.data, depth)
-        case WireType.GROUP:
-            return _numbered(field.data, depth + 1)
-        case WireType.VARINT:
-            return json_tree.Number(field.data)
-        case _:  # A number or a fraction: only the type would say.
-            return json_tree.Number(f"{field.data:#x}")
+    members: list[tuple[str, Any]] = []
+    for field in fields:  # type: ignore[attr-defined]
+        value: Any = None
+        match field.wire_type:
+            case WireType.BYTES:
+                value = _text_or_message(field.data, depth)
+            case WireType.GROUP:
+                value = _numbered(field.data, depth + 1)
+            case WireType.VARINT:
+                value = json_tree.Number(field.data)
+            case _:  # An integer or a fraction; only the type knows which.
+                value = json_tree.Number(f"{field.data:#x}")
+        members.append((str(field.field_number), value))
+    return json_tree.Object(members)
 
 
 def _text_or_message(data: bytes, depth: int) -> Any:
@@ -139,7 +130,7 @@ def _text_or_message(data: bytes, depth: int) -> Any:
 
 
 def _is_plain_text(data: bytes) -> bool:
-    # A line break is also how a message begins whose first field is a text.
+    # A message whose first field is a text also begins with a line break.
     return _text(data) is not None and not data.startswith((b"\t", b"\n", b"\r"))
 
 

@@ -1,10 +1,9 @@
-"""Pages that only look may look at a standby: what they show is a moment old, and nothing is decided by it."""
+"""Serve pages that only read from a standby. Their data may be seconds old, and no change is based on it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
@@ -15,14 +14,14 @@ P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 ALIAS = "replica"
-TOLD_S = 3.0  # From here on a page says how old it is.
-MOST_S = 30.0  # What is older is read from the primary.
-OWN_CHANGE_S = 30.0  # Who has changed something sees it, wherever the replica is.
-AWAY_S = 10.0  # One that did not answer is not asked again for so long: each page would wait for it.
+SHOWN_S = 3.0  # From this lag on, a page says how old it is.
+MOST_S = 30.0  # With a greater lag, pages read from the primary.
+OWN_CHANGE_S = 30.0  # After a change, a person's pages read from the primary for so long.
+AWAY_S = 10.0  # How long to leave an unresponsive replica alone: every page would wait for it.
 
-CHANGED = "changed"  # In the session: when the person has last changed something, in seconds since the Epoch.
+CHANGED = "changed"  # The session's key for the person's last change, in seconds since the Epoch.
 
-# On a standby that has all there is on the primary the last transaction may be old, and is the newest nevertheless.
+# A standby that has replayed everything has no lag, however old the last transaction is.
 LAG = """
     SELECT CASE
         WHEN pg_last_wal_replay_lsn() >= %s::pg_lsn THEN 0
@@ -33,13 +32,13 @@ LAG = """
 
 
 class Replica:
-    """The standby, as this process knows it."""
+    """The state of the standby, as this process knows it."""
 
     def __init__(self) -> None:
         self._away_until_s = 0.0
 
     def lag_s(self) -> float | None:
-        """How old what it has is; None when there is none that could be used."""
+        """Return the lag of the standby in seconds; None when no standby is usable."""
         if ALIAS not in connections.settings or time.monotonic() < self._away_until_s:
             return None
         written = _value(DEFAULT_DB_ALIAS, "SELECT pg_current_wal_lsn()")
@@ -51,7 +50,7 @@ class Replica:
         return None if lag is None or float(lag) > MOST_S else float(lag)
 
     def leave(self) -> None:
-        """It does not do what it should: not again for a while."""
+        """Stop using the standby for a while, after a failure."""
         connections[ALIAS].close()
         self._away_until_s = time.monotonic() + AWAY_S
 
@@ -60,52 +59,37 @@ replica = Replica()
 
 
 def from_replica(view: View[P]) -> View[P]:
-    """For a view that changes nothing: it may be called a second time, with the primary, if the replica fails it.
+    """Let a view that changes nothing read from the replica, and call it again on the primary if the replica fails.
 
-    Below `page`, so that who may see it is asked on the primary.
+    Put it below `page`, which checks access rights on the primary.
     """
 
     @wraps(view)
-    def reading(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        lag_s = None if _has_just_changed(request) else replica.lag_s()
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        has_just_changed = time.time() - float(request.session.get(CHANGED, 0)) < OWN_CHANGE_S
+        lag_s = None if has_just_changed else replica.lag_s()
         if lag_s is None:
             return view(request, *args, **kwargs)
+        # For this thread, also in code that names its database, as SQL does.
+        primary = connections[DEFAULT_DB_ALIAS]
+        connections[DEFAULT_DB_ALIAS] = connections[ALIAS]
         try:
-            with _instead_of_the_primary():
-                _tell(request, lag_s)
-                return view(request, *args, **kwargs)
+            request.replica_lag_ms = round(lag_s * 1_000) if lag_s > SHOWN_S else 0  # type: ignore[attr-defined]
+            return view(request, *args, **kwargs)
         except (DatabaseError, InterfaceError):
             replica.leave()
-        _tell(request, 0)
+        finally:
+            connections[DEFAULT_DB_ALIAS] = primary
+        request.replica_lag_ms = 0  # type: ignore[attr-defined]
         return view(request, *args, **kwargs)
 
-    return reading
+    return guarded
 
 
 def note_change(request: HttpRequest) -> None:
-    """From now on, for a while, this person's pages come from the primary."""
+    """Let the pages of this person read from the primary for a while."""
     if ALIAS in connections.settings and request.method == "POST":
         request.session[CHANGED] = time.time()
-
-
-def _has_just_changed(request: HttpRequest) -> bool:
-    return time.time() - float(request.session.get(CHANGED, 0)) < OWN_CHANGE_S
-
-
-@contextmanager
-def _instead_of_the_primary() -> Iterator[None]:
-    """In this thread; code that names its database, as SQL does, means the standby, too."""
-    primary = connections[DEFAULT_DB_ALIAS]
-    connections[DEFAULT_DB_ALIAS] = connections[ALIAS]
-    try:
-        yield
-    finally:
-        connections[DEFAULT_DB_ALIAS] = primary
-
-
-def _tell(request: HttpRequest, lag_s: float) -> None:
-    """For the template of all pages."""
-    request.replica_lag_ms = round(lag_s * 1_000) if lag_s > TOLD_S else 0  # type: ignore[attr-defined]
 
 
 def _value(alias: str, question: str, *parameters: str) -> Any:

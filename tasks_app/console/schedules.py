@@ -1,36 +1,210 @@
-"""The schedules: what comes due when, what came of it last, and what a person does about it."""
+"""The pages of schedules: the list, the form with its next due times, and the changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
 from zoneinfo import available_timezones
 
+import msgspec
+from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
+from taskstore.types.job_record import DEFAULT_QUEUE
+from taskstore.types.schedules import CatchUp
 
 from .. import schedules as verbs
 from ..access.policy import Action, may
+from ..core.actors import REASON_LENGTH
+from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY
+from ..forms import with_plain_ends
 from ..models import Task
-from ..schedules import StoredSchedule, Timetable, problems_of
-from ..schedules.timetable import zone_of
+from ..schedules import (
+    PlannedJob,
+    PlannedTask,
+    ScheduledJobOptions,
+    SchedulePlan,
+    StoredSchedule,
+    Timetable,
+    problems_of,
+)
+from ..schedules.record import NAME_LENGTH
+from ..schedules.timetable import LONGEST, zone_of
 from .pages import actor_for, go_to, is_partial, page, user_of
-from .schedule_form import ADDS, CATCH_UPS, ScheduleForm
 from .snippets import command_to_schedule
+from .words import labels_in, number_in
 
 NEXT = 5  # Due times that are shown while somebody types.
+CATCH_UPS = {
+    CatchUp.SKIP: "add nothing; continue with the next due time",
+    CatchUp.LATEST: "add one for all of them",
+    CatchUp.ALL: "add one for each, at most the latest 1 000",
+}
+ADDS = {"task": "a task in a group", "job": "a function that a worker runs"}
+MOST_TIMEOUT_S = 366 * 86_400
+DATA = ("content", "arguments", "named_arguments")  # Fields that need the right to see payloads.
+# The form's fields, by the names that the plan has for them.
+FIELDS = {
+    "task": "adds",
+    "task.group": "group",
+    "task.data": "content",
+    "task.labels": "labels",
+    "task.priority": "priority",
+    "job": "function",
+    "job.function": "function",
+    "job.args": "arguments",
+    "job.kwargs": "named_arguments",
+    "job.queue": "queue",
+    "job.group": "queue",
+    "job.priority": "priority",
+}
+
+
+NEW = {
+    "cron": "0 3 * * *",
+    "zone": "UTC",
+    "catch_up": CatchUp.SKIP,
+    "adds": "task",
+    "queue": DEFAULT_QUEUE,
+    "max_attempts": "1",
+    "priority": "0",
+}
+
+
+class ScheduleForm(forms.Form):
+    """The plan of a schedule. `before` is the plan that it changes; without `sees_data`, its data stays as it is."""
+
+    name = forms.CharField(max_length=NAME_LENGTH)
+    cron = forms.CharField(max_length=LONGEST)
+    zone = forms.CharField()
+    catch_up = forms.ChoiceField(choices=[(each, each) for each in CATCH_UPS])
+    adds = forms.ChoiceField(choices=[(each, each) for each in ADDS])
+    group = forms.CharField(required=False, max_length=GROUP_LENGTH, strip=False)
+    content = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 4}))
+    labels = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
+    function = forms.CharField(required=False, max_length=LABEL_LENGTH)
+    arguments = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
+    named_arguments = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
+    queue = forms.CharField(required=False)
+    max_attempts = forms.CharField(required=False)
+    timeout_s = forms.CharField(required=False)
+    priority = forms.CharField(required=False)
+    reason = forms.CharField(required=False, max_length=REASON_LENGTH)
+
+    def __init__(self, asked: Mapping[str, str] | None, before: SchedulePlan | None, *, sees_data: bool) -> None:
+        super().__init__(asked, initial=_initial(before) if before else NEW)
+        self._before = before
+        if before:
+            del self.fields["name"]
+            for name in () if sees_data else DATA:
+                del self.fields[name]
+
+    def clean_arguments(self) -> list[Any]:
+        return list(_json(self.cleaned_data["arguments"] or "[]", list, "a JSON list, such as [1, true]"))
+
+    def clean_named_arguments(self) -> dict[str, Any]:
+        return dict(_json(self.cleaned_data["named_arguments"] or "{}", dict, 'a JSON object, such as {"to": "kim"}'))
+
+    def clean_labels(self) -> Mapping[str, str]:
+        return labels_in(self.cleaned_data["labels"])
+
+    def clean_max_attempts(self) -> int:
+        return number_in("max_attempts", self.cleaned_data["max_attempts"] or "1", least=1, most=1_000)
+
+    def clean_timeout_s(self) -> int | None:
+        text = self.cleaned_data["timeout_s"]
+        return number_in("timeout_s", text, least=1, most=MOST_TIMEOUT_S) if text else None
+
+    def clean_priority(self) -> int:
+        text = self.cleaned_data["priority"] or "0"
+        return number_in("priority", text, least=-MOST_PRIORITY, most=MOST_PRIORITY)
+
+    def clean(self) -> dict[str, Any]:
+        """Validate the plan as a whole, too, and show each error at its field."""
+        if not self.errors:
+            try:
+                refuse(self.plan().problems())
+            except InvalidInput as refused:
+                self.tell(refused)
+        return self.cleaned_data
+
+    def plan(self) -> SchedulePlan:
+        given = self.cleaned_data
+        times = {"cron": given["cron"], "zone": given["zone"], "catch_up": CatchUp(given["catch_up"])}
+        if given["adds"] == "job":
+            return SchedulePlan(**times, job=self._job())
+        before = self._before.task if self._before else UNSET
+        data = "" if before is UNSET else before.data
+        if "content" in given:
+            data = with_plain_ends(given["content"])
+        task = PlannedTask(group=given["group"], data=data, labels=given["labels"], priority=given["priority"])
+        return SchedulePlan(**times, task=task)
+
+    def tell(self, refused: InvalidInput) -> None:
+        """Show each error at its field."""
+        for path, texts in refused.fields.items():
+            place = ".".join(path.split(".")[:2])
+            field = FIELDS.get(place, place)
+            self.add_error(field if field in self.fields else None, forms.ValidationError(texts))
+
+    def _job(self) -> PlannedJob:
+        given = self.cleaned_data
+        before = self._before.job if self._before else UNSET
+        job = PlannedJob(function="") if before is UNSET else before
+        timeout_ms = given["timeout_s"] * 1_000 if given["timeout_s"] else UNSET
+        options: ScheduledJobOptions = msgspec.structs.replace(
+            job.options, max_attempts=given["max_attempts"], timeout_ms=timeout_ms
+        )
+        return PlannedJob(
+            function=given["function"],
+            args=tuple(given.get("arguments", job.args)),
+            kwargs=given.get("named_arguments", job.kwargs),
+            queue=given["queue"] or DEFAULT_QUEUE,
+            priority=given["priority"],
+            options=options,
+        )
+
+
+def _initial(plan: SchedulePlan) -> dict[str, Any]:
+    """Return the values of the form's fields for a plan."""
+    times = NEW | {"cron": plan.cron, "zone": plan.zone, "catch_up": plan.catch_up, "priority": plan.adds.priority}
+    if isinstance(plan.adds, PlannedTask):
+        labels = "\n".join(f"{name}={value}" for name, value in sorted(plan.adds.labels.items()))
+        return times | {"adds": "task", "group": plan.adds.group, "content": plan.adds.data, "labels": labels}
+    timeout_ms = plan.adds.options.timeout_ms
+    return times | {
+        "adds": "job",
+        "function": plan.adds.function,
+        "arguments": json.dumps(plan.adds.args, ensure_ascii=False) if plan.adds.args else "",
+        "named_arguments": json.dumps(plan.adds.kwargs, ensure_ascii=False) if plan.adds.kwargs else "",
+        "queue": plan.adds.queue,
+        "max_attempts": plan.adds.options.max_attempts,
+        "timeout_s": "" if timeout_ms is UNSET else timeout_ms // 1_000,
+    }
+
+
+def _json(text: str, kind: type, right: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, kind):
+        raise forms.ValidationError(f"must be {right}")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueTime:
-    """A due time, and what the clocks of the schedule's zone show then."""
+    """A due time, also in the local time of the schedule's zone."""
 
     at_ms: int
     there: str
@@ -40,12 +214,14 @@ class DueTime:
 @page(Action.SEE)
 def schedules(request: HttpRequest) -> HttpResponse:
     found = verbs.schedules()
+    oldest = {each.name: each.task.origin for each in reversed(found)}
     return render(
         request,
         "console/schedules.html",
         {
             "schedules": found,
-            "doubles": _doubles(found),
+            # A name means its oldest schedule: the others must not seem to be changed by it.
+            "doubles": {each.task.origin for each in found if oldest[each.name] != each.task.origin},
             "now_ms": Task.objects.now_ms(),
             "command": command_to_schedule(request),
         },
@@ -55,14 +231,14 @@ def schedules(request: HttpRequest) -> HttpResponse:
 @require_safe
 @page(Action.SEE)
 def times(request: HttpRequest) -> HttpResponse:
-    """The next due times of an expression that somebody types, or what is wrong with it."""
+    """Show the next due times of an expression that somebody types, or its errors."""
     return render(request, "console/_schedule_times.html", _times(request.GET))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def add(request: HttpRequest) -> HttpResponse:
-    """Ask for a schedule; make it."""
+    """Show the form; create the schedule."""
     form = ScheduleForm(request.POST if request.method == "POST" else None, None, sees_data=True)
     if form.is_valid() and verbs.schedule(form.cleaned_data["name"]):
         form.add_error("name", "A schedule with this name already exists. Edit it, or choose another name.")
@@ -73,7 +249,7 @@ def add(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def edit(request: HttpRequest, name: str) -> HttpResponse:
-    """Ask how a schedule is to be; change it. One that is broken is written anew."""
+    """Show the form; change the schedule. A broken one gets a new plan."""
     found = _named(name)
     sees_data = may(user_of(request), Action.SEE_PAYLOADS)
     asked = request.POST if request.method == "POST" else None
@@ -111,16 +287,10 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
     return _done(request, f"Resumed {name}.")
 
 
-def _doubles(found: Sequence[StoredSchedule]) -> set[int]:
-    """The origins of those whose name means an older one: what is done by name must not seem to be done to them."""
-    first = {each.name: each.task.origin for each in reversed(found)}
-    return {each.task.origin for each in found if first[each.name] != each.task.origin}
-
-
 def _asked_first(
     request: HttpRequest, name: str, verb: str, do: Callable[..., object | None], told: str
 ) -> HttpResponse:
-    """Ask why; do it."""
+    """Ask for a reason; make the change."""
     found = _named(name)
     if request.method != "POST":
         return _question(request, found, verb)
@@ -150,7 +320,7 @@ def _question(
 
 
 def _put(request: HttpRequest, form: ScheduleForm, name: str) -> StoredSchedule | None:
-    """The schedule of a valid form, or None when it is refused; then the form says why."""
+    """Save a valid form. Returns None when the plan is refused, with the errors in the form."""
     try:
         made, _ = verbs.put(name, form.plan(), actor_for(request))
     except InvalidInput as refused:
@@ -177,14 +347,12 @@ def _times(asked: Mapping[str, str]) -> dict[str, Any]:
         refuse(problems_of(cron, zone))
     except InvalidInput as wrong:
         return {"wrong": wrong.fields}
-    table = Timetable(cron=cron, zone=zone)
-    due = [DueTime(at_ms=at_ms, there=_there(at_ms, zone)) for at_ms in table.next(now_ms, NEXT)]
+    table, local = Timetable(cron=cron, zone=zone), zone_of(zone)
+    due = [
+        DueTime(at_ms=at_ms, there=f"{datetime.fromtimestamp(at_ms // 1_000, tz=local):%a %d %b %Y, %H:%M:%S}")
+        for at_ms in table.next(now_ms, NEXT)
+    ]
     return {"words": table.in_words, "due": due, "now_ms": now_ms, "zone": zone}
-
-
-def _there(at_ms: int, zone: str) -> str:
-    """Mon 23 Nov 2026, 03:00:00"""
-    return f"{datetime.fromtimestamp(at_ms // 1_000, tz=zone_of(zone)):%a %d %b %Y, %H:%M:%S}"
 
 
 @cache

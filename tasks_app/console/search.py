@@ -22,31 +22,30 @@ from ..reading.search.finding import LIMIT_S, Found, find
 from ..reading.search.grammar import Key
 from ..reading.search.suggestions import suggest
 from ..writer.totals import failed_tasks
-from . import links
-from . import parameters as reading
+from . import links, parameters
 from .pages import page, user_of
 from .replica import from_replica
 from .snippets import command_to_fail
 
-MOST_SUGGESTED = 6  # Of the searches that somebody keeps.
+MOST_SUGGESTED = 6  # Saved searches.
 
 
 @require_safe
 @page(Action.SEE)
 @from_replica
 def search(request: HttpRequest) -> HttpResponse:
-    """The tasks that were searched for; an id alone leads to its task."""
+    """Show the tasks that match; redirect a lone id to its task."""
     return answer(request, request.GET.get("q", ""))
 
 
 def answer(request: HttpRequest, text: str, *, refused: Mapping[str, Sequence[str]] | None = None) -> HttpResponse:
-    """What is found. `refused`: what is wrong with the name under which somebody wanted to keep the search."""
+    """Render the results. `refused` has the errors of the name under which somebody wanted to save the search."""
     after = request.GET.get("after")
     try:
-        terms = reading.terms_of(text, user_of(request))
+        terms = parameters.terms_of(text, user_of(request))
         place = Cursor.read(after, "after") if after else None
     except InvalidInput as wrong:
-        # What is wrong with the search names the term itself.
+        # An error of the search names the term itself.
         fields = [("" if field == "q" else f"{field}: ", texts) for field, texts in wrong.fields.items()]
         return _page(request, text, problems=[f"{field}{each}" for field, texts in fields for each in texts])
     if not refused and (task_id := grammar.lone_id(terms)):
@@ -57,14 +56,14 @@ def answer(request: HttpRequest, text: str, *, refused: Mapping[str, Sequence[st
 @require_safe
 @page(Action.SEE)
 def suggestions(request: HttpRequest) -> HttpResponse:
-    """What could come next in the box, as its whole text; before it the searches that the user keeps."""
+    """Suggest saved searches, then completions of the text, each as the whole text of the box."""
     text = request.GET.get("q", "")
     saved = [each for each in saved_by(user_of(request)) if text.casefold() in f"{each.name}\n{each.q}".casefold()]
     return render(request, "console/_suggestions.html", {"saved": saved[:MOST_SUGGESTED], "suggestions": suggest(text)})
 
 
 def chips_of(text: str) -> list[tuple[str, str]]:
-    """The terms of a search as they are written, each with the address of the search without it."""
+    """Return the terms of a search as written, each with the address of the search without it."""
     terms = grammar.tokens_of(text)
     others = (terms[:place] + terms[place + 1 :] for place in range(len(terms)))
     return [(term, links.search_page(" ".join(rest))) for term, rest in zip(terms, others, strict=True)]
@@ -135,13 +134,13 @@ def delete_search(request: HttpRequest, search_id: int) -> HttpResponse:
 
 
 def _name_in(request: HttpRequest) -> str:
-    return reading.text_of(request.POST, "name", saved_searches.NAME_LENGTH).strip()
+    return parameters.text_of(request.POST, "name", saved_searches.NAME_LENGTH).strip()
 
 
 @require_safe
 @page(Action.SEE)
 @from_replica
 def failed(request: HttpRequest) -> HttpResponse:
-    # The number first: what fails meanwhile is news rather than missed.
+    # The count first: a task that fails in between is then announced rather than missed.
     context = {"tasks": failed_tasks(), "failures": failures(), "command": command_to_fail(request)}
     return render(request, "console/failed.html", context)

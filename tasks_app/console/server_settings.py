@@ -1,4 +1,4 @@
-"""Settings: what is in force on this server, and where it comes from. To be read: a deployment sets it."""
+"""Settings: the values in force on this server and their sources. Read-only: the deployment sets them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def words_or(empty: str) -> Callable[[str], str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A setting, which has the name of its variable."""
+    """A setting, named like its environment variable."""
 
     name: str
     says: str
@@ -68,7 +68,7 @@ class Limit:
         return self.show(getattr(settings, self.name))
 
     def source(self) -> str:
-        """Where it was chosen."""
+        """Return the place that sets it: the environment, the default, or a settings module."""
         if self.name in os.environ:
             return "environment"
         module = os.environ.get("DJANGO_SETTINGS_MODULE", OWN_SETTINGS)
@@ -124,7 +124,7 @@ LIMITS: dict[str, Sequence[Limit]] = {
     ),
 }
 
-# What nobody has to choose, and how long it is kept.
+# Retention that can't be set.
 FIXED = {
     "Activity of each group": duration(RATES_KEPT_MINUTES * MINUTE_MS),
     "Task counts by state": duration(DAY_MINUTES * MINUTE_MS),

@@ -1,6 +1,6 @@
-"""Coming in and going out: sign-in, sign-out, password, and the theme that a browser is shown.
+"""Sign-in, sign-out, the choice of a password, and the theme.
 
-Sign-ins, failed sign-ins, lock-outs and sign-outs are in the audit, and a line of the log each.
+Sign-ins, failed sign-ins, lock-outs and sign-outs are recorded in the audit and in the log.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from .pages import problem, user_of
 
 THEMES = ("system", "light", "dark")
 THEME_AGE_S = 365 * 24 * 3600
-LONGEST_UNKNOWN_NAME = 40  # What people type into the field for the name may be anything, a password too.
+LONGEST_UNKNOWN_NAME = 40  # People type anything into the name field, passwords too: record only the beginning.
 
 log = logging.getLogger(__name__)
 
 
 class Login(views.LoginView):
-    """The sign-in; the very first one is told where its password is."""
+    """The sign-in page. The very first visitor reads where the password is."""
 
     template_name = "console/login.html"
     redirect_authenticated_user = True
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        # Beside the lock-out, which is for one name: who tries one password on many names meets this.
+        # The lock-out is per name. This limit stops an attempt of one password on many names.
         wait_s = SIGN_INS.take(network_of(request))
         if not wait_s:
             return super().post(request, *args, **kwargs)
@@ -62,14 +62,14 @@ class Login(views.LoginView):
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         name, was_tried = form.cleaned_data.get("username", ""), "password" in form.cleaned_data
-        # Set by django-axes for a failure that counts: what is tried during a lock-out is refused unseen.
+        # django-axes sets this for failures that count; attempts during a lock-out are refused unchecked.
         failures = getattr(self.request, "axes_failures_since_start", None)
         is_locked = getattr(self.request, "axes_locked_out", False)
         if name and was_tried and (failures is not None or not is_locked):
-            who = _known_or_not(name)
-            _write_down(self.request, who, "failed sign-in", logging.WARNING)
+            username = _known_or_not(name)
+            _write_down(self.request, username, "failed sign-in", logging.WARNING)
             if is_locked:
-                _write_down(self.request, who, "lock out", logging.WARNING)
+                _write_down(self.request, username, "lock out", logging.WARNING)
         return super().form_invalid(form)
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ login = Login.as_view()
 
 
 class Logout(views.LogoutView):
-    """The sign-out, which ends the session on every server."""
+    """The sign-out; it ends the session on every node."""
 
     next_page = "console:login"
 
@@ -98,7 +98,7 @@ logout = Logout.as_view()
 @require_POST
 @login_required
 def logout_everywhere(request: HttpRequest) -> HttpResponse:
-    """End all sessions of the person who asks, this one too."""
+    """End all sessions of the signed-in person, including this one."""
     user = user_of(request)
     accounts.sign_out_everywhere(user, actor_of(user))
     log.info("sign out everywhere: %s from %s", user.get_username(), address_of(request))
@@ -107,7 +107,7 @@ def logout_everywhere(request: HttpRequest) -> HttpResponse:
 
 
 def _known_or_not(typed: str) -> str:
-    """The name of a user; `unknown:` and what can be shown of a name that nobody has, as no user's name has a colon."""
+    """Return the name of a known user, otherwise `unknown:` and the printable name: no username has a colon."""
     known = User.objects.filter(username=User.normalize_username(typed)).values_list("username", flat=True).first()
     if known is not None:
         return known
@@ -115,14 +115,14 @@ def _known_or_not(typed: str) -> str:
     return f"unknown:{shown[:LONGEST_UNKNOWN_NAME]}{'…' if len(shown) > LONGEST_UNKNOWN_NAME else ''}"
 
 
-def _write_down(request: HttpRequest, who: str, action: str, level: int) -> None:
+def _write_down(request: HttpRequest, username: str, action: str, level: int) -> None:
     address = address_of(request) or "an unknown address"
-    audit.record(Actor(who), action, selection=f"from {address}", done=1, details={"address": address})
-    log.log(level, "%s: %s from %s", action, who, address)
+    audit.record(Actor(username), action, selection=f"from {address}", done=1, details={"address": address})
+    log.log(level, "%s: %s from %s", action, username, address)
 
 
 class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # Generic for the type checker only.
-    """The first own password: the one-time password was asked for a moment ago, so it isn't again."""
+    """The choice of the first password. It does not ask for the one-time password, which was just used."""
 
     def clean(self) -> dict[str, Any]:
         chosen = super().clean() or self.cleaned_data
@@ -138,40 +138,32 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # Generic f
 @require_http_methods(["GET", "POST"])
 @login_required
 def password(request: HttpRequest) -> HttpResponse:
-    """Choose a new password; whoever has a one-time password gets no further without."""
+    """Choose a new password; a person with a one-time password sees no other page before."""
     user = user_of(request)
     is_first = must_choose_password(user)
     form = (FirstPasswordForm if is_first else PasswordChangeForm)(user, request.POST or None)
     if not form.is_valid():
         status = 422 if form.is_bound else 200
         return render(request, "console/password.html", {"form": form, "is_first": is_first}, status=status)
-    _change_password(user, form)
-    # The session goes on; the ones in other browsers end with the old password.
+    with transaction.atomic():
+        form.save()
+        password_was_chosen(user)
+        sessions.look_again()
+        audit.record(actor_of(user), "change password", selection="their own", done=1)
+    # This session continues; sessions in other browsers end with the old password.
     update_session_auth_hash(request, user)
     messages.success(request, "Your password was changed.")
     return redirect("console:overview")
 
 
-@transaction.atomic
-def _change_password(user: User, form: SetPasswordForm[User]) -> None:
-    form.save()
-    password_was_chosen(user)
-    sessions.look_again()
-    audit.record(actor_of(user), "change password", selection="their own", done=1)
-
-
 @require_POST
 def theme(request: HttpRequest) -> HttpResponse:
-    """Keep in a cookie how the console looks, so that the first byte of the next page has it right."""
+    """Keep the theme in a cookie, so that the next page starts with it."""
     chosen = request.POST.get("theme", "")
     if chosen not in THEMES:
         return problem(request, InvalidInput({"theme": [f"must be one of {', '.join(THEMES)}"]}))
-    response = redirect(_page_before(request))
-    response.set_cookie("theme", chosen, max_age=THEME_AGE_S, samesite="Lax", secure=request.is_secure())
-    return response
-
-
-def _page_before(request: HttpRequest) -> str:
     before = request.POST.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(before, {request.get_host()}, require_https=request.is_secure())
-    return before if is_ours else resolve_url("console:overview")
+    response = redirect(before if is_ours else resolve_url("console:overview"))
+    response.set_cookie("theme", chosen, max_age=THEME_AGE_S, samesite="Lax", secure=request.is_secure())
+    return response

@@ -1,4 +1,4 @@
-"""Commands that a page shows to be copied into a terminal."""
+"""Example commands that pages show to be copied into a terminal."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from taskstore.types.command_record import DEFAULT_PROJECT
 
 
 def on_the_server(command: str) -> str:
-    """A command of the server as one types it there: about the store that this server shows, wherever its data is."""
+    """Return a management command as typed on the server, with the options that select this server's store."""
     program = getattr(settings, "TYPED_AS", "python3 manage.py")
     return f"{program} {command}{getattr(settings, 'TYPED_BEHIND', '')}"
 
 
 def command_to_take_commands() -> str:
-    """Starts the server so that it takes shell commands."""
+    """Return the command that starts the server with shell commands switched on."""
     return on_the_server("up --commands")
 
 
 def command_to_be_audited() -> str:
-    """Changes something, which the audit then tells."""
+    """Return a command that makes an audit entry."""
     return on_the_server("token create try --scope read")
 
 
@@ -35,38 +35,38 @@ def command_to_make_token() -> str:
 
 
 def command_to_add(request: HttpRequest, group: str) -> str:
-    """Adds a task to the group, over the REST API of this very server."""
+    """Return a command that adds a task to the group, through this server's REST API."""
     return _update(request, {"group": group, "data": "hello"})
 
 
 def command_to_fail(request: HttpRequest) -> str:
-    """Adds a task that has failed already."""
+    """Return a command that adds a failed task."""
     return _update(request, {"group": "mail", "data": "hello", "error": "no such recipient"})
 
 
 def command_to_enqueue(request: HttpRequest) -> str:
-    """Enqueues a job, for a worker that knows the function."""
+    """Return a command that enqueues a job."""
     return _asked(request, "/jobs", {"function": "mail.send", "args": ["ann"]})
 
 
 def command_to_submit(request: HttpRequest, project: str = DEFAULT_PROJECT) -> str:
-    """Submits a command, for a worker of the project."""
+    """Return a command that submits a shell command to the project."""
     submitted = {"commands": [{"cmd": "echo 'A'; sleep 2; echo 'B'"}]}
     return _asked(request, f"/commands/{quote(project, safe='')}", submitted, scope="commands")
 
 
 def command_to_run_commands(project: str) -> str:
-    """Starts a worker for the project."""
+    """Return the command that starts a worker of the project."""
     return f"taskstore commands worker {shlex.quote(project)}"
 
 
-def command_to_be_heard(request: HttpRequest) -> str:
-    """Says that a worker lives."""
+def command_to_report_worker(request: HttpRequest) -> str:
+    """Return a command that reports a worker."""
     return _asked(request, "/clients/1", {"name": "try", "groups": ["mail"]}, "-X PUT ")
 
 
 def command_to_schedule(request: HttpRequest) -> str:
-    """Makes a schedule that adds a task each night."""
+    """Return a command that creates a schedule of nightly tasks."""
     plan = {"cron": "0 3 * * *", "zone": "Europe/Berlin", "task": {"group": "mail", "data": "hello"}}
     return _asked(request, "/schedules/nightly", plan, "-X PUT ", scope="operate")
 

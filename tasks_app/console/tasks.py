@@ -1,4 +1,4 @@
-"""The page of a task; end its lease."""
+"""The page of a task, its data, and the end of its lease."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from ..conf import retention
 from ..control import leases
 from ..models import Task
 from ..reading.history import Chain, chain_of
-from . import links, payload
-from . import parameters as reading
+from . import links, parameters, payload
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .payload import PayloadView
 from .replica import from_replica
@@ -32,7 +31,9 @@ from .timeline import story_of
 def task(request: HttpRequest, task_id: int) -> HttpResponse:
     chain = chain_of(task_id, data_bytes=payload.READ_BYTES)
     if chain is None:
-        return _unknown(request, task_id)
+        newest = Task.objects.newest_id()
+        context = {"task_id": task_id, "newest_id": newest, "is_future": task_id > newest}
+        return render(request, "console/no_task.html", context | {"history": retention.in_words()}, status=404)
     user, now_ms = user_of(request), Task.objects.now_ms()
     state = chain.living.state(now_ms) if chain.living else None
     last = chain.living or chain.ended[-1]
@@ -62,7 +63,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
 @require_safe
 @page(Action.SEE_PAYLOADS)
 def data(request: HttpRequest, task_id: int) -> HttpResponse:
-    """The data itself, byte for byte, to be saved and never to be shown by the browser."""
+    """Download the data, byte for byte; the browser must not display it."""
     chain = chain_of(task_id)
     if chain is None or chain.living is None:
         raise Http404
@@ -73,33 +74,18 @@ def data(request: HttpRequest, task_id: int) -> HttpResponse:
     )
 
 
-def _unknown(request: HttpRequest, task_id: int) -> HttpResponse:
-    newest = Task.objects.newest_id()
-    return render(
-        request,
-        "console/no_task.html",
-        {
-            "task_id": task_id,
-            "newest_id": newest,
-            "is_future": task_id > newest,
-            "history": retention.in_words(),
-        },
-        status=404,
-    )
-
-
 def _shown(request: HttpRequest, chain: Chain) -> PayloadView | None:
-    living: Any = chain.living  # With what the query added.
+    living: Any = chain.living  # The query adds data_start and data_size.
     if living is None:
         return None
-    start = bytes(living.data_start or b"")  # SQLite's beginning of nothing is NULL.
-    return payload.show(start, reading.form_of(request.GET), size=living.data_size, data_type=living.data_type)
+    start = bytes(living.data_start or b"")  # SQLite returns NULL for the start of empty data.
+    return payload.show(start, parameters.form_of(request.GET), size=living.data_size, data_type=living.data_type)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
-    """Ask why; end the lease."""
+    """Ask for a reason; end the lease."""
     if request.method != "POST":
         return _question(request, task_id)
     try:

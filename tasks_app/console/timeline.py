@@ -1,4 +1,4 @@
-"""What happened to a task, from the chain of its ids, as a story for people. Pure; nothing here is HTML."""
+"""Tell the story of a task in steps, from the chain of its ids. Pure; makes no HTML."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from taskstore.types.tasks import Ending
 from ..models import EndedTask, Task
 from ..reading.history import Chain
 
-LONGEST = 200  # Steps that are told; a task may have been renewed for days.
+LONGEST = 200  # Steps that are shown; a lease may have been renewed for days.
 
 Link = EndedTask | Task  # One id of the chain.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that happened: `what` `who` `then`, at a time, with notes that say more."""
+    """An event: the sentence `what` `who` `then`, with its time and details."""
 
-    look: str  # Whose colour it has: a state, or "quiet" or "over".
+    look: str  # Its colour: a state, or "quiet" or "over".
     what: str
     who: str = ""
-    then: str = ""  # The end of the sentence, where it goes on after `who`.
-    by: str = ""  # Where `who` is not already the one who did it.
+    then: str = ""  # The end of the sentence, where it continues after `who`.
+    by: str = ""  # The client or person, unless `who` names it.
     at_ms: int
-    held_ms: int | None = None  # How long its owner had held it by then.
-    waited_ms: int | None = None  # How long it had been available by then.
+    held_ms: int | None = None  # How long its owner had held it.
+    waited_ms: int | None = None  # How long it had been available.
     lease_ms: int | None = None
-    id: int | None = None  # That the task had from then on.
+    id: int | None = None  # The new id of the task.
     error: str = ""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """The steps in order. `left_out` of them are not told, because they are too many."""
+    """The steps in order, without the `left_out` oldest ones when there are too many."""
 
     steps: list[Step]
     left_out: int
@@ -43,29 +43,26 @@ class Story:
 
 
 def story_of(chain: Chain, now_ms: int) -> Story:
-    """Everything that happened to the task so far."""
+    """Return the events of a task up to now."""
     links: list[Link] = [*chain.ended, *([chain.living] if chain.living else [])]
-    steps = list(_steps(links, now_ms))
+    by_id = {link.id: link for link in links}
+    successors = {link.successor for link in links if isinstance(link, EndedTask)}
+    steps: list[Step] = []
+    for link in links:
+        if link.id == link.origin:
+            steps.append(_added(link))
+        elif link.id not in successors:
+            steps.append(_continued(link))
+        steps += _made_available(link, now_ms)
+        if isinstance(link, EndedTask):
+            # Not simply the next link: a reduced history has gaps.
+            steps.append(_ended(link, by_id.get(link.successor) if link.successor else None))
     first, last = links[0], links[-1]
     return Story(
         steps=steps[-LONGEST:],
         left_out=max(len(steps) - LONGEST, 0),
         lasted_ms=(last.ended_at_ms if isinstance(last, EndedTask) else now_ms) - first.created_at_ms,
     )
-
-
-def _steps(links: list[Link], now_ms: int) -> Iterator[Step]:
-    by_id = {link.id: link for link in links}
-    successors = {link.successor for link in links if isinstance(link, EndedTask)}
-    for link in links:
-        if link.id == link.origin:
-            yield _added(link)
-        elif link.id not in successors:
-            yield _went_on(link)
-        yield from _while_it_lay(link, now_ms)
-        if isinstance(link, EndedTask):
-            # Not simply the next link: where history was reduced for a while there are gaps.
-            yield _ended(link, by_id.get(link.successor) if link.successor else None)
 
 
 def _added(first: Link) -> Step:
@@ -81,8 +78,8 @@ def _added(first: Link) -> Step:
     )
 
 
-def _went_on(link: Link) -> Step:
-    """The making of an id whose predecessor is not known."""
+def _continued(link: Link) -> Step:
+    """Describe the start of an id whose predecessor is unknown."""
     if link.leased:
         lease_ms = link.available_at_ms - link.made_at_ms
         what, who, look = "Claimed or renewed by", _client(link.owner), "claimed"
@@ -91,8 +88,8 @@ def _went_on(link: Link) -> Step:
     return Step(look=look, what=what, who=who, at_ms=link.made_at_ms, lease_ms=lease_ms, id=link.id, error=link.error)
 
 
-def _while_it_lay(link: Link, now_ms: int) -> Iterator[Step]:
-    """What happened by the clock alone, between the making of an id and its end."""
+def _made_available(link: Link, now_ms: int) -> Iterator[Step]:
+    """Describe the event that time alone caused during the life of an id: the lease ended, or the task became ready."""
     end_ms = link.ended_at_ms if isinstance(link, EndedTask) else now_ms
     if not link.made_at_ms < link.available_at_ms <= end_ms:
         return
@@ -110,7 +107,7 @@ def _while_it_lay(link: Link, now_ms: int) -> Iterator[Step]:
 
 
 def _ended(link: EndedTask, successor: Link | None) -> Step:
-    """What made an end of this id, and its successor if there is one that is known."""
+    """Describe the end of an id. `successor` is None when there is none, or when it is unknown."""
     what, look = WORDS[Ending(link.ending)]
     error = successor.error if successor is not None and successor.error != link.error else ""
     by = link.operator or _client(link.ended_by)
@@ -120,8 +117,11 @@ def _ended(link: EndedTask, successor: Link | None) -> Step:
     if is_move and link.ending == Ending.REQUEUED:
         what = "Sent back to"
     if link.ending == Ending.MOVED and successor is None:
-        what = "Moved by"  # Where to is not known.
+        what = "Moved by"  # The target is unknown.
     is_held = link.leased and link.available_at_ms > link.ended_at_ms
+    available_since_ms = max(link.made_at_ms, link.available_at_ms)
+    was_available = not is_held and available_since_ms <= link.ended_at_ms
+    is_lease = successor is not None and link.ending in (Ending.CLAIMED, Ending.RENEWED)
     return Step(
         look=look,
         what=what,
@@ -129,8 +129,8 @@ def _ended(link: EndedTask, successor: Link | None) -> Step:
         by=by if is_move else "",
         at_ms=link.ended_at_ms,
         held_ms=link.ended_at_ms - link.made_at_ms if is_held else None,
-        waited_ms=None if is_held else _waited_ms(link),
-        lease_ms=_lease_ms(link, successor),
+        waited_ms=link.ended_at_ms - available_since_ms if was_available else None,
+        lease_ms=successor.available_at_ms - link.ended_at_ms if successor and is_lease else None,
         id=link.successor,
         error=error,
         reason=link.reason,
@@ -150,17 +150,5 @@ WORDS = {
 
 
 def _client(owner: int) -> str:
-    """The number of a client; 0 stands for nobody in particular."""
+    """Return the number of a client; empty for 0, which is no particular client."""
     return str(owner) if owner else ""
-
-
-def _waited_ms(link: EndedTask) -> int | None:
-    """How long it had been available; None when it never was."""
-    since_ms = max(link.made_at_ms, link.available_at_ms)
-    return link.ended_at_ms - since_ms if since_ms <= link.ended_at_ms else None
-
-
-def _lease_ms(link: EndedTask, successor: Link | None) -> int | None:
-    if link.ending not in (Ending.CLAIMED, Ending.RENEWED) or successor is None:
-        return None
-    return successor.available_at_ms - link.ended_at_ms

@@ -1,4 +1,4 @@
-"""Settings: the tokens of programs. A secret is on the page that answers its making, and nowhere else."""
+"""Settings: the access tokens of programs. A secret is shown once, on the page that creates it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from taskstore.errors import InvalidInput
 
 from ..access import tokens as verbs
 from ..access.policy import Action
-from ..core.actors import Actor
 from ..models import Scope, Token
-from . import parameters as reading
-from . import words
+from . import parameters, words
 from .pages import actor_for, go_to, is_partial, page
 from .snippets import command_to_make_token
 
@@ -35,7 +33,7 @@ SCOPES = {
 
 
 class TokenForm(forms.Form):
-    """A token, as a person wants it."""
+    """The fields of a new token."""
 
     name = forms.CharField(max_length=verbs.NAME_LENGTH)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES], initial=Scope.WORK)
@@ -66,7 +64,7 @@ class TokenForm(forms.Form):
         if not text:
             return None
         try:
-            return timedelta(days=reading.whole_number("days", text, least=1, most=MOST_DAYS))
+            return timedelta(days=parameters.whole_number("days", text, least=1, most=MOST_DAYS))
         except InvalidInput as wrong:
             raise forms.ValidationError(wrong.fields["days"]) from None
 
@@ -74,7 +72,7 @@ class TokenForm(forms.Form):
 @require_safe
 @page(Action.ADMINISTER)
 def tokens(request: HttpRequest) -> HttpResponse:
-    """Those that open something first, the newest on top."""
+    """List the tokens, valid ones first, newest first."""
     found = Token.objects.order_by(F("revoked_at").desc(nulls_first=True), "-id")
     return render(
         request,
@@ -91,19 +89,23 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.ADMINISTER)
 def add(request: HttpRequest) -> HttpResponse:
-    """Ask for a token; make it, and show its secret in this very answer."""
+    """Show the form; create the token and show its secret, which is never shown again."""
     form = TokenForm(request.POST if request.method == "POST" else None)
     if not form.is_valid():
         context = {"form": form, "scopes": SCOPES.items()}
         return render(request, "console/add_token.html", context, status=422 if form.is_bound else 200)
-    token, secret = _made(form, actor_for(request))
+    given = form.cleaned_data
+    expires_at = timezone.now() + given["days"] if given["days"] else None
+    token, secret = verbs.create(
+        given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"], actor_for(request)
+    )
     return render(request, "console/token_made.html", {"token": token, "secret": secret})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.ADMINISTER)
 def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
-    """Ask whether this one is meant; let nobody in with it any more."""
+    """Ask for confirmation; revoke the token."""
     token = get_object_or_404(Token, pk=token_id)
     if request.method != "POST":
         template = "console/_revoke_token.html" if is_partial(request) else "console/revoke_token.html"
@@ -113,15 +115,8 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     return go_to(request, resolve_url("console:settings"))
 
 
-def _made(form: TokenForm, actor: Actor) -> tuple[Token, str]:
-    """The new token of a form that is valid, with its secret."""
-    given = form.cleaned_data
-    expires_at = timezone.now() + given["days"] if given["days"] else None
-    return verbs.create(given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"], actor)
-
-
 def _check(field: str, name: str = "any", groups: Sequence[str] = (), clients: Sequence[int] = ()) -> None:
-    """One field by itself, so that the form tells of each that is wrong."""
+    """Validate one field by itself, so that the form shows every error."""
     try:
         verbs.check(name, groups, None, clients)
     except InvalidInput as wrong:

@@ -1,4 +1,4 @@
-"""The console, page by page, under /console/."""
+"""The pages of the console, under /console/."""
 
 from django.urls import path
 
@@ -14,7 +14,6 @@ from . import (
     command_lists,
     editing,
     files,
-    flow,
     groups,
     job_changes,
     jobs,
@@ -32,16 +31,16 @@ from . import (
 app_name = "console"
 
 urlpatterns = [
-    # Who is there
+    # Sign-in
     path("login", sign_in.login, name="login"),
     path("logout", sign_in.logout, name="logout"),
     path("logout/everywhere", sign_in.logout_everywhere, name="logout_everywhere"),
     path("password", sign_in.password, name="password"),
     path("theme", sign_in.theme, name="theme"),
-    # What there is
+    # Pages that only read
     path("", overview.overview, name="overview"),
     path("attention", overview.attention, name="attention"),
-    path("flow", flow.flow, name="flow"),
+    path("flow", overview.flow, name="flow"),
     path("group", groups.group, name="group"),
     path("group/facts", groups.facts, name="facts"),
     path("failed", search.failed, name="failed"),
@@ -70,7 +69,7 @@ urlpatterns = [
     path("rates", charts.rates, name="rates"),
     path("task/<int:task_id>", tasks.task, name="task"),
     path("task/<int:task_id>/data", tasks.data, name="data"),
-    # What a person does to it
+    # Changes
     path("add", adding.add, name="add"),
     path("import", files.import_tasks, name="import"),
     path("pause", groups.pause, name="pause"),
@@ -82,10 +81,10 @@ urlpatterns = [
     path("commands/submit", command_changes.submit, name="submit_commands"),
     path("commands/list/<int:list_id>/reopen", command_changes.reopen, name="reopen_list"),
     path("commands/confirm", command_changes.confirm, name="confirm_commands"),
-    path("commands/retry", command_changes.retry, name="retry_commands"),
-    path("commands/stash", command_changes.stash, name="stash_commands"),
-    path("commands/unstash", command_changes.unstash, name="unstash_commands"),
-    path("commands/archive", command_changes.archive, name="archive_commands"),
+    *[
+        path(f"commands/{verb}", command_changes.change, {"verb": verb}, name=f"{verb}_commands")
+        for verb in command_changes.Verb
+    ],
     path("confirm", bulk_changes.confirm, name="confirm"),
     *[path(verb, bulk_changes.begin, {"verb": verb}, name=f"{verb}_many") for verb in ACTIONS],
     path("operations/<int:operation_id>/cancel", operations.cancel, name="cancel"),
@@ -96,7 +95,7 @@ urlpatterns = [
     path("schedules/<str:name>/resume", schedules.resume, name="resume_schedule"),
     path("schedules/<str:name>/run", schedules.run, name="run_schedule"),
     path("schedules/<str:name>/delete", schedules.delete, name="delete_schedule"),
-    # Who gets in
+    # Tokens, people and settings
     path("settings", tokens.tokens, name="settings"),
     path("settings/tokens/add", tokens.add, name="add_token"),
     path("settings/tokens/<int:token_id>/revoke", tokens.revoke, name="revoke_token"),

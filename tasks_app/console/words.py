@@ -1,4 +1,4 @@
-"""States, times and numbers in words; texts of forms."""
+"""Format numbers and times for people; parse the texts of forms."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from taskstore.errors import InvalidInput
 from taskstore.units import UNITS_S, duration
 
 from ..forms import sentence
-from . import parameters as reading
+from . import parameters
 
 
 def labels_in(text: str) -> Mapping[str, str]:
-    """A label a line. Raises ValidationError."""
+    """Parse labels, one per line as name=value. Raises ValidationError."""
     pairs = [line.partition("=") for line in text.splitlines() if line.strip()]
     if any(not name.strip() or not equals for name, equals, _ in pairs):
         raise ValidationError("must have one label per line, as name=value")
@@ -24,9 +24,9 @@ def labels_in(text: str) -> Mapping[str, str]:
 
 
 def number_in(field: str, text: str, **limits: int) -> int:
-    """A whole number, `least` and `most` as in reading.whole_number. Raises ValidationError."""
+    """Parse a whole number, with the limits of parameters.whole_number. Raises ValidationError."""
     try:
-        return reading.whole_number(field, text.strip(), **limits)
+        return parameters.whole_number(field, text.strip(), **limits)
     except InvalidInput as wrong:
         raise ValidationError(wrong.fields[field]) from None
 
@@ -35,27 +35,27 @@ THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
 
 
 def sentences(texts: Iterable[str]) -> str:
-    """Join what is wrong with a field, each text as a sentence."""
+    """Join the errors of a field, each as a sentence."""
     return " ".join(map(sentence, texts))
 
 
 def number(value: int) -> str:
-    """12 431, with spaces that do not break."""
+    """Format a number as 12 431, with spaces that do not break."""
     return f"{value:,}".replace(",", THIN_SPACE)
 
 
 def thousands(value: int) -> list[str]:
-    """The digits in groups of three: "48", "201", "883"."""
+    """Split the digits into groups of three: "48", "201", "883"."""
     return f"{value:,}".split(",")
 
 
 def rate(per_minute: float) -> str:
-    """0, 0.4, 7.5, 1 204"""
+    """Format a rate as 0, 0.4, 7.5 or 1 204."""
     return f"{per_minute:.1f}".removesuffix(".0") if per_minute < 9.95 else number(round(per_minute))
 
 
 def drain(waiting: int, in_per_minute: float, out_per_minute: float) -> str:
-    """How long until nothing waits at the present rates: 3 min, growing, steady, or — when nothing moves."""
+    """Return the time until nothing waits at the present rates: 3 min, growing, steady, or — when nothing moves."""
     if not waiting or not (in_per_minute or out_per_minute):
         return "—"
     net = out_per_minute - in_per_minute
@@ -65,12 +65,12 @@ def drain(waiting: int, in_per_minute: float, out_per_minute: float) -> str:
 
 
 def now_ms() -> int:
-    """By the clock of this server."""
+    """Return the time by the clock of this server."""
     return time.time_ns() // 1_000_000
 
 
 def relative(at_ms: int, now_ms: int) -> str:
-    """How far off a time is: now, 38 s ago, in 2 h."""
+    """Format a time by its distance: now, 38 s ago, in 2 h."""
     distance_s = abs(at_ms - now_ms) // 1_000
     if distance_s == 0:
         return "now"
@@ -80,22 +80,22 @@ def relative(at_ms: int, now_ms: int) -> str:
 
 
 def lease(ends_at_ms: int, now_ms: int) -> str:
-    """When a lease ends, after the word for it: ends in 2 min, ended 38 s ago."""
+    """Say when a lease ends: ends in 2 min, ended 38 s ago."""
     return f"{'ends' if ends_at_ms > now_ms else 'ended'} {relative(ends_at_ms, now_ms)}"
 
 
 def exact(at_ms: int) -> str:
-    """2026-11-20 14:02:11.408 UTC"""
+    """Format a time as 2026-11-20 14:02:11.408 UTC."""
     return f"{_moment(at_ms):%Y-%m-%d %H:%M:%S}.{at_ms % 1_000:03} UTC"
 
 
 def clock(at_ms: int) -> str:
-    """14:02:11 UTC"""
+    """Format a time as 14:02:11 UTC."""
     return f"{_moment(at_ms):%H:%M:%S} UTC"
 
 
 def iso(at_ms: int) -> str:
-    """2026-11-20T14:02:11.408Z, for machines."""
+    """Format a time for machines, as 2026-11-20T14:02:11.408Z."""
     return f"{_moment(at_ms):%Y-%m-%dT%H:%M:%S}.{at_ms % 1_000:03}Z"
 
 

@@ -1,4 +1,4 @@
-"""Who works: the clients that say that they live, what they hold, and how much they do."""
+"""The page of workers: clients that send heartbeats, with their leases and rates."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..models import Task
 from ..reading.clients import NOTHING, Holding, Seen, done_per_minute, holdings, seen
 from .pages import page
 from .replica import from_replica
-from .snippets import command_to_be_heard
+from .snippets import command_to_report_worker
 
 SHOWN = 500
 
 
 class Pulse(StrEnum):
-    """What the age of the last heartbeat says."""
+    """The condition of a client, by the age of its last heartbeat."""
 
     LIVE = "live"
     LATE = "late"
@@ -30,13 +30,24 @@ class Pulse(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A client with what it holds and does."""
+    """A client with its leases and rate."""
 
     seen: Seen
     pulse: Pulse
     held: Holding
     done_per_minute: float
-    next_pulse_ms: int | None  # When it is late, or lost, if nothing is heard of it; None: it is lost.
+    next_pulse_ms: int | None  # When it becomes late or lost without a heartbeat; None: it is lost.
+
+
+def worker_of(seen: Seen, held: Holding, done_per_minute: float) -> Worker:
+    age_ms, at_ms = seen.age_ms, seen.client.seen_at_ms
+    if age_ms < LATE_MS:
+        pulse, next_pulse_ms = Pulse.LIVE, at_ms + LATE_MS
+    elif age_ms < LOST_MS:
+        pulse, next_pulse_ms = Pulse.LATE, at_ms + LOST_MS
+    else:
+        pulse, next_pulse_ms = Pulse.LOST, None
+    return Worker(seen=seen, pulse=pulse, held=held, done_per_minute=done_per_minute, next_pulse_ms=next_pulse_ms)
 
 
 @require_safe
@@ -44,7 +55,7 @@ class Worker:
 @from_replica
 def workers(request: HttpRequest) -> HttpResponse:
     now_ms, held, done = Task.objects.now_ms(), holdings(), done_per_minute()
-    found = [_worker(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]
+    found = [worker_of(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]
     return render(
         request,
         "console/workers.html",
@@ -53,13 +64,6 @@ def workers(request: HttpRequest) -> HttpResponse:
             "number": len(found),
             "by_pulse": [(pulse, sum(worker.pulse is pulse for worker in found)) for pulse in Pulse],
             "now_ms": now_ms,
-            "command": command_to_be_heard(request),
+            "command": command_to_report_worker(request),
         },
     )
-
-
-def _worker(seen: Seen, held: Holding, done_per_minute: float) -> Worker:
-    pulse = Pulse.LIVE if seen.age_ms < LATE_MS else Pulse.LATE if seen.age_ms < LOST_MS else Pulse.LOST
-    age_of_next = {Pulse.LIVE: LATE_MS, Pulse.LATE: LOST_MS}.get(pulse)
-    next_pulse_ms = seen.client.seen_at_ms + age_of_next if age_of_next else None
-    return Worker(seen=seen, pulse=pulse, held=held, done_per_minute=done_per_minute, next_pulse_ms=next_pulse_ms)

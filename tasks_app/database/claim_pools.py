@@ -64,6 +64,11 @@ class Pools:
         pool = self._pools.get(group)
         return pool.mark_ms if pool else NO_MARK_MS
 
+    def knows(self, group: str, number: int) -> bool:
+        """Whether so many ids could be taken now."""
+        pool = self._pools.get(group)
+        return pool is not None and len(pool.ids) >= number and time.monotonic() - self._forgotten_s <= KEPT_S
+
     def take(self, group: str, number: int) -> tuple[int, list[int]] | None:
         """A priority and so many ids of it; None where that many are not known."""
         pool = self._pools.get(group)

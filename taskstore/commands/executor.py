@@ -120,6 +120,9 @@ class Lists:
                 self._close(work)
         except Exception as problem:
             self._engine.fail(problem)
+            if not (work.link.is_alive or work.runs or work.lost.is_set()):
+                # Nothing was begun: the runner could not be started, say. Others get the list at once.
+                self._settle(given_back(self._engine.keeper.let_go(work.held), self._live.let_go(work)))
         finally:
             self._idle.append(work.link)
             self._engine.done(work.key)

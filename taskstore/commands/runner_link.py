@@ -34,6 +34,11 @@ class RunnerLink:
         self._process: subprocess.Popen[bytes] | None = None
         self._sending = threading.Lock()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process, which may be running a command."""
+        return self._process is not None
+
     def run(self, commands: Sequence[tuple[Command, float]], clock: Clock) -> Iterator[Wrote | Ran | None]:
         """Run commands, and yield the runner's messages, or None after a short time without one. Raises RunnerDied."""
         if self._process is None:
@@ -67,14 +72,19 @@ class RunnerLink:
         name, _, value = self._mark.partition("=")
         command = [sys.executable, "-m", f"{__package__}.runner", str(theirs.fileno())]
         # A new session, so that Ctrl-C reaches only the worker.
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        theirs.close()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         self._connection = Connection(ours.detach())
         self._send(replace(self._setup, env={**self._setup.env, name: value}))
 

@@ -215,7 +215,8 @@ class Jobs:
         if "how" in message:
             outcome = RunOutcome.of(message)
             if work := works.get(outcome.key):
-                self._average_ms += (outcome.ended - outcome.started - self._average_ms) / 10
+                if outcome.started:  # Not one that was taken back or could not begin.
+                    self._average_ms += (outcome.ended - outcome.started - self._average_ms) / 10
                 self._end_work(work, outcome)
         elif "started" in message and (work := works.get(message["started"])):
             work.pid, work.started_ms = message["pid"], now_ms()

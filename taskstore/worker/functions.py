@@ -186,17 +186,19 @@ class Functions:
         """With the number of the attempt in those tasks that were claimed before: their last workers may have died."""
         first = [attempt for attempt in attempts if attempt.task.claims <= 1]
         again = [attempt for attempt in attempts if attempt.task.claims > 1]
-        if not again:
-            return first
-        try:
-            tasks = self._engine.store.commit(
-                updates=[noted(attempt.task, self._engine.keeper.duration_ms) for attempt in again]
-            )
-        except CommitRefused as refused:
-            logger.warning("%d tasks are lost already: %s", len(again), refused)
-            return first
-        for attempt, task in zip(again, tasks, strict=True):
-            attempt.task = task
+        while again:
+            try:
+                tasks = self._engine.store.commit(
+                    updates=[noted(attempt.task, self._engine.keeper.duration_ms) for attempt in again]
+                )
+            except CommitRefused as refused:
+                lost = named(refused.refusal) & {attempt.task.id for attempt in again}
+                logger.warning("%d tasks are lost already: %s", len(lost) or len(again), refused)
+                again = [attempt for attempt in again if lost and attempt.task.id not in lost]
+            else:
+                for attempt, task in zip(again, tasks, strict=True):
+                    attempt.task = task
+                break
         return first + again
 
     def _give_back_in_time(self, attempts: Sequence[Attempt]) -> None:

@@ -300,7 +300,7 @@ def test_what_flows_is_told_of_the_groups_that_are_asked_for(viewer, clock):
 
 
 def test_a_folder_of_more_groups_than_a_tree_shows_is_left_out(viewer, monkeypatch):
-    monkeypatch.setattr("tasks_app.console.flow.MOST_IN_TREE", 2)
+    monkeypatch.setattr("tasks_app.console.overview.MOST_IN_TREE", 2)
     add("mail/a"), add("mail/b"), add("pay/a"), add("reports/a"), add("reports/b"), add("reports/c")
     told = flow(viewer, group="reports/a", folder=["reports/", "mail/", "pay/"])
     assert (list(told["groups"]), list(told["folders"])) == (["reports/a"], ["mail/"])

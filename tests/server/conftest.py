@@ -73,12 +73,19 @@ def sqlite_store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
-@pytest.fixture(params=["up", *(["serve --workers 1"] if IS_POSTGRESQL else [])])
-def command(request: pytest.FixtureRequest) -> str:
-    """The commands that start a server on the database of this run.
+# With one worker, as with `up`, what one connection gets answered says what has become of another one.
+SERVE = "serve --workers 1"
 
-    With one worker, as with `up`, what one connection gets answered says what has become of another one.
-    """
+
+@pytest.fixture
+def command() -> str:
+    """The command that starts a server: `up` with daphne on SQLite, `serve` with uvicorn on PostgreSQL."""
+    return SERVE if IS_POSTGRESQL else "up"
+
+
+@pytest.fixture(params=["up", *([SERVE] if IS_POSTGRESQL else [])])
+def every_command(request: pytest.FixtureRequest) -> str:
+    """Each of the commands that start a server on the database of this run, where it is about both together."""
     return str(request.param)
 
 

@@ -59,7 +59,7 @@ def test_a_backup_under_load_is_of_one_moment(store, other_place, tmp_path):
         with Mover(server, store.token) as mover:
             while not mover.newest:
                 mover.stopped.wait(0.01)
-            for _ in range(3):
+            for _ in range(2):
                 done = store.manage("backup", str(file))
                 assert (done.returncode, done.stderr) == (0, "")
                 groups = groups_in(file)
@@ -122,6 +122,7 @@ def test_a_store_that_is_served_is_not_restored(store, tmp_path):
     assert store.manage("restore", str(file)).returncode == 0
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("command", [["backup", "store.zip"], ["verify"]], ids=" ".join)
 def test_they_need_a_store(sqlite_store, command):
     refused = sqlite_store.manage(*command)
@@ -129,6 +130,7 @@ def test_they_need_a_store(sqlite_store, command):
     assert "there is no store in" in refused.stderr
 
 
+@pytest.mark.once
 def test_a_file_that_is_not_there_makes_no_store(sqlite_store, tmp_path):
     refused = sqlite_store.manage("restore", str(tmp_path / "none.zip"))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)

@@ -38,9 +38,9 @@ def code_of_the_end(page: ClientConnection) -> int | None:
     return page.close_code
 
 
-@pytest.mark.parametrize("command", ["up", *(["serve --workers 2"] if IS_POSTGRESQL else [])])
 @pytest.mark.parametrize("path", ["logout", "logout/everywhere"])
-def test_a_copied_cookie_is_worth_nothing_after_the_sign_out(store, command, path):
+def test_a_copied_cookie_is_worth_nothing_after_the_sign_out(store, path):
+    command = "serve --workers 2" if IS_POSTGRESQL else "up"
     with store.up(command=command) as server, viewer(store, server) as browser, ExitStack() as opened:
         copied = dict(browser.cookies)
         assert statuses(server, copied) == {200}

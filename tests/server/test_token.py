@@ -46,6 +46,7 @@ def test_it_prints_a_new_token_alone_beside_a_running_server(store):
         assert store.manage("token", "revoke", "ann").returncode == 0
 
 
+@pytest.mark.once
 def test_it_needs_a_store(sqlite_store):
     told = sqlite_store.manage("token", "list")
     assert told.returncode == 2

@@ -18,9 +18,10 @@ class Command(ServerCommand):
 
     def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
         # Late, as it reads the settings and imports all pages.
+        from tasks_app.rest_api.lane import Lane
         from taskstore_project.asgi import application
 
-        server = Server(application, bound, partial(say_ready, url, grpc), work(grpc))
+        server = Server(application, bound, partial(say_ready, url, grpc), work(grpc), lane=Lane())
         spare_the_collector()
         server.run()
         return not server.has_cut_off
