@@ -10,7 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,7 @@ CHANNEL = "tasks_app_supply"
 LISTENER = "Task Store listener"  # The connections' name, by which processes know that there are others.
 
 SOON_MS = 1_000  # What comes later is found by the look once a second.
+SHARED_EVERY_S = 2.0  # Without news, too, this one asks who else writes.
 OTHERS_KNOWN_S = 1.0  # For so long it is taken for granted that there are others, or none.
 MOST_PAYLOAD_BYTES = 7_900  # PostgreSQL takes 8 000.
 PAUSE_S = 1.0  # Before another try when the connection broke.
@@ -44,11 +45,17 @@ log = logging.getLogger(__name__)
 
 
 class Neighbours:
-    """`hear` is called with the groups in which others have put something, None when they are too many to name."""
+    """`hear` is called with the groups in which others have put something, None when they are too many to name.
 
-    def __init__(self, using: str, hear: Callable[[Iterable[str] | None], None]) -> None:
+    `share` is called with how many processes write, and which of them this one is, from 0 on.
+    """
+
+    def __init__(
+        self, using: str, hear: Callable[[Iterable[str] | None], None], share: Callable[[int, int], None]
+    ) -> None:
         self._using = using
         self._hear = hear
+        self._share = share
         # Beside a pooler, if somebody has said where: no word comes by it.
         direct = getattr(settings, "TASKSTORE_DIRECT_DATABASE_URL", None)
         self._is_direct = bool(direct)
@@ -126,10 +133,11 @@ class Neighbours:
 
     async def _speak(self, connection: psycopg.AsyncConnection) -> None:
         while True:
-            await self._has_news.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._has_news.wait(), SHARED_EVERY_S)
             self._has_news.clear()
             groups, self._news = self._news, set()
-            if await self._there_are_others(connection):
+            if await self._there_are_others(connection) and groups:
                 async with connection.transaction():
                     # Lost in a crash it harms nobody.
                     await connection.execute("SET LOCAL synchronous_commit = off")
@@ -139,14 +147,19 @@ class Neighbours:
         if time.monotonic() > self._others_known_until_s:
             cursor = await connection.execute(
                 """
-                SELECT EXISTS (
-                    SELECT FROM pg_stat_activity
-                    WHERE datname = current_database() AND application_name = %s AND pid <> %s
-                )
+                SELECT pid
+                FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = %s
+                ORDER BY backend_start, pid
                 """,
-                [LISTENER, self._listener_pid],
+                [LISTENER],
             )
-            self._has_others = bool((await cursor.fetchone() or [False])[0])
+            pids = [pid for (pid,) in await cursor.fetchall()]
+            self._has_others = any(pid != self._listener_pid for pid in pids)
+            if self._listener_pid in pids:
+                self._share(len(pids), pids.index(self._listener_pid))
+            else:  # It is about to be opened, or a pooler hides which one it is.
+                self._share(1, 0)
             self._others_known_until_s = time.monotonic() + OTHERS_KNOWN_S
         return self._has_others
 

@@ -100,7 +100,7 @@ class Writer:
         housekeeper = Housekeeper(connection_to(using, is_durable=False))
         writer = _running[using] = cls(connection_to(using), bounds, housekeeper)
         if dialect_of(using).serves_many:
-            writer._neighbours = Neighbours(using, writer._waiting.look_into)
+            writer._neighbours = Neighbours(using, writer._waiting.look_into, writer._connection.dialect.share_claims)
         return writer
 
     def keep(self, companion: Companion) -> None:
