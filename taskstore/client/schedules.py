@@ -88,7 +88,7 @@ class ScheduleCalls:
 
 def _path(name: str) -> dict[str, str]:
     if not name or "/" in name:
-        raise InvalidInput({"name": [f"a name without / and not empty, not {name!r}"]})
+        raise InvalidInput({"name": ["must not be empty or contain /"]})
     return {"name": name}
 
 

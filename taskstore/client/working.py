@@ -133,7 +133,7 @@ def _data(data: bytes | str) -> dict[str, Any]:
     if isinstance(data, str):
         return {"data": data}
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"data is bytes or text, not {type(data).__name__}: json.dumps makes text of a value")
+        raise TypeError(f"data must be bytes or str, not {type(data).__name__}; json.dumps converts other values")
     try:
         return {"data": bytes(data).decode()}
     except UnicodeDecodeError:

@@ -105,16 +105,16 @@ def somebody_waits_for_a_lock() -> bool:
 
 
 @pytest.mark.once
-def test_five_thousand_wait_at_once(connect, until_waiting):
+def test_two_thousand_wait_at_once(connect, until_waiting):
     clients = [connect() for _ in range(10)]
     waits = [
         client.begin("Query", querying(f"group {number % 50}", 60, wait=True), WAIT_S)
         for client in clients
-        for number in range(500)
+        for number in range(200)
     ]
-    until_waiting(5_000)
-    clients[0].create(*[f"group {number % 50}" for number in range(5_000)])
-    assert len({each.result().task.id for each in waits}) == 5_000
+    until_waiting(2_000)
+    clients[0].create(*[f"group {number % 50}" for number in range(2_000)])
+    assert len({each.result().task.id for each in waits}) == 2_000
 
 
 def test_a_large_message_that_was_refused_is_not_kept(connect):

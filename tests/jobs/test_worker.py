@@ -14,6 +14,9 @@ from tests.client.fakes import FakeStore
 
 from .workers import PATIENCE_S, eventually
 
+# They speak HTTP alone. test_killing.py has workers on each database.
+pytestmark = pytest.mark.once
+
 
 def test_what_a_function_returns_is_kept(queue):
     job = queue.enqueue("add", 1, 2)
@@ -118,7 +121,6 @@ def test_a_worker_that_stops_gives_back_what_does_not_end_in_time(queue):
     assert [task.origin for task in queue.store.claim(queue_group("default"))] == [job]
 
 
-@pytest.mark.once
 def test_sigterm_lets_jobs_finish(queue):
     job = queue.enqueue("sleep", 1)
     with queue.worker_process() as process:
@@ -141,7 +143,6 @@ def test_what_is_no_job_is_laid_aside(queue, data, error):
     assert error in queue.task(task.origin).error
 
 
-@pytest.mark.once
 def test_quick_jobs_may_share_processes(queue):
     jobs = [queue.enqueue("who_am_i") for _ in range(12)]
     with queue.worker(jobs_per_process=6):
@@ -149,7 +150,6 @@ def test_quick_jobs_may_share_processes(queue):
     assert 2 <= len(pids) <= 6
 
 
-@pytest.mark.once
 def test_what_comes_while_a_slow_job_runs_is_not_claimed_before_its_turn(queue):
     """Also after quick ones, of which several are claimed ahead."""
     quick = [queue.enqueue("add", 1, 1) for _ in range(12)]
