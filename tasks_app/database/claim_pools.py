@@ -93,6 +93,11 @@ class Pools:
             pool.ids = [task_id for task_id in ids if task_id not in gone]
         self._pools[group] = pool
 
+    def know(self, group: str, ids: Sequence[int]) -> None:
+        """These are the longest available tasks of the group, of which none has a priority."""
+        self._forgotten_s = time.monotonic()
+        self._pools[group] = Pool(self._forgotten_s, NO_MARK_MS, ids=[*ids])
+
     def note_earliest(self, group: str, earliest: Sequence[TaskRecord], asked: int) -> None:
         """What was found for so many queries, whatever its priority: the mark of a group of which no more is known."""
         if len(earliest) < asked:

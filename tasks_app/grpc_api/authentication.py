@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextvars import ContextVar
+from traceback import clear_frames
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -81,13 +82,16 @@ def _guarded(handler: Handler, method: str) -> Handler:
                 if not charge.raise_to(len(body)):
                     raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, REASON, retry_after_s=RETRY_AFTER_S)
                 request = await beside(_decoded_bit_by_bit, handler.request_deserializer, body)
-                del body
+                body = b""
             else:
                 request = _decoded(handler.request_deserializer, body)
             return await behaviour(request, context)
         except AbortError:
             raise
         except Exception as error:
+            # gRPC keeps the error of a call for some time, and with it what its frames refer to.
+            body = b""
+            clear_frames(error.__traceback__)
             await statuses.end(context, method, error)
         finally:
             charge.end()

@@ -28,6 +28,7 @@ from tasks_app.access.policy import ANYTHING
 from tasks_app.core import validation
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.models import Scope, Task, Token
+from tasks_app.offload.memory import give_back_at_once
 from taskstore.types.tasks import NewTask
 from taskstore_project import private_files, startup_migration
 from taskstore_project.base_command import CannotRun, ProjectCommand
@@ -260,9 +261,13 @@ def end_in_good_order(lock: Lock | None) -> None:
 
 
 def spare_the_collector() -> None:
-    """What is there when a server is ready stays: to look through it each time would stop everybody for 50 ms."""
+    """What is there when a server is ready stays: to look through it each time would stop everybody for 50 ms.
+
+    What comes later goes, from then on at once.
+    """
     gc.collect()
     gc.freeze()
+    give_back_at_once()
 
 
 def say_ready(url: str, grpc: GrpcPort | None) -> None:

@@ -84,6 +84,8 @@ def test_an_id_alone_leads_to_a_task(text, number):
             "colour is not a search key; use one of id, group, state, owner, error, label, data, age, available",
         ),
         ("group.x:red", "use one of id, group"),
+        ("grup:mail", "grup is not a search key; did you mean group?"),
+        ("Group:mail", "Group is not a search key; did you mean group?"),
         ("state:redy", "one of ready, claimed, expired, scheduled, failed"),
         ("error:", "part of the error"),
         ('group:""', "a name"),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -177,7 +178,9 @@ def _term(token: str) -> Term:
     excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
-        raise ValueError(f"{key} is not a search key; use one of {', '.join(Key)}")
+        near = get_close_matches(word.lower(), list(Key), n=1)
+        hint = f"did you mean {near[0]}?" if near and near[0] != word else f"use one of {', '.join(Key)}"
+        raise ValueError(f"{key} is not a search key; {hint}")
     if word == Key.LABEL:
         asked = (found[2].partition(".")[2], found[3]) if dot else (found[3], None)
         return Term(key=Key.LABEL, **_label(*asked)._asdict(), is_excluded=bool(excluded))
