@@ -52,7 +52,7 @@ def refuse_for(wait_s: int) -> None:
         raise TooManyRequests(wait_s)
 
 
-SEND_TOKEN = "Send the token as `Authorization: Bearer <token>`."  # noqa: S105 - no secret.
+SEND_TOKEN = "A token is required, in the header Authorization: Bearer TOKEN."  # noqa: S105 - no secret.
 NO_TOKEN = "The token is unknown, expired or revoked."  # noqa: S105 - no secret.
 
 FOREIGN_HOST = "must name this machine, such as localhost, because the server was started with --no-auth"

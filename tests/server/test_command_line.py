@@ -158,7 +158,7 @@ def test_a_function_is_enqueued_run_and_its_result_read(store):
 
 
 def test_a_worker_without_jobs_says_so(empty_place):
-    assert "say the module" in empty_place.manage("work", "./reports.py").stderr
+    assert "name its module" in empty_place.manage("work", "./reports.py").stderr
     told = empty_place.manage("work", "json")
     assert told.returncode == 2
     assert told.stderr.splitlines()[-1].endswith("no function in json is a job: decorate functions with @job")

@@ -64,7 +64,7 @@ def test_it_drops_tokens_for_this_machine_alone(settings, host, public_url):
 
 
 def test_it_refuses_a_host_that_does_not_exist():
-    with pytest.raises(CannotRun, match=r"--host nowhere\.invalid is no address"):
+    with pytest.raises(CannotRun, match=r"--host nowhere\.invalid must be an address of this machine"):
         resolve("nowhere.invalid", 0)
 
 
