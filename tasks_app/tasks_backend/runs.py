@@ -1,8 +1,9 @@
-"""Tasks that run: what they may know of themselves, and the signals that tell of them."""
+"""The results of running tasks, and the framework's signals about them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ SIGNALS = (task_started, task_finished)
 
 
 class Runs:
-    """Signals are sent where the function runs, and robustly: what a receiver does wrong is not the task's fault."""
+    """Sends signals in the process of the function, robustly: an error in a receiver must not fail the task."""
 
     def __init__(self, backend: TaskStoreBackend) -> None:
         self._backend = backend
@@ -35,7 +36,11 @@ class Runs:
     def begin(
         self, task: Task[..., Any], context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> TaskResult[..., Any]:
-        result = self._stored(context) if task.takes_context or _somebody_listens() else None
+        result = None
+        # The framework's own receivers, one for each signal, log only the id, the function and the status.
+        if task.takes_context or any(len(signal.receivers) > 1 for signal in SIGNALS):
+            with suppress(TaskResultDoesNotExist):  # The task may have been purged while it runs.
+                result = self._backend.get_result(str(context.job_id))
         if result is None:
             result = self._known(task, context, args, kwargs)
         _set(result, status=TaskResultStatus.RUNNING)
@@ -53,16 +58,10 @@ class Runs:
         _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
         task_finished.send_robust(type(self._backend), task_result=result)
 
-    def _stored(self, context: JobContext) -> TaskResult[..., Any] | None:
-        try:
-            return self._backend.get_result(str(context.job_id))
-        except TaskResultDoesNotExist:  # Somebody has purged it while it runs.
-            return None
-
     def _known(
         self, task: Task[..., Any], context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> TaskResult[..., Any]:
-        """Without asking the store: to connect takes longer than many a task."""
+        """Return the result without a query: connecting takes longer than many tasks."""
         now = timezone.now()
         return TaskResult(
             task=task,
@@ -80,12 +79,7 @@ class Runs:
         )
 
 
-def _somebody_listens() -> bool:
-    """Besides the framework, whose receivers log the id, the function and the status."""
-    return any(len(signal.receivers) > 1 for signal in SIGNALS)
-
-
 def _set(result: TaskResult[..., Any], **members: Any) -> None:
-    """A result is frozen for those who look at it."""
+    """Set members of a result, which is frozen."""
     for name, value in members.items():
         object.__setattr__(result, name, value)
