@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from django.db import Error, close_old_connections
 
-from taskstore.client.transport import of_this_process
+from taskstore.client.transport import id_of_this_process
 from taskstore.types.clients import Heard
 from taskstore.types.tasks import Change, NewTask, Order, Task
 
@@ -42,7 +42,7 @@ class LocalStore:
     """What a worker needs (client/store.py); to be entered before it is used. Threads may share it."""
 
     def __init__(self) -> None:
-        self.id = of_this_process()
+        self.id = id_of_this_process()
         self._using = StoredTask.objects.writing_alias
         self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=self._serve, name="writer", daemon=True)

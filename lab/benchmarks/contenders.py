@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
+from pathlib import Path
 
 
 class Database(StrEnum):
@@ -34,190 +36,101 @@ QUEUE = Ledger(left="LLEN rq:queue:bench")
 NO_LEDGER = Ledger(left="")  # Of those whose results are counted by themselves.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Contender:
     name: str  # On the command line and in the tables.
     kind: str  # The name of several at once.
     title: str
-    client: str  # As in clients/__main__.py.
-    database: Database
+    client: str = ""  # As in clients/__main__.py; empty: the one of its name.
+    database: Database = Database.POSTGRESQL
     ledger: Ledger = NO_LEDGER
     server: tuple[str, ...] = ()  # The command of this store's server in front of the database.
     servers: int = 1  # So many of these; tasks come in by the last and are claimed from the first.
     has_grpc: bool = False  # These servers speak it too.
     most_clients: int = 128
+    checkout: Path | None = None  # The folder of another revision of this store, whose servers these are.
+
+    @property
+    def client_name(self) -> str:
+        return self.client or self.name
+
+    def before(self, checkout: Path) -> Contender:
+        """The same from another checkout."""
+        title = f"{self.title}, from the checkout {checkout}"
+        return replace(self, name=f"{self.name}{BEFORE}", title=title, checkout=checkout)
 
 
+BEFORE = "-before"  # How the name of a contender from another checkout ends.
 UP = ("up", "--port", "0")
 SERVE = ("serve", "--workers", "1", "--port", "0")
+SERVE_TWO = ("serve", "--workers", "2", "--port", "0")
+SQLITE, VALKEY = Database.SQLITE, Database.VALKEY
 
 PSYCOPG = Contender(
-    name="psycopg",
+    "psycopg",
     kind="raw",
     title="PostgreSQL from psycopg, without history; each statement is a transaction",
-    client="psycopg",
-    database=Database.POSTGRESQL,
     ledger=RAW,
 )
-PGBENCH = Contender(
-    name="pgbench",
-    kind="raw",
-    title="the same statements from pgbench, a program in C; its times are those of whole cycles",
-    client="pgbench",
-    database=Database.POSTGRESQL,
-    ledger=RAW,
+
+writer = partial(Contender, kind="writer", client="writer", ledger=STORE)
+WRITER = writer("writer", title="this store in the process of its callers, PostgreSQL")
+WRITER_SQLITE = writer("writer-sqlite", title="this store in the process of its callers, SQLite", database=SQLITE)
+
+rest = partial(Contender, kind="rest", client="rest", ledger=STORE)
+UVICORN = rest("uvicorn", title="this store over HTTP from uvicorn (`serve --workers 1`), PostgreSQL", server=SERVE)
+TWO_WORKERS = rest("two-workers", title="the same with two processes (`serve --workers 2`)", server=SERVE_TWO)
+DAPHNE = rest("daphne", title="this store over HTTP from daphne (`up`), PostgreSQL", server=UP)
+DAPHNE_SQLITE = rest(
+    "daphne-sqlite", title="this store over HTTP from daphne (`up`), SQLite", database=SQLITE, server=UP
 )
-WRITER = Contender(
-    name="writer",
-    kind="writer",
-    title="this store in the process of its callers, PostgreSQL",
-    client="writer",
-    database=Database.POSTGRESQL,
-    ledger=STORE,
-)
-WRITER_SQLITE = Contender(
-    name="writer-sqlite",
-    kind="writer",
-    title="this store in the process of its callers, SQLite",
-    client="writer",
-    database=Database.SQLITE,
-    ledger=STORE,
-)
-UVICORN = Contender(
-    name="uvicorn",
-    kind="rest",
-    title="this store over HTTP from uvicorn (`serve --workers 1`), PostgreSQL",
-    client="rest",
-    database=Database.POSTGRESQL,
-    ledger=STORE,
-    server=SERVE,
-)
-DAPHNE = Contender(
-    name="daphne",
-    kind="rest",
-    title="this store over HTTP from daphne (`up`), PostgreSQL",
-    client="rest",
-    database=Database.POSTGRESQL,
-    ledger=STORE,
-    server=UP,
-)
-DAPHNE_SQLITE = Contender(
-    name="daphne-sqlite",
-    kind="rest",
-    title="this store over HTTP from daphne (`up`), SQLite",
-    client="rest",
-    database=Database.SQLITE,
-    ledger=STORE,
-    server=UP,
-)
-TWO_DAPHNES = Contender(
-    name="two-daphnes",
-    kind="rest",
+TWO_DAPHNES = rest(
+    "two-daphnes",
     title="two of these servers on one PostgreSQL: tasks come in by one and are claimed from the other",
-    client="rest",
-    database=Database.POSTGRESQL,
-    ledger=STORE,
     server=UP,
     servers=2,
 )
-GRPC_UVICORN = Contender(
-    name="grpc-uvicorn",
-    kind="grpc",
+
+grpc = partial(Contender, kind="grpc", client="grpc", ledger=STORE, has_grpc=True)
+GRPC_UVICORN = grpc(
+    "grpc-uvicorn",
     title="this store over gRPC from the process of uvicorn (`serve --workers 1`), PostgreSQL",
-    client="grpc",
-    database=Database.POSTGRESQL,
-    ledger=STORE,
     server=SERVE,
-    has_grpc=True,
 )
-GRPC_DAPHNE = Contender(
-    name="grpc-daphne",
-    kind="grpc",
-    title="this store over gRPC from the process of daphne (`up`), PostgreSQL",
-    client="grpc",
-    database=Database.POSTGRESQL,
-    ledger=STORE,
-    server=UP,
-    has_grpc=True,
-)
-PROCRASTINATE = Contender(
-    name="procrastinate",
-    kind="peers",
-    title="Procrastinate, PostgreSQL",
-    client="procrastinate",
-    database=Database.POSTGRESQL,
-    ledger=JOBS,
-    most_clients=32,
-)
-DJANGO_TASKS = Contender(
-    name="django-tasks-db",
-    kind="peers",
-    title="django-tasks-db, PostgreSQL",
-    client="django-tasks-db",
-    database=Database.POSTGRESQL,
-    ledger=RESULTS,
-    most_clients=32,
-)
-RQ = Contender(
-    name="rq",
-    kind="peers",
-    title="RQ without a fork for each job, Valkey as it comes: what was answered is not on the disk yet",
-    client="rq",
-    database=Database.VALKEY,
-    ledger=QUEUE,
-    most_clients=32,
-)
+GRPC_DAPHNE = grpc("grpc-daphne", title="this store over gRPC from the process of daphne (`up`), PostgreSQL", server=UP)
+
+peer = partial(Contender, kind="peers", most_clients=32)
+PROCRASTINATE = peer("procrastinate", title="Procrastinate, PostgreSQL", ledger=JOBS)
+DJANGO_TASKS = peer("django-tasks-db", title="django-tasks-db, PostgreSQL", ledger=RESULTS)
+UNSAFE = "Valkey as it comes: what was answered is not on the disk yet"
+RQ = peer("rq", title=f"RQ without a fork for each job, {UNSAFE}", database=VALKEY, ledger=QUEUE)
 
 # Those whose own workers run jobs: as many processes as jobs at a time.
-JOBS_FORKED = Contender(
-    name="jobs-forked",
-    kind="workers",
+workers = partial(Contender, kind="workers")
+JOBS_FORKED = workers(
+    "jobs-forked",
     title="this store's worker (`work`) with a process for each job, over HTTP from uvicorn, PostgreSQL",
-    client="jobs-forked",
-    database=Database.POSTGRESQL,
     server=SERVE,
 )
-JOBS_REUSED = Contender(
-    name="jobs-reused",
-    kind="workers",
-    title="the same with processes that run many jobs (`--jobs-per-process 1000`)",
-    client="jobs-reused",
-    database=Database.POSTGRESQL,
-    server=SERVE,
+JOBS_REUSED = workers(
+    "jobs-reused", title="the same with processes that run many jobs (`--jobs-per-process 1000`)", server=SERVE
 )
-COMMANDS_WORKER = Contender(
-    name="commands-worker",
-    kind="workers",
+COMMANDS_WORKER = workers(
+    "commands-worker",
     title="this store's workers (`commands worker`), a process for each command at a time, over HTTP from uvicorn",
-    client="commands-worker",
-    database=Database.POSTGRESQL,
     server=(*SERVE, "--commands"),
 )
+# It has no database.
 XARGS = Contender(
-    name="xargs",
+    "xargs",
     kind="raw",
     title="`xargs -P4 -n1 sh -c`, which keeps nothing: what shells cost on this machine",
-    client="xargs",
-    database=Database.SQLITE,  # It has none.
+    database=SQLITE,
 )
-PROCRASTINATE_WORKER = Contender(
-    name="procrastinate-worker",
-    kind="peers",
-    title="Procrastinate's worker, a process for each job at a time, PostgreSQL",
-    client="procrastinate-worker",
-    database=Database.POSTGRESQL,
+PROCRASTINATE_WORKER = peer(
+    "procrastinate-worker", title="Procrastinate's worker, a process for each job at a time, PostgreSQL"
 )
-DJANGO_TASKS_WORKER = Contender(
-    name="django-tasks-db-worker",
-    kind="peers",
-    title="django-tasks-db's `db_worker`, a process for each job at a time, PostgreSQL",
-    client="django-tasks-db-worker",
-    database=Database.POSTGRESQL,
+DJANGO_TASKS_WORKER = peer(
+    "django-tasks-db-worker", title="django-tasks-db's `db_worker`, a process for each job at a time, PostgreSQL"
 )
-RQ_WORKER = Contender(
-    name="rq-worker",
-    kind="peers",
-    title="RQ's worker, which forks for each job, Valkey as it comes: what was answered is not on the disk yet",
-    client="rq-worker",
-    database=Database.VALKEY,
-)
+RQ_WORKER = peer("rq-worker", title=f"RQ's worker, which forks for each job, {UNSAFE}", database=VALKEY)

@@ -36,5 +36,6 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def spreads(rounds: Sequence[Figures]) -> dict[str, Spread]:
-    """Each figure over the rounds."""
-    return {name: Spread.of(figures[name] for figures in rounds) for name in rounds[0]} if rounds else {}
+    """Each figure that every round has, over the rounds."""
+    common = [name for name in rounds[0] if all(name in figures for figures in rounds)] if rounds else []
+    return {name: Spread.of(figures[name] for figures in rounds) for name in common}

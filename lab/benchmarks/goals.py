@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 
+from .contenders import BEFORE
 from .run import Results
 
 # Finds the median of a figure, by scene, entry and figure.
 Look = Callable[[str, str, str], float]
+Value = Callable[[Look], float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Goal:
     text: str
-    value: Callable[[Look], float]
+    value: Value
+    _: KW_ONLY
     at_least: float | None = None
     at_most: float | None = None
 
@@ -26,178 +30,187 @@ class Goal:
         return value >= self.at_least if self.at_least is not None else value <= (self.at_most or 0)
 
 
-def found(scene: str, entry: str, figure: str) -> Callable[[Look], float]:
+def found(scene: str, entry: str, figure: str) -> Value:
     return lambda look: look(scene, entry, figure)
 
 
-def ratio(scene: str, entry: str, other: str, figure: str = "per_second") -> Callable[[Look], float]:
+def ratio(scene: str, entry: str, other: str, figure: str = "per_second") -> Value:
     return lambda look: look(scene, entry, figure) / look(scene, other, figure)
 
 
-def difference(scene: str, entry: str, other: str, figure: str) -> Callable[[Look], float]:
+def difference(scene: str, entry: str, other: str, figure: str) -> Value:
     return lambda look: look(scene, entry, figure) - look(scene, other, figure)
 
 
-def of_page(page: str, figure: str = "p95_ms") -> Callable[[Look], float]:
+def of_page(page: str, figure: str = "p95_ms") -> Value:
     """Of a page of the console, from uvicorn."""
     return found("pages", f"{VISITED}, {page}", figure)
 
 
-def most(*values: Callable[[Look], float]) -> Callable[[Look], float]:
+def most(*values: Value) -> Value:
     return lambda look: max(value(look) for value in values)
 
 
+def beside_psycopg(entry: str, clients: int = 32) -> Value:
+    return ratio(PSYCOPG, f"{entry}, {clients} clients", f"psycopg, {clients} clients")
+
+
+def against(entry: str, figure: str = "per_second") -> Value:
+    """Against the same from the other checkout."""
+    contender, _, load = entry.partition(",")
+    return ratio(PSYCOPG, entry, f"{contender}{BEFORE},{load}", figure)
+
+
+PSYCOPG = "peers-psycopg"
 VISITED = "uvicorn, 1 client, 1000000 present"
 
 GOALS = (
+    Goal("REST on uvicorn, 32 connections, beside psycopg", beside_psycopg("uvicorn"), at_least=1.5),
+    Goal("the same, 8 connections, against before", against("uvicorn, 8 clients"), at_least=2.5),
+    Goal("the same, 1 connection, against before", against("uvicorn, 1 client"), at_least=2),
+    Goal("two workers on one group, beside psycopg", beside_psycopg("two-workers"), at_least=1.7),
+    Goal("two workers against one", ratio(PSYCOPG, "two-workers, 32 clients", "uvicorn, 32 clients"), at_least=1),
+    Goal("server, CPU a request, against before", against("uvicorn, 32 clients", "server_us"), at_most=0.25),
+    Goal("database, CPU a request, against before", against("uvicorn, 32 clients", "database_us"), at_most=0.55),
     Goal(
-        text="the writer against single transactions from psycopg, 32 clients",
-        value=ratio("cycles", "writer, 32 clients", "psycopg, 32 clients"),
-        at_least=3.5,
+        "claim p99 at a steady 1 000 cycles/s, 32 connections, ms",
+        found("steady", "uvicorn, 32 clients, 1000 a second", "p99_ms"),
+        at_most=6,
     ),
     Goal(
-        text="tasks claimed a second, 100 at a time, by the writer",
-        value=found("batches", "writer, 8 clients", "per_second"),
-        at_least=40_000,
+        "claim p99 at saturation, times the mean",
+        lambda look: look(PSYCOPG, "uvicorn, 32 clients", "p99_ms") / look(PSYCOPG, "uvicorn, 32 clients", "mean_ms"),
+        at_most=2.5,
+    ),
+    Goal("in process, 32 callers, beside psycopg", beside_psycopg("writer"), at_least=4),
+    Goal(
+        "one in-process caller: claim longer than the bare statement, ms",
+        difference(PSYCOPG, "writer, 1 client", "psycopg, 1 client", "p50_ms"),
+        at_most=0.5,
+    ),
+    Goal("`up` (daphne, SQLite), 32 connections, against before", against("daphne-sqlite, 32 clients"), at_least=2.5),
+    Goal("the same, claim p99, ms", found(PSYCOPG, "daphne-sqlite, 32 clients", "p99_ms"), at_most=30),
+    Goal(
+        "100 at a time, REST on uvicorn, beside psycopg",
+        ratio("batches", "uvicorn, 8 clients", "psycopg, 8 clients"),
+        at_least=0.5,
     ),
     Goal(
-        text="tasks claimed a second, 100 at a time, by REST on uvicorn",
-        value=found("batches", "uvicorn, 8 clients", "per_second"),
-        at_least=25_000,
+        "100 at a time, in process, beside psycopg",
+        ratio("batches", "writer, 8 clients", "psycopg, 8 clients"),
+        at_least=0.5,
     ),
     Goal(
-        text="gRPC beside uvicorn against REST on uvicorn, 32 clients",
-        value=ratio("cycles", "grpc-uvicorn, 32 clients", "uvicorn, 32 clients"),
-        at_least=0.8,
-    ),
-    Goal(
-        text="REST on uvicorn against single transactions from psycopg without HTTP, 32 clients",
-        value=ratio("cycles", "uvicorn, 32 clients", "psycopg, 32 clients"),
-        at_least=1.3,
-    ),
-    Goal(
-        text="REST on uvicorn against Procrastinate, 32 clients",
-        value=ratio("cycles", "uvicorn, 32 clients", "procrastinate, 32 clients"),
-        at_least=10,
-    ),
-    Goal(
-        text="REST on uvicorn against django-tasks-db, 32 clients",
-        value=ratio("cycles", "uvicorn, 32 clients", "django-tasks-db, 32 clients"),
-        at_least=10,
-    ),
-    Goal(
-        text="REST on uvicorn, claim p99, ms, 32 clients",
-        value=found("cycles", "uvicorn, 32 clients", "p99_ms"),
-        at_most=10,
-    ),
-    Goal(
-        text="REST on daphne with SQLite, cycles a second, 32 clients",
-        value=found("cycles", "daphne-sqlite, 32 clients", "per_second"),
-        at_least=1_800,
-    ),
-    Goal(
-        text="REST on daphne with SQLite, claim p99, ms, 32 clients",
-        value=found("cycles", "daphne-sqlite, 32 clients", "p99_ms"),
-        at_most=50,
-    ),
-    Goal(
-        text="one client alone: claim by the writer longer than the statement from psycopg, ms",
-        value=difference("cycles", "writer, 1 client", "psycopg, 1 client", "p50_ms"),
-        at_most=1.5,
-    ),
-    Goal(
-        text="the writer with 1 000 000 tasks present against 10 000",
-        value=ratio("many", "writer, 32 clients, 1000000 present", "writer, 32 clients"),
-        at_least=0.8,
-    ),
-    Goal(
-        text="the writer after five minutes of full load against the first",
-        value=found("endurance", "writer, 32 clients", "kept"),
+        "requests with `Idempotency-Key` against without",
+        ratio("keys", "uvicorn, 32 clients, keys", "uvicorn, 32 clients"),
         at_least=0.9,
     ),
     Goal(
-        text="REST on uvicorn after five minutes of full load against the first",
-        value=found("endurance", "uvicorn, 32 clients", "kept"),
-        at_least=0.9,
+        "all waiting claims answered, s", found("waiters", "uvicorn, 1 client, 0 present", "all_woken_s"), at_most=1.5
     ),
     Goal(
-        text="wake-up in the same process, p95, ms",
-        value=found("wakeups", "writer, 1 client", "p95_ms"),
-        at_most=50,
-    ),
-    Goal(
-        text="wake-up from another process, p95, ms",
-        value=found("wakeups", "two-daphnes, 1 client", "p95_ms"),
-        at_most=150,
-    ),
-    Goal(
-        text="memory of a waiting claim at a server, its connection included, kB",
-        value=found("waiters", "uvicorn, 1 client", "kb_each"),
+        "memory of a waiting claim at a server, its connection included, kB",
+        found("waiters", "uvicorn, 1 client, 0 present", "kb_each"),
         at_most=20,
     ),
     Goal(
-        text="all waiting claims answered, s",
-        value=found("waiters", "uvicorn, 1 client", "all_woken_s"),
-        at_most=2,
+        "log (WAL) a change, with the copies of pages, bytes",
+        found(PSYCOPG, "uvicorn, 32 clients", "log_bytes_each"),
+        at_most=1_500,
+    ),
+    Goal(
+        "gRPC beside uvicorn against REST on uvicorn, 32 clients",
+        ratio("cycles", "grpc-uvicorn, 32 clients", "uvicorn, 32 clients"),
+        at_least=0.8,
     ),
     *(
         Goal(
-            text=f"jobs a second, {how}, against {peer}, 4 at a time",
-            value=ratio("jobs", f"{ours}, 4 clients", f"{peer}-worker, 4 clients"),
+            f"REST on uvicorn against {peer}, 32 clients",
+            ratio("cycles", "uvicorn, 32 clients", f"{peer.lower()}, 32 clients"),
+            at_least=10,
+        )
+        for peer in ("Procrastinate", "django-tasks-db")
+    ),
+    Goal(
+        "the writer with 1 000 000 tasks present against 10 000",
+        ratio("many", "writer, 32 clients, 1000000 present", "writer, 32 clients"),
+        at_least=0.8,
+    ),
+    Goal(
+        "the writer after five minutes of full load against the first",
+        found("endurance", "writer, 32 clients", "kept"),
+        at_least=0.9,
+    ),
+    Goal(
+        "REST on uvicorn after five minutes of full load against the first",
+        found("endurance", "uvicorn, 32 clients", "kept"),
+        at_least=0.9,
+    ),
+    Goal("wake-up in the same process, p95, ms", found("wakeups", "writer, 1 client", "p95_ms"), at_most=50),
+    Goal("wake-up from another process, p95, ms", found("wakeups", "two-daphnes, 1 client", "p95_ms"), at_most=150),
+    *(
+        Goal(
+            f"jobs a second, {how}, against {peer}, 4 at a time",
+            ratio("jobs", f"{ours}, 4 clients", f"{peer}-worker, 4 clients"),
             at_least=3,
         )
         for ours, how in (("jobs-forked", "a process for each"), ("jobs-reused", "processes that are reused"))
         for peer in ("django-tasks-db", "procrastinate")
     ),
     Goal(
-        text="from enqueuing a job to its function in an idle worker, longest, ms",
-        value=found("jobs", "jobs-forked, 4 clients", "p100_ms"),
+        "from enqueuing a job to its function in an idle worker, longest, ms",
+        found("jobs", "jobs-forked, 4 clients", "p100_ms"),
         at_most=200,
     ),
     Goal(
-        text="shell commands that do nothing, a second, 4 workers, lists of 50",
-        value=found("commands", "commands-worker, 4 clients", "per_second"),
+        "shell commands that do nothing, a second, 4 workers, lists of 50",
+        found("commands", "commands-worker, 4 clients", "per_second"),
         at_least=300,
     ),
     Goal(
-        text="what an open overview asks for, the slowest request, p95, ms",
-        value=most(*(of_page(page) for page in ("overview", "attention strip", "chart, 1 h", "chart, 30 d"))),
+        "what an open overview asks for, the slowest request, p95, ms",
+        most(*(of_page(page) for page in ("overview", "attention strip", "chart, 1 h", "chart, 30 d"))),
         at_most=300,
     ),
     Goal(
-        text="first, thousandth and last page of a group of 600 000, the slowest, p95, ms",
-        value=most(*(of_page(page) for page in ("largest group", "its page 1000", "its last page"))),
+        "first, thousandth and last page of a group of 600 000, the slowest, p95, ms",
+        most(*(of_page(page) for page in ("largest group", "its page 1000", "its last page"))),
         at_most=500,
     ),
     Goal(
-        text="tasks that are missing, or shown twice, on a thousand pages",
-        value=most(found("walk", VISITED, "missing"), found("walk", VISITED, "twice")),
+        "tasks that are missing, or shown twice, on a thousand pages",
+        most(found("walk", VISITED, "missing"), found("walk", VISITED, "twice")),
         at_most=0,
     ),
-    Goal(text="search by id, p95, ms", value=of_page("search: id"), at_most=200),
-    Goal(text="search by group and error, p95, ms", value=of_page("search: group:x error:timeout"), at_most=500),
-    Goal(text="search in the data, p95, ms", value=of_page("search: data.user:42"), at_most=1_000),
-    Goal(text="answer to who purges 100 000 tasks, ms", value=found("bulk", VISITED, "answer_ms"), at_most=1_000),
-    Goal(text="claims beside that against without, p95, times", value=found("bulk", VISITED, "times"), at_most=2),
-    Goal(text="first paint of the overview, ms", value=found("screen", VISITED, "paint_ms"), at_most=1_000),
+    Goal("search by id, p95, ms", of_page("search: id"), at_most=200),
+    Goal("search by group and error, p95, ms", of_page("search: group:x error:timeout"), at_most=500),
+    Goal("search in the data, p95, ms", of_page("search: data.user:42"), at_most=1_000),
+    Goal("answer to who purges 100 000 tasks, ms", found("bulk", VISITED, "answer_ms"), at_most=1_000),
+    Goal("claims beside that against without, p95, times", found("bulk", VISITED, "times"), at_most=2),
+    Goal("first paint of the overview, ms", found("screen", VISITED, "paint_ms"), at_most=1_000),
     Goal(
-        text="from a commit to its number on an open page, p95, ms",
-        value=found("screen", VISITED, "shown_p95_ms"),
-        at_most=1_000,
+        "from a commit to its number on an open page, p95, ms", found("screen", VISITED, "shown_p95_ms"), at_most=1_000
     ),
-    Goal(text="tasks over 50 ms on a page that is open long", value=found("open", VISITED, "long_tasks"), at_most=0),
+    Goal("tasks over 50 ms on a page that is open long", found("open", VISITED, "long_tasks"), at_most=0),
     Goal(
-        text="memory of its scripts at the end against the beginning",
-        value=lambda look: look("open", VISITED, "after_mb") / look("open", VISITED, "before_mb"),
+        "memory of its scripts at the end against the beginning",
+        lambda look: look("open", VISITED, "after_mb") / look("open", VISITED, "before_mb"),
         at_most=1.5,
     ),
 )
 
 
-def measured(results: Results) -> Iterator[tuple[Goal, float]]:
-    """The goals of which this run can say something, and what it says."""
+def measured(results: Results) -> Iterator[tuple[Goal, float, float | None]]:
+    """The goals of which this run can say something, what it says, and what the other checkout reaches."""
+
+    def before(scene: str, entry: str, figure: str) -> float:
+        """The figure of the other checkout, where that takes part; it has no clients of its own."""
+        contender, _, load = entry.partition(",")
+        return results.median(scene, entry if contender == "psycopg" else f"{contender}{BEFORE},{load}", figure)
+
     for goal in GOALS:
-        try:
-            yield goal, goal.value(results.median)
-        except LookupError:
-            continue  # A part of it was not chosen, or could not be measured.
+        with suppress(LookupError):  # A part of it was not chosen, or could not be measured.
+            value, value_before = goal.value(results.median), None
+            with suppress(LookupError):
+                value_before = goal.value(before)
+            yield goal, value, value_before

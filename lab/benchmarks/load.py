@@ -27,6 +27,11 @@ class Load:
     batch: int = 1  # Tasks of a claim.
     present: int = PRESENT  # Never fewer tasks than this are there to be claimed.
     with_keys: bool = False  # Every request has an idempotency key.
+    rate: int = 0  # Tasks a second of all clients together; 0: as many as they can.
+
+    @property
+    def requests_per_task(self) -> float:
+        return (1 if self.verb is Verb.CLAIM else 2) / self.batch
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -37,6 +37,7 @@ class Entry:
             f"{self.load.clients} clients" if self.load.clients > 1 else "1 client",
             "opportunistic" if self.durability != "strict" else "",
             "keys" if self.load.with_keys else "",
+            f"{self.load.rate} a second" if self.load.rate else "",
             f"{self.load.present} present" if self.load.present != PRESENT else "",
             self.page,
         ]
@@ -49,7 +50,10 @@ def tasks_handed_out(entry: Entry, place: Place, pace: Pace) -> Figures:
     Raises CannotMeasure when the database does not agree that all of them were done.
     """
     done = _work(place, entry.load, pace.lead_s, pace.seconds)
-    return {**_costs(done, place), **_some(done, "per_second", "p50_ms", "p99_ms")}
+    found = {**_costs(done, place, entry.load), **_some(done, "per_second", "mean_ms", "p50_ms", "p99_ms")}
+    if not entry.load.rate:
+        return found
+    return {**found, "kept": done["per_second"] / entry.load.rate}
 
 
 def endurance(entry: Entry, place: Place, pace: Pace) -> Figures:
@@ -57,7 +61,7 @@ def endurance(entry: Entry, place: Place, pace: Pace) -> Figures:
     done = _work(place, entry.load, pace.lead_s, pace.sustained_s, parts=5)
     first, *_, last = done["parts"]
     kept = {"first": first, "least": min(done["parts"]), "last": last, "kept": last / first}
-    return {**_costs(done, place), **_some(done, "p50_ms", "p99_ms"), **kept}
+    return {**_costs(done, place, entry.load), **_some(done, "p50_ms", "p99_ms"), **kept}
 
 
 def wakeups(entry: Entry, place: Place, pace: Pace) -> Figures:
@@ -74,7 +78,8 @@ def waiters(entry: Entry, place: Place, pace: Pace) -> Figures:
     found: Figures = place.ask(entry.load, "waiters", number=pace.waiters)
     if found["unanswered"] or found["twice"]:
         raise CannotMeasure(f"{found['unanswered']} waiting claims got no task, {found['twice']} tasks went out twice")
-    return {**found, "waiters": pace.waiters}
+    # In later rounds the server has the memory already.
+    return {**found, "waiters": pace.waiters, "kb_each": place.kept.setdefault("kb_each", found["kb_each"])}
 
 
 def jobs(entry: Entry, place: Place, pace: Pace) -> Figures:
@@ -130,11 +135,19 @@ def confirm(load: Load, taken: int, before: Account, after: Account) -> None:
         raise CannotMeasure(f"the clients say that they took {taken} tasks; the database saw {claims} claims")
 
 
-def _costs(done: Done, place: Place) -> Figures:
-    """Processor time in cores, and the memory of what does the store's work: its server, or else the clients."""
-    cores = {name: float(value) for name, value in done.items() if name.endswith("_cores")}
+def _costs(done: Done, place: Place, load: Load) -> Figures:
+    """What a request costs, and the memory of what does the store's work: its server, or else the clients."""
+    requests_a_second = max(done["per_second"] * load.requests_per_task, 1e-9)
+    # Cores are seconds of processor time a second.
+    cores = {"server": done.get("server_cores", done["client_cores"]), "database": done.get("database_cores")}
+    used_us = {f"{name}_us": value / requests_a_second * 1e6 for name, value in cores.items() if value is not None}
+    log = {
+        f"{name}_each": done[name] / (requests_a_second * done["seconds"])
+        for name in ("log_bytes", "log_image_bytes")
+        if name in done
+    }
     memory = sum(memory_mb(server.pid) for server in place.servers) if place.servers else done["memory_mb"]
-    return {**cores, "memory_mb": memory}
+    return {"client_cores": done["client_cores"], **used_us, **log, "memory_mb": memory}
 
 
 def _some(found: Done, *names: str) -> dict[str, float]:

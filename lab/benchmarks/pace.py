@@ -32,7 +32,7 @@ class Pace:
 FULL = Pace(
     lead_s=1,
     seconds=5,
-    rounds=3,
+    rounds=5,
     clients=(1, 8, 32, 128),
     many=1_000_000,
     sustained_s=300,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from lab.testing.suite import clean_environment
 from . import CannotMeasure
 from .contenders import Contender, Database
 from .load import Load
-from .processes import cpu_s
+from .processes import cpu_by_process
 from .services import PostgreSQL, Services, StoreServer, Valkey, store_server
 
 PATIENCE_S = 600  # For filling a store with a million tasks over HTTP.
@@ -101,7 +101,7 @@ def client_process(
 class Storage(ABC):
     """A database."""
 
-    pids: Sequence[int] = ()  # Of its server, where it has one.
+    pid: int | None = None  # Of its server, where it has one.
     variables: Mapping[str, str]  # By which this store's settings find it.
     where: Mapping[str, Any]  # By which clients find it.
 
@@ -113,13 +113,26 @@ class Storage(ABC):
     def settle(self) -> None:
         """Do now what filling it has left to do later, which would fall into the measurement."""
 
+    def strangers(self) -> set[int]:
+        """Processes of its server that work for others."""
+        return set()
+
+    def log_position(self) -> str:
+        """The end of its log; empty where it has none that can be read."""
+        return ""
+
+    def logged(self, start: str, end: str) -> dict[str, float]:
+        """The bytes of its log between two positions, and those of them that are copies of whole pages."""
+        return {}
+
 
 class PostgreSQLStorage(Storage):
-    def __init__(self, server: PostgreSQL, url: str) -> None:
-        self.pids = [server.pid]
+    def __init__(self, server: PostgreSQL, name: str, url: str, observer: psycopg.Connection[Any]) -> None:
+        self.pid = server.pid
         self.variables = {"DATABASE_URL": url}
-        self.where = {"url": url, "pgbench": server.pgbench}
-        self._url = url
+        self.where = {"url": url}
+        self._name, self._url = name, url
+        self._observer = observer  # In another database, so that it is a stranger itself.
 
     def number(self, question: str) -> int:
         with psycopg.connect(self._url, autocommit=True) as connection:
@@ -130,6 +143,25 @@ class PostgreSQLStorage(Storage):
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute("VACUUM (ANALYZE)")
             connection.execute("CHECKPOINT")
+
+    def strangers(self) -> set[int]:
+        # Servers that wait for their turn have a database each, in which they look around all the time.
+        found = self._observer.execute("SELECT pid FROM pg_stat_activity WHERE datname <> %s", [self._name])
+        return {pid for (pid,) in found}
+
+    def log_position(self) -> str:
+        [position] = self._observer.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone() or [""]
+        return str(position)
+
+    def logged(self, start: str, end: str) -> dict[str, float]:
+        try:
+            self._observer.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+            [total, images] = self._observer.execute(
+                "SELECT sum(combined_size), sum(fpi_size) FROM pg_get_wal_stats(%s, %s)", [start, end]
+            ).fetchone() or [0, 0]
+        except psycopg.Error:
+            return {}  # The extension is not installed, or that part of the log has been recycled.
+        return {"log_bytes": float(total), "log_image_bytes": float(images)}
 
 
 class SQLiteStorage(Storage):
@@ -148,7 +180,7 @@ class SQLiteStorage(Storage):
 
 class ValkeyStorage(Storage):
     def __init__(self, server: Valkey) -> None:
-        self.pids = [server.pid]
+        self.pid = server.pid
         self._socket = server.socket
         self.variables = {}
         self.where = {"socket": str(server.socket)}
@@ -186,13 +218,19 @@ class Place:
         return self.client.ask(load, do, **order)
 
     def work(self, load: Load, lead_s: float, seconds: float, parts: int = 1) -> dict[str, Any]:
-        """Let the client work. What it answers, with the cores that it and the servers have used meanwhile."""
+        """Let the client work. What it answers, with the cores and the log that were used meanwhile."""
         window = self.ask(load, "work", lead_s=lead_s, seconds=seconds, parts=parts)
-        before_s = self._cpu_at(window["begins_s"])
-        after_s = self._cpu_at(window["ends_s"])
+        before_s, log_start = self._used_until(window["begins_s"])
+        after_s, log_end = self._used_until(window["ends_s"])
+        strangers = self.storage.strangers()
         done = self.client.answer()
-        used = {f"{name}_cores": (after_s[name] - before_s[name]) / seconds for name in before_s}
-        return {**done, "client_cores": done["cores"], **used}
+        used = {
+            # The time of a process that has ended meanwhile is in its parent's figure now, with what it used before.
+            f"{name}_cores": (all_but(strangers, after_s[name]) - all_but(strangers, before_s[name])) / seconds
+            for name in before_s
+            if before_s[name]
+        }
+        return {**done, "client_cores": done["cores"], **used, **self.storage.logged(log_start, log_end)}
 
     def left(self) -> int:
         """The number of tasks that can be claimed."""
@@ -202,10 +240,17 @@ class Place:
         question = self.contender.ledger.claimed
         return Account(self.left(), self.storage.number(question) if question else None)
 
-    def _cpu_at(self, moment_s: float) -> dict[str, float]:
+    def _used_until(self, moment_s: float) -> tuple[dict[str, dict[int, float]], str]:
+        """The processor time of each process of the servers and of the database, and where the log ends then."""
         time.sleep(max(0.0, moment_s - time.monotonic()))
-        pids = {"server": [server.pid for server in self.servers], "database": self.storage.pids}
-        return {name: sum(map(cpu_s, found)) for name, found in pids.items() if found}
+        used = {"server": {pid: s for server in self.servers for pid, s in cpu_by_process(server.pid).items()}}
+        if self.storage.pid:
+            used["database"] = cpu_by_process(self.storage.pid)
+        return used, self.storage.log_position()
+
+
+def all_but(strangers: Collection[int], used_s: Mapping[int, float]) -> float:
+    return sum(seconds for pid, seconds in used_s.items() if pid not in strangers)
 
 
 @contextmanager
@@ -217,7 +262,7 @@ def place_for(contender: Contender, durability: str, services: Services) -> Iter
         settings = {**storage.variables, "TASKSTORE_DURABILITY": durability}
         servers = [stack.enter_context(server) for server in _servers(contender, folder, settings)]
         where = {**storage.where, "servers": [asdict(server) for server in servers]}
-        client = stack.enter_context(client_process(contender.client, where, folder, settings))
+        client = stack.enter_context(client_process(contender.client_name, where, folder, settings))
         client.ask(Load(clients=1), "prepare")
         environment = {**clean_environment(folder / "data"), **settings}
         yield Place(contender=contender, storage=storage, servers=servers, client=client, environment=environment)
@@ -232,9 +277,10 @@ def _storage(contender: Contender, folder: Path, services: Services) -> Iterator
     else:
         server = services.postgresql()
         # A peer makes its own tables.
-        template = "template1" if contender.kind == "peers" else server.store
+        template = "template1" if contender.kind == "peers" else server.tables_of(contender.checkout or PROJECT)
         url = server.new_database(folder.name, template=template)
-        yield PostgreSQLStorage(server, url)
+        with psycopg.connect(server.url, autocommit=True) as observer:
+            yield PostgreSQLStorage(server, folder.name, url, observer)
         server.drop(folder.name)
 
 
@@ -245,7 +291,8 @@ def _servers(contender: Contender, folder: Path, settings: Mapping[str, str]) ->
         own = folder if number == 0 else folder / "second"
         own.mkdir(exist_ok=True)
         grpc_port = _free_port() if contender.has_grpc else 0
-        yield store_server((*contender.server, "--grpc-port", str(grpc_port)), own, settings)
+        command = (*contender.server, "--grpc-port", str(grpc_port))
+        yield store_server(command, own, settings, contender.checkout or PROJECT)
 
 
 def _free_port() -> int:

@@ -12,7 +12,12 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 def cpu_s(pid: int) -> float:
     """The seconds of CPU that it has used so far, also by children that have ended."""
-    return sum(sum(_times(member)) for member in family(pid)) * TICK_S
+    return sum(cpu_by_process(pid).values())
+
+
+def cpu_by_process(pid: int) -> dict[int, float]:
+    """The same for each member of its family."""
+    return {member: sum(_times(member)) * TICK_S for member in family(pid)}
 
 
 def memory_mb(pid: int) -> float:

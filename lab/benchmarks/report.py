@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .figures import Spread
-from .goals import measured
+from .goals import Goal, measured
 from .load import DATA, PRESENT
 from .measuring import Entry
 from .run import Results
@@ -29,8 +29,10 @@ tasks were there to be claimed all the time, unless a table says otherwise. Afte
 database were counted: a figure stands here only where they agree with what the clients say to have done.
 
 Figures are medians of the rounds, in parentheses the least and the most. Times are those of a claim, from asking to
-the answer. Cores are processor time by time that passed: 1.00 is one core all the time. Memory is that of
-what does the store's work: its server, or the clients where there is none.
+the answer. A request is a claim or a deletion. Its processor time is that of the server's processes, or of the clients
+where there is no server, and that of PostgreSQL with its background processes; SQLite is in the server. Cores are
+processor time by time that passed: 1.00 is one core all the time. Memory is that of what does the store's work: its
+server, or the clients where there is none.
 
 """
 OF_PAGES = """The console was looked at in a store that `demo seed` filled. The times of a page are from asking to its
@@ -102,10 +104,17 @@ def _cell(column: Column, spread: Spread) -> str:
 
 def _goals(results: Results) -> str:
     lines = [
-        [goal.text, f"{value:.2f}", goal.limit, "yes" if goal.is_met_by(value) else "NO"]
-        for goal, value in measured(results)
+        [goal.text, NOTHING if before is None else f"{before:.2f}", f"{value:.2f}", goal.limit, _mark(goal, value)]
+        for goal, value, before in measured(results)
     ]
-    return "\n\n".join(["## Goals", table([["", "measured", "goal", "met"], *lines])]) if lines else ""
+    head = ["", "before", "measured", "goal", "met"]
+    if all(before == NOTHING for _, before, *_ in lines):
+        head, lines = [head[0], *head[2:]], [[line[0], *line[2:]] for line in lines]
+    return "\n\n".join(["## Goals", table([head, *lines])]) if lines else ""
+
+
+def _mark(goal: Goal, value: float) -> str:
+    return "yes" if goal.is_met_by(value) else "NO"
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

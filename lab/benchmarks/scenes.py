@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
 from .console.bulk import purge_and_undo
 from .console.pages import PAGES, page_times, walk
@@ -20,13 +21,13 @@ from .contenders import (
     GRPC_UVICORN,
     JOBS_FORKED,
     JOBS_REUSED,
-    PGBENCH,
     PROCRASTINATE,
     PROCRASTINATE_WORKER,
     PSYCOPG,
     RQ,
     RQ_WORKER,
     TWO_DAPHNES,
+    TWO_WORKERS,
     UVICORN,
     WRITER,
     WRITER_SQLITE,
@@ -41,18 +42,19 @@ from .places import Place
 
 CONSOLES = (UVICORN, DAPHNE_SQLITE)
 OURS = (WRITER, UVICORN, DAPHNE, WRITER_SQLITE, DAPHNE_SQLITE)
-ALL = (PSYCOPG, PGBENCH, *OURS, GRPC_UVICORN, GRPC_DAPHNE, PROCRASTINATE, DJANGO_TASKS, RQ)
+ALL = (PSYCOPG, *OURS, GRPC_UVICORN, GRPC_DAPHNE, PROCRASTINATE, DJANGO_TASKS, RQ)
 JOB_WORKERS = (JOBS_FORKED, JOBS_REUSED, DJANGO_TASKS_WORKER, PROCRASTINATE_WORKER, RQ_WORKER)
 AT_ONCE = 4  # Jobs.
 BUSY = 32  # Clients, where the number of clients is not the question.
+STEADY = 1_000  # Tasks a second, of all clients together.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     title: str
     figure: str
-    has_spread: bool = False  # Also shows the least and the most of the rounds.
     digits: int = 0
+    has_spread: bool = False  # Also shows the least and the most of the rounds.
 
     def shown(self, value: float) -> str:
         return f"{value:,.{self.digits}f}".replace(",", " ")
@@ -74,26 +76,110 @@ class Scene:
         return self.name in words or self.stage in words
 
 
+SPEED = "goals"  # The stage on which the goals of speed are measured.
 CONSOLE = "console"  # The stage on which people look.
 JOBS = "jobs"
 COMMANDS = "commands"
 COSTS = (
-    Column(title="client, cores", figure="client_cores", digits=2),
-    Column(title="server", figure="server_cores", digits=2),
-    Column(title="database", figure="database_cores", digits=2),
-    Column(title="MB", figure="memory_mb"),
+    Column("server, µs a request", "server_us"),
+    Column("database", "database_us"),
+    Column("client, cores", "client_cores", 2),
+    Column("MB", "memory_mb"),
 )
 CLAIMS = (
-    Column(title="claim p50, ms", figure="p50_ms", digits=2),
-    Column(title="p99", figure="p99_ms", digits=2),
+    Column("claim p50, ms", "p50_ms", 2),
+    Column("p99", "p99_ms", 2),
 )
-RATES = (Column(title="tasks a second", figure="per_second", has_spread=True), *CLAIMS, *COSTS)
+RATES = (Column("tasks a second", "per_second", has_spread=True), *CLAIMS, *COSTS)
 
 
-def scenes(pace: Pace) -> list[Scene]:
+def scenes(pace: Pace, against: Path | None = None) -> list[Scene]:
+    """All there is. `against`: another checkout, whose servers take part where the goals of speed are measured."""
     ours = OURS[:2] if pace.is_short else OURS
     console = Load(clients=1, present=pace.many)
-    return [*hand_outs(pace, ours), *long_runs(ours), *waits(ours), *runners(), *console_scenes(console)]
+    return [
+        *beside_psycopg(pace, against),
+        *hand_outs(pace, ours),
+        *long_runs(ours),
+        *wakes(ours),
+        *runners(),
+        *console_scenes(console),
+    ]
+
+
+def beside_psycopg(pace: Pace, against: Path | None) -> list[Scene]:
+    """What the goals of speed are about, all of it in one run."""
+
+    def entries(load: Load, *contenders: Contender) -> list[Entry]:
+        """Each contender under the load, and beside each server of ours the same from the other checkout."""
+        return [
+            Entry(contender=one, load=load)
+            for contender in contenders
+            for one in (contender, *([contender.before(against)] if against and contender.server else []))
+        ]
+
+    batch = Load(clients=8, batch=100, verb=Verb.CLAIM)
+    return [
+        Scene(
+            name="peers-psycopg",
+            title="Claim a task, then delete it, beside a transaction for each statement from psycopg",
+            measure=tasks_handed_out,
+            entries=[
+                *entries(Load(clients=BUSY), PSYCOPG, UVICORN, TWO_WORKERS, WRITER, DAPHNE_SQLITE),
+                *entries(Load(clients=8), UVICORN),
+                *entries(Load(clients=1), PSYCOPG, UVICORN, WRITER),
+            ],
+            columns=(
+                *RATES[:2],
+                Column("mean", "mean_ms", 2),
+                *RATES[2:],
+                Column("bytes of log a change", "log_bytes_each"),
+                Column("of them copies of pages", "log_image_bytes_each"),
+            ),
+            stage=SPEED,
+        ),
+        Scene(
+            name="steady",
+            title="The same at a steady 1 000 tasks a second",
+            measure=tasks_handed_out,
+            entries=entries(Load(clients=BUSY, rate=STEADY), UVICORN),
+            columns=(Column("of the tasks that were due", "kept", 2), *RATES),
+            stage=SPEED,
+        ),
+        Scene(
+            name="keys",
+            title="Requests with and without an idempotency key",
+            measure=tasks_handed_out,
+            entries=[
+                *entries(Load(clients=BUSY), UVICORN, DAPHNE_SQLITE),
+                *entries(Load(clients=BUSY, with_keys=True), UVICORN, DAPHNE_SQLITE),
+            ],
+            columns=RATES,
+            stage=SPEED,
+        ),
+        Scene(
+            name="batches",
+            title="Claim 100 tasks at a time",
+            measure=tasks_handed_out,
+            entries=entries(batch, PSYCOPG, WRITER, UVICORN, DAPHNE_SQLITE),
+            columns=RATES,
+            is_quick=True,
+            stage=SPEED,
+        ),
+        Scene(
+            name="waiters",
+            title="Many claims that wait, all woken at once",
+            measure=waiters,
+            entries=entries(Load(clients=1, present=0), WRITER, UVICORN),  # A place of its own: nothing may be there.
+            columns=(
+                Column("waiting claims", "waiters"),
+                Column("memory of each, kB", "kb_each", 1),
+                Column("all answered after, s", "all_woken_s", 2),
+            ),
+            is_quick=True,
+            stage=SPEED,
+        ),
+    ]
 
 
 def hand_outs(pace: Pace, ours: Sequence[Contender]) -> list[Scene]:
@@ -112,33 +198,12 @@ def hand_outs(pace: Pace, ours: Sequence[Contender]) -> list[Scene]:
             is_quick=True,
         ),
         Scene(
-            name="batches",
-            title="Claim 100 tasks at a time",
-            measure=tasks_handed_out,
-            entries=[
-                Entry(contender=contender, load=Load(clients=clients, batch=100, verb=Verb.CLAIM))
-                for clients, contender in product((8,) if pace.is_short else (1, 8), (PSYCOPG, *ours))
-            ],
-            columns=RATES,
-            is_quick=True,
-        ),
-        Scene(
             name="durability",
             title="Answers that wait for the disk, and answers that do not",
             measure=tasks_handed_out,
             entries=[
                 Entry(contender=contender, load=Load(clients=BUSY), durability=durability)
                 for contender, durability in product(ours, ("strict", "opportunistic"))
-            ],
-            columns=RATES,
-        ),
-        Scene(
-            name="keys",
-            title="Requests with and without an idempotency key",
-            measure=tasks_handed_out,
-            entries=[
-                Entry(contender=contender, load=Load(clients=BUSY, with_keys=with_keys))
-                for contender, with_keys in product(ours, (False, True))
             ],
             columns=RATES,
         ),
@@ -163,10 +228,10 @@ def long_runs(ours: Sequence[Contender]) -> list[Scene]:
             measure=endurance,
             entries=[Entry(contender=contender, load=Load(clients=BUSY, verb=Verb.REPLACE)) for contender in ours],
             columns=(
-                Column(title="first fifth, tasks a second", figure="first"),
-                Column(title="slowest", figure="least"),
-                Column(title="last", figure="last"),
-                Column(title="last to first", figure="kept", digits=2),
+                Column("first fifth, tasks a second", "first"),
+                Column("slowest", "least"),
+                Column("last", "last"),
+                Column("last to first", "kept", 2),
                 *CLAIMS,
                 *COSTS,
             ),
@@ -175,7 +240,7 @@ def long_runs(ours: Sequence[Contender]) -> list[Scene]:
     ]
 
 
-def waits(ours: Sequence[Contender]) -> list[Scene]:
+def wakes(ours: Sequence[Contender]) -> list[Scene]:
     """How soon a claim that waits gets its task."""
     return [
         Scene(
@@ -184,22 +249,9 @@ def waits(ours: Sequence[Contender]) -> list[Scene]:
             measure=wakeups,
             entries=[Entry(contender=contender, load=Load(clients=1)) for contender in (*ours, TWO_DAPHNES)],
             columns=(
-                Column(title="p50, ms", figure="p50_ms", digits=1),
-                Column(title="p95", figure="p95_ms", digits=1),
-                Column(title="longest", figure="p100_ms", digits=1),
-            ),
-            is_quick=True,
-            rounds=1,
-        ),
-        Scene(
-            name="waiters",
-            title="Many claims that wait, all woken at once",
-            measure=waiters,
-            entries=[Entry(contender=contender, load=Load(clients=1)) for contender in ours[:2]],
-            columns=(
-                Column(title="waiting claims", figure="waiters"),
-                Column(title="memory of each, kB", figure="kb_each", digits=1),
-                Column(title="all answered after, s", figure="all_woken_s", digits=2),
+                Column("p50, ms", "p50_ms", 1),
+                Column("p95", "p95_ms", 1),
+                Column("longest", "p100_ms", 1),
             ),
             is_quick=True,
             rounds=1,
@@ -216,9 +268,9 @@ def runners() -> list[Scene]:
             measure=jobs,
             entries=[Entry(contender=contender, load=Load(clients=AT_ONCE)) for contender in JOB_WORKERS],
             columns=(
-                Column(title="jobs a second", figure="per_second", has_spread=True, digits=1),
-                Column(title="an idle worker starts one after p50, ms", figure="p50_ms", digits=1),
-                Column(title="longest", figure="p100_ms", digits=1),
+                Column("jobs a second", "per_second", 1, has_spread=True),
+                Column("an idle worker starts one after p50, ms", "p50_ms", 1),
+                Column("longest", "p100_ms", 1),
             ),
         ),
         Scene(
@@ -226,7 +278,7 @@ def runners() -> list[Scene]:
             title=f"Shell commands that do nothing, {AT_ONCE} at a time, in lists of 50",
             measure=commands,
             entries=[Entry(contender=each, load=Load(clients=AT_ONCE)) for each in (COMMANDS_WORKER, XARGS)],
-            columns=(Column(title="commands a second", figure="per_second", has_spread=True),),
+            columns=(Column("commands a second", "per_second", has_spread=True),),
         ),
     ]
 
@@ -239,10 +291,10 @@ def console_scenes(load: Load) -> list[Scene]:
             measure=page_times,
             entries=[Entry(contender=contender, load=load, page=page) for contender, page in product(CONSOLES, PAGES)],
             columns=(
-                Column(title="p50, ms", figure="p50_ms"),
-                Column(title="p95", figure="p95_ms"),
-                Column(title="longest", figure="longest_ms"),
-                Column(title="kB as sent", figure="kb"),
+                Column("p50, ms", "p50_ms"),
+                Column("p95", "p95_ms"),
+                Column("longest", "longest_ms"),
+                Column("kB as sent", "kb"),
             ),
             rounds=1,
             stage=CONSOLE,
@@ -253,11 +305,11 @@ def console_scenes(load: Load) -> list[Scene]:
             measure=walk,
             entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
             columns=(
-                Column(title="tasks shown", figure="tasks"),
-                Column(title="missing", figure="missing"),
-                Column(title="shown twice", figure="twice"),
-                Column(title="p50 of a page, ms", figure="p50_ms"),
-                Column(title="p95", figure="p95_ms"),
+                Column("tasks shown", "tasks"),
+                Column("missing", "missing"),
+                Column("shown twice", "twice"),
+                Column("p50 of a page, ms", "p50_ms"),
+                Column("p95", "p95_ms"),
             ),
             rounds=1,
             stage=CONSOLE,
@@ -268,14 +320,14 @@ def console_scenes(load: Load) -> list[Scene]:
             measure=purge_and_undo,
             entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
             columns=(
-                Column(title="question, ms", figure="preview_ms"),
-                Column(title="answer, ms", figure="answer_ms"),
-                Column(title="purge, s", figure="purge_s", digits=1),
-                Column(title="undo, s", figure="undo_s", digits=1),
-                Column(title="claim p95 without, ms", figure="usual_ms", digits=1),
-                Column(title="beside the purge", figure="purging_ms", digits=1),
-                Column(title="beside the undo", figure="undoing_ms", digits=1),
-                Column(title="times", figure="times", digits=2),
+                Column("question, ms", "preview_ms"),
+                Column("answer, ms", "answer_ms"),
+                Column("purge, s", "purge_s", 1),
+                Column("undo, s", "undo_s", 1),
+                Column("claim p95 without, ms", "usual_ms", 1),
+                Column("beside the purge", "purging_ms", 1),
+                Column("beside the undo", "undoing_ms", 1),
+                Column("times", "times", 2),
             ),
             rounds=1,
             stage="console",
@@ -286,10 +338,10 @@ def console_scenes(load: Load) -> list[Scene]:
             measure=first_sight,
             entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
             columns=(
-                Column(title="first paint, ms", figure="paint_ms"),
-                Column(title="from a commit to its number, p50, ms", figure="shown_p50_ms"),
-                Column(title="p95", figure="shown_p95_ms"),
-                Column(title="longest", figure="shown_longest_ms"),
+                Column("first paint, ms", "paint_ms"),
+                Column("from a commit to its number, p50, ms", "shown_p50_ms"),
+                Column("p95", "shown_p95_ms"),
+                Column("longest", "shown_longest_ms"),
             ),
             rounds=1,
             stage=CONSOLE,
@@ -301,12 +353,12 @@ def console_scenes(load: Load) -> list[Scene]:
             measure=open_long,
             entries=[Entry(contender=UVICORN, load=load)],
             columns=(
-                Column(title="changes a second", figure="changes_per_s"),
-                Column(title="tasks over 50 ms", figure="long_tasks"),
-                Column(title="longest task, ms", figure="longest_task_ms"),
-                Column(title="between frames p99, ms", figure="frame_p99_ms"),
-                Column(title="MB of scripts before", figure="before_mb", digits=1),
-                Column(title="after", figure="after_mb", digits=1),
+                Column("changes a second", "changes_per_s"),
+                Column("tasks over 50 ms", "long_tasks"),
+                Column("longest task, ms", "longest_task_ms"),
+                Column("between frames p99, ms", "frame_p99_ms"),
+                Column("MB of scripts before", "before_mb", 1),
+                Column("after", "after_mb", 1),
             ),
             rounds=1,
             stage=CONSOLE,

@@ -35,9 +35,19 @@ POSTGRESQL_SETTINGS = {"max_connections": "200"}
 class PostgreSQL:
     url: str  # Of the database that every server has.
     pid: int
-    pgbench: str  # The program; empty where there is none.
     version: str
-    store: str = "store"  # A database with this store's tables, to be copied.
+    folder: Path
+    _with_tables: dict[Path, str] = field(default_factory=dict)
+
+    def tables_of(self, checkout: Path) -> str:
+        """A database with the tables of the store in this folder, to be copied."""
+        if checkout not in self._with_tables:
+            name = f"store{len(self._with_tables)}"
+            environment = {**clean_environment(self.folder / name), "DATABASE_URL": self.new_database(name)}
+            command = [sys.executable, "-m", "taskstore_project", "migrate", "--verbosity=0", "--skip-checks"]
+            subprocess.run(command, cwd=checkout, env=environment, check=True)
+            self._with_tables[checkout] = name
+        return self._with_tables[checkout]
 
     def url_of(self, database: str) -> str:
         return self.url.replace("/postgres?", f"/{database}?")
@@ -117,14 +127,12 @@ def _postgresql(folder: Path) -> Iterator[PostgreSQL]:
         user = throw_away.unprivileged_user()
         server = throw_away.Server(binaries=binaries, folder=folder, user=user, settings=POSTGRESQL_SETTINGS)
         with server.running() as process:
-            found = PostgreSQL(
+            yield PostgreSQL(
                 url=server.url,
                 pid=process.pid,
-                pgbench=shutil.which("pgbench", path=str(binaries)) or shutil.which("pgbench") or "",
                 version=_version(server.url),
+                folder=folder,
             )
-            _make_tables(found.new_database(found.store), folder)
-            yield found
     except CannotTest as problem:
         raise CannotRun(str(problem)) from None
 
@@ -132,12 +140,6 @@ def _postgresql(folder: Path) -> Iterator[PostgreSQL]:
 def _version(url: str) -> str:
     with psycopg.connect(url) as connection:
         return connection.info.parameter_status("server_version") or ""
-
-
-def _make_tables(url: str, folder: Path) -> None:
-    environment = {**clean_environment(folder / "tables"), "DATABASE_URL": url}
-    command = [sys.executable, "-m", "taskstore_project", "migrate", "--verbosity=0", "--skip-checks"]
-    subprocess.run(command, cwd=PROJECT, env=environment, check=True)
 
 
 @contextmanager
@@ -165,11 +167,13 @@ def _valkey_program() -> str:
 
 
 @contextmanager
-def store_server(command: tuple[str, ...], folder: Path, variables: Mapping[str, str]) -> Iterator[StoreServer]:
-    """A server of this store, ready. `folder`: for all that is its own, `variables`: its settings."""
+def store_server(
+    command: tuple[str, ...], folder: Path, variables: Mapping[str, str], checkout: Path
+) -> Iterator[StoreServer]:
+    """A server of the store in `checkout`, ready. `folder`: for all that is its own, `variables`: its settings."""
     data, log = folder / "data", folder / "log"
     environment = {**clean_environment(data), **variables}
-    with _running([sys.executable, "-m", "taskstore_project", *command], log, environment) as process:
+    with _running([sys.executable, "-m", "taskstore_project", *command], log, environment, checkout) as process:
         _wait_until(lambda: b"ready: http" in log.read_bytes(), process, log)
         found = json.loads((data / "server.json").read_bytes())
         yield StoreServer(url=found["url"], grpc=found["grpc"], token=found["token"], pid=process.pid)
@@ -177,12 +181,12 @@ def store_server(command: tuple[str, ...], folder: Path, variables: Mapping[str,
 
 @contextmanager
 def _running(
-    command: list[str], log: Path, environment: dict[str, str] | None = None
+    command: list[str], log: Path, environment: dict[str, str] | None = None, cwd: Path = PROJECT
 ) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            cwd=PROJECT,
+            cwd=cwd,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import psycopg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 
 from tasks_app.core.operations import Operation, TaskRecord
-from tasks_app.database import SILENCE_S, Decision, PostgreSQL, Row, Statement, Steps, T, Undecided, transact
-from tasks_app.writer.connection import COMMIT, PostgreSQLConnection
+from tasks_app.database import Decision, PostgreSQL, Row, Statement, Steps, T, Undecided, transact
+from tasks_app.database.postgresql_pipeline import PackedArray
+from tasks_app.writer.connection import BEGIN, COMMIT, settings_of_batches
 from taskstore.errors import TaskStoreError
 
 Connection = psycopg.AsyncConnection[Row]
@@ -18,7 +21,7 @@ MakeDialect = Callable[..., PostgreSQL]  # As PostgreSQL itself.
 # The last: what nobody expects, and a client would be answered with a 500.
 Answer = list[TaskRecord] | TaskStoreError | psycopg.Error
 
-BEGIN, ROLLBACK = Statement("BEGIN"), Statement("ROLLBACK")
+ROLLBACK = Statement("ROLLBACK")
 LOOK_S = 0.004  # A statement that takes longer may be waiting for a lock.
 WAITS = b"SELECT %s = ANY(pg_blocking_pids(%s))"
 # It takes a second to notice a deadlock else.
@@ -27,22 +30,26 @@ HURRY = b"SET deadlock_timeout = '10ms'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How the store does an operation: its writer passes over what is locked, and does it alone then, and waits."""
+    """How the store does an operation: its writer passes over what is locked, and does it alone then, and waits.
+
+    `is_plain`: the writer knows ids to claim already, and the columns of the tables, so that it may go the short way.
+    """
 
     waits: bool
+    is_plain: bool = False
 
     def __str__(self) -> str:
-        return "alone" if self.waits else "by the writer"
+        return "alone" if self.waits else "by the writer in two trips" if self.is_plain else "by the writer"
 
     def opening(self, operation: Operation, dialect: PostgreSQL) -> Sequence[Statement]:
         """What comes before the first look; who waits locks what the operation names."""
         if self.waits:
             return [BEGIN, *dialect.preparation([operation])]
-        begin, configure = PostgreSQLConnection.opening
-        return [begin, Statement(configure.sql, ["on", f"{SILENCE_S}s", f"{SILENCE_S}s"])]
+        return [BEGIN, settings_of_batches(is_local=True)]
 
 
 ALONE, BY_THE_WRITER = Way(waits=True), Way(waits=False)
+IN_TWO_TRIPS = Way(waits=False, is_plain=True)
 
 
 def performed(operation: Operation, way: Way, make_dialect: MakeDialect = PostgreSQL) -> Steps[Answer]:
@@ -62,7 +69,7 @@ def performed(operation: Operation, way: Way, make_dialect: MakeDialect = Postgr
         if not isinstance(outcome, Undecided):
             return outcome
         if outcome is Undecided.LOCKED:
-            way = ALONE
+            way, make_dialect = ALONE, PostgreSQL if way.is_plain else make_dialect
 
 
 def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[Decision]:
@@ -205,7 +212,17 @@ class Duel:
         return False
 
 
+class PackedDumper(Dumper):
+    """Sends a packed array as it is; the statement says of which type."""
+
+    format = Format.BINARY
+
+    def dump(self, obj: PackedArray) -> bytes:
+        return bytes(obj)
+
+
 async def connected(address: str) -> Connection:
     connection = await psycopg.AsyncConnection.connect(address, autocommit=True)
+    connection.adapters.register_dumper(PackedArray, PackedDumper)
     await connection.execute(HURRY)
     return connection

@@ -32,7 +32,7 @@ Python it is the class, in `taskstore` for programs that ask a server, in `tasks
 WHOLE_64_BITS = (-(2**63), 2**63 - 1)
 # What errors are made of that take more than a text.
 EXAMPLES: dict[type[TaskStoreError], list[Any]] = {
-    InvalidInput: [{"group": ["has to be there"]}],
+    InvalidInput: [{"group": ["must not be empty"]}],
     CommitRefused: [Refusal(deletes=(1,)), Refusal(depends=(1,))],
 }
 

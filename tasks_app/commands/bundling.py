@@ -118,7 +118,7 @@ def named_rightly(data: bytes) -> Command:
     """Decode a command. Raises NotACommand also for an id that does not fit a label."""
     command = Command.decode(data)
     if len(command.first_id) > LABEL_LENGTH or "\0" in command.id:
-        raise NotACommand(f"the id of a command has at most {LABEL_LENGTH} characters, and no NUL among them")
+        raise NotACommand(f"the id of a command must have at most {LABEL_LENGTH} characters, without NUL")
     return command
 
 

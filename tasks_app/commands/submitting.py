@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from taskstore.errors import refuse
+from taskstore.types import sentences
 from taskstore.types.command_record import LONGEST_CMD, Command, CommandStatus, new_command_task, why_no_project
 from taskstore.types.commands import Submission
 from taskstore.types.tasks import NOBODY, Problem
@@ -44,7 +45,7 @@ def new_commands(project: str, submissions: Sequence[Submission]) -> list[Comman
     if why := why_no_project(project):
         problems.insert(0, ("project", why))
     elif not is_utf8(project):
-        problems.insert(0, ("project", "must be valid UTF-8 text: it contains a lone surrogate"))
+        problems.insert(0, ("project", sentences.VALID_UTF8))
     refuse(problems)
     now = Task.objects.now_ms() // 1_000
     return [
@@ -77,7 +78,7 @@ def _ids(number: int) -> list[str]:
 def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
     """Yield the errors of the submissions, by the path of the field."""
     if not 1 <= len(submissions) <= MOST_AT_ONCE:
-        yield "commands", f"must be between 1 and {MOST_AT_ONCE} commands, not {len(submissions)}"
+        yield "commands", f"must have between 1 and {MOST_AT_ONCE} commands, not {len(submissions)}"
     for place, asked in enumerate(submissions[:MOST_AT_ONCE]):
         if why := why_no_line(asked.cmd):
             yield f"commands[{place}].cmd", why
@@ -88,14 +89,14 @@ def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
         ):
             value = getattr(asked, name)
             if value is not None and not least <= value <= most:
-                yield f"commands[{place}].{name}", f"must be between {least} and {most}, not {value}"
+                yield f"commands[{place}].{name}", sentences.between(least, most, value)
 
 
 def why_no_line(cmd: str) -> str | None:
     """Return the reason why this can't be the line of a command; None when it can."""
     if not cmd.strip() or any(sign in cmd for sign in "\n\r\0"):
-        return "one line for a shell, not empty: no line break, no NUL"
+        return "must be one command line, not empty and without NUL"
     if not is_utf8(cmd):
-        return "must be valid UTF-8 text: it contains a lone surrogate"
+        return sentences.VALID_UTF8
     size = len(cmd.encode())
-    return f"at most {LONGEST_CMD} bytes, not {size}" if size > LONGEST_CMD else None
+    return sentences.at_most(LONGEST_CMD, "bytes", size) if size > LONGEST_CMD else None

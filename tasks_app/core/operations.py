@@ -6,9 +6,10 @@ Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from taskstore.types.tasks import (
     COMMAND_GROUPS,
@@ -204,6 +205,10 @@ class TaskRecord(NamedTuple):
     def failed_from(self) -> str:
         """The group that a dead letter failed in; empty: it is none."""
         return self.labels.get(FAILED_FROM, "")
+
+
+# Not `_replace` or `_make`, which take three times as long; three records are made for each claim.
+record_made_of: Callable[[Sequence[Any]], TaskRecord] = partial(tuple.__new__, TaskRecord)
 
 
 class Removal(NamedTuple):

@@ -22,7 +22,19 @@ from taskstore.types.tasks import (
     holds_results,
 )
 
-from .operations import Claim, Commit, Effect, GroupScope, Operation, Prohibited, Query, Removal, TaskRecord, Update
+from .operations import (
+    Claim,
+    Commit,
+    Effect,
+    GroupScope,
+    Operation,
+    Prohibited,
+    Query,
+    Removal,
+    TaskRecord,
+    Update,
+    record_made_of,
+)
 from .schedules import SCHEDULES
 
 Answer = Effect | Refusal
@@ -59,8 +71,21 @@ class World:
             return None
         return task
 
-    def claimable(self, claim: Claim) -> Iterator[TaskRecord]:
-        """The tasks that may be claimed, the best first. Each is handed out once."""
+    def claimable(self, claim: Claim) -> list[TaskRecord]:
+        """The tasks that the claim takes, the best first: as many as it wants, if there are so many."""
+        groups = claim.groups if claim.scope.patterns is None else claim.reachable
+        if len(groups) != 1:
+            return list(islice(self._in_turn(claim), claim.limit))
+        found: list[TaskRecord] = []
+        tasks = self._candidates.get(groups[0])
+        while tasks and len(found) < claim.limit:
+            task = tasks.popleft()
+            if task.id not in self._gone and task.available_at_ms <= self.now_ms:
+                found.append(task)
+        return found
+
+    def _in_turn(self, claim: Claim) -> Iterator[TaskRecord]:
+        """The tasks of several groups that may be claimed, the best first. Each is handed out once."""
         reachable = claim.reachable
         groups = [group for group in self._candidates if group in reachable]
         while groups := [group for group in groups if self._candidates[group]]:
@@ -96,15 +121,39 @@ def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
     """
     answers: list[Answer] = []
     for operation in operations:
-        answer = refusal_of(operation, world) or _effect_of(operation, world)
+        # Nearly all commits finish a task, and nothing is against it: then no reason is asked for twice.
+        answer = _effect_of_deletions(operation, world) or refusal_of(operation, world) or _effect_of(operation, world)
         if isinstance(answer, Effect):
             world.take(answer.removals)
         answers.append(answer)
     return answers
 
 
+def _effect_of_deletions(operation: Operation, world: World) -> Effect | None:
+    """What a worker's commit does that only deletes, in one pass; None for any other, and where anything is unusual.
+
+    It is what `refusal_of` and `_effect_of` say, and a test compares them.
+    """
+    if not isinstance(operation, Commit):
+        return None
+    scope, owner, deletes = operation.scope, operation.owner, operation.deletes
+    if operation.adds or operation.updates or operation.depends or operation.operator or scope.no_commands_because:
+        return None
+    if not deletes or (len(deletes) > 1 and len(set(deletes)) < len(deletes)):
+        return None
+    removals = []
+    for task_id in deletes:
+        task = world.find(task_id, scope)
+        if task is None or (task.available_at_ms > world.now_ms and task.owner != owner):
+            return None
+        removals.append(Removal(task, Ending.DELETED))
+    return Effect(tuple(removals), (), owner)
+
+
 def refusal_of(operation: Operation, world: World) -> Refusal | None:
     """Every reason against the operation, or None."""
+    if isinstance(operation, Claim) and not operation.depends:
+        return None
     depends = _missing(operation.depends, operation.scope, world)
     if isinstance(operation, Claim):
         return Refusal(depends=depends) if depends else None
@@ -189,28 +238,22 @@ def _effect_of(operation: Operation, world: World) -> Effect:
 def _effect_of_claim(claim: Claim, world: World) -> Effect:
     """What a claim takes keeps everything but id, owner, available time and claims."""
     if isinstance(claim, Query):
-        tasks, begin_ms = world.queried(claim), claim.at_ms or world.now_ms
+        chosen, begin_ms = list(islice(world.queried(claim), claim.limit)), claim.at_ms or world.now_ms
     else:
-        tasks, begin_ms = world.claimable(claim), world.now_ms
-    chosen = list(islice(tasks, claim.limit))
+        chosen, begin_ms = world.claimable(claim), world.now_ms
     available_at_ms = begin_ms + max(claim.duration_ms, 0)
     return Effect(
         removals=tuple([Removal(task, Ending.CLAIMED, successor) for successor, task in enumerate(chosen)]),
-        drafts=tuple(
-            [
-                _successor(
-                    task,
-                    world.now_ms,
-                    available_at_ms=available_at_ms,
-                    owner=claim.owner,
-                    claims=task.claims + 1,
-                    leased_since_ms=world.now_ms,
-                )
-                for task in chosen
-            ]
-        ),
+        drafts=tuple([_leased(task, world.now_ms, available_at_ms, claim.owner) for task in chosen]),
         owner=claim.owner,
     )
+
+
+def _leased(task: TaskRecord, now_ms: int, available_at_ms: int, owner: int) -> TaskRecord:
+    # As `_successor` would make it, in a third of the time.
+    _, group, _, _, data, data_type, error, labels, priority, origin, claims, _, created_ms, _, _, payload = task
+    kept = (data, data_type, error, labels, priority, origin, claims + 1, now_ms, created_ms, now_ms, 0, payload)
+    return record_made_of((0, group, available_at_ms, owner, *kept))
 
 
 def _effect_of_commit(commit: Commit, world: World) -> Effect:

@@ -84,6 +84,13 @@ def deltas_of(effects: Iterable[Effect], now_ms: int) -> dict[str, Delta]:
     """By how much the effects of a batch change the numbers, by group; groups that stay as they are are not in it."""
     deltas: dict[str, Delta] = {}
     for effect in effects:
+        removals, drafts = effect.removals, effect.drafts
+        if removals and removals[0].ending is Ending.CLAIMED:
+            _claim(removals, drafts, deltas, now_ms)
+            continue
+        if len(removals) == 1 and not drafts:
+            _remove(removals[0], effect, _of(removals[0].task.group, deltas), now_ms)
+            continue
         predecessors: dict[int, Removal] = {}
         for removal in effect.removals:
             _remove(removal, effect, _of(removal.task.group, deltas), now_ms)
@@ -102,6 +109,17 @@ def _of(group: str, deltas: dict[str, Delta]) -> Delta:
     return delta
 
 
+def _claim(removals: Iterable[Removal], drafts: Iterable[TaskRecord], deltas: dict[str, Delta], now_ms: int) -> None:
+    """Count what a claim did. Each draft takes the place of a task in its group: only the leases become more."""
+    for (task, _, _), draft in zip(removals, drafts, strict=True):
+        delta = _of(task.group, deltas)
+        was_leased = task.leased
+        delta.claimed += 1
+        delta.taken_over += was_leased
+        delta.leases += draft.leased - was_leased
+        delta.waits[bucket_of(now_ms - task.available_at_ms)] += 1
+
+
 def _remove(removal: Removal, effect: Effect, delta: Delta, now_ms: int) -> None:
     task, ending, place = removal
     successor = None if place is None else effect.drafts[place]
@@ -109,11 +127,7 @@ def _remove(removal: Removal, effect: Effect, delta: Delta, now_ms: int) -> None
     delta.leases -= task.leased
     delta.failed -= bool(task.error)
     delta.left += successor is None or successor.group != task.group
-    if ending is Ending.CLAIMED:
-        delta.claimed += 1
-        delta.taken_over += task.leased
-        delta.waits[bucket_of(now_ms - task.available_at_ms)] += 1
-    elif task.leased and _is_end_of_run(task, successor, effect):
+    if task.leased and _is_end_of_run(task, successor, effect):
         delta.runs[bucket_of(now_ms - task.leased_since_ms)] += 1
         if ending is not Ending.GIVEN_BACK:
             delta.done[task.owner] += 1

@@ -26,8 +26,8 @@ from .django_transaction import (
     run,
 )
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
-from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T
-from .sqlite import SQLite
+from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T, Unread
+from .sqlite import Each, SQLite
 from .transaction import transact
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Decision",
     "Dialect",
     "Done",
+    "Each",
     "Last",
     "PostgreSQL",
     "Row",
@@ -50,6 +51,7 @@ __all__ = [
     "Steps",
     "T",
     "Undecided",
+    "Unread",
     "bookkeeping",
     "collation_of",
     "dialect_of",

@@ -51,15 +51,20 @@ class Seen:
     exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
     earliest: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, locked for queries, in their order.
     first: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, one or none, for those that only read.
+    # Where ids were drawn for the drafts once all was locked: these, and the places of the named tasks in their table.
+    ids: Sequence[int] | None = None
+    places: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Written:
-    """The rows that the effects of a batch come to, before they have ids."""
+    """The rows that the effects of a batch come to. With `has_ids` they are complete, else the ids are yet to come."""
 
+    has_ids: bool = False
+    places: Mapping[int, str] = field(default_factory=dict)  # As in Seen.
     removed: list[int] = field(default_factory=list)
     drafts: list[TaskRecord] = field(default_factory=list)
-    ended: list[Row] = field(default_factory=list)  # KEPT_COLUMNS, ENDING_COLUMNS; successor: a place in drafts.
+    ended: list[Row] = field(default_factory=list)  # ENDED_COLUMNS; without ids the successor is a place in drafts.
     payloads_gone: list[int] = field(default_factory=list)
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
@@ -76,20 +81,21 @@ class Written:
             in_ms = draft.available_at_ms - now_ms
             if in_ms <= 0:
                 available[draft.group] += 1
-            else:
-                next_in_ms[draft.group] = min(in_ms, next_in_ms.get(draft.group, in_ms))
+            elif draft.group not in next_in_ms or in_ms < next_in_ms[draft.group]:
+                next_in_ms[draft.group] = in_ms
         return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.removed))
 
 
 def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
-    written = Written(deltas=_delta_rows(deltas, seen.now_ms))
+    written = Written(has_ids=seen.ids is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms))
+    ids = iter(seen.ids or ())
     commits = 0
     history = retention.kept()
     for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
         first = len(written.drafts)
         if isinstance(outcome, Effect):
-            _add_rows(outcome, commit, seen.now_ms, written, history)
+            _add_rows(outcome, commit, ids, seen.now_ms, written, history)
             commits += isinstance(operation, Commit)
             if outcome.operator and outcome.operator.bulk:
                 written.items += _items(outcome, outcome.operator.bulk, commit)
@@ -112,17 +118,19 @@ def _is_worth_keeping(operation: Operation, outcome: Effect | Refusal | Decision
     return isinstance(outcome, Effect | Refusal)
 
 
-def _add_rows(effect: Effect, commit: int, now_ms: int, written: Written, history: str) -> None:
+def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, written: Written, history: str) -> None:
     operator, reason = (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
     first = len(written.drafts)
-    written.drafts += [numbered(draft, commit) for draft in effect.drafts]
+    written.drafts += [numbered(draft, commit, next(ids, 0)) for draft in effect.drafts]
     for task, ending, place in effect.removals:
         written.removed.append(task.id)
         if task.payload and (place is None or effect.drafts[place].payload != task.payload):
             written.payloads_gone.append(task.payload)
         if history == retention.OFF or (place is not None and history == retention.FINISHED):
             continue
-        successor = None if place is None else first + place
+        successor = place if place is None else first + place
+        if written.has_ids and successor is not None:
+            successor = written.drafts[successor].id
         written.ended.append((*kept_of(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
 
 

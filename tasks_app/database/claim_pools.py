@@ -64,6 +64,11 @@ class Pools:
         pool = self._pools.get(group)
         return pool.mark_ms if pool else NO_MARK_MS
 
+    def knows(self, group: str, number: int) -> bool:
+        """Whether so many ids could be taken now."""
+        pool = self._pools.get(group)
+        return pool is not None and len(pool.ids) >= number and time.monotonic() - self._forgotten_s <= KEPT_S
+
     def take(self, group: str, number: int) -> tuple[int, list[int]] | None:
         """A priority and so many ids of it; None where that many are not known."""
         pool = self._pools.get(group)
@@ -87,6 +92,11 @@ class Pools:
             gone = {*taken}
             pool.ids = [task_id for task_id in ids if task_id not in gone]
         self._pools[group] = pool
+
+    def know(self, group: str, ids: Sequence[int]) -> None:
+        """These are the longest available tasks of the group, of which none has a priority."""
+        self._forgotten_s = time.monotonic()
+        self._pools[group] = Pool(self._forgotten_s, NO_MARK_MS, ids=[*ids])
 
     def note_earliest(self, group: str, earliest: Sequence[TaskRecord], asked: int) -> None:
         """What was found for so many queries, whatever its priority: the mark of a group of which no more is known."""

@@ -66,8 +66,9 @@ def refuse_too_many(
     wanted = {
         place: unknown
         for place, operation in enumerate(operations)
-        if outcomes[place] is None
-        and isinstance(operation, Commit)
+        if isinstance(operation, Commit)
+        and (operation.adds or operation.updates)
+        and outcomes[place] is None
         and (unknown := {group: name for name, group in _targets(operation) if group not in known})
     }
     if not wanted:

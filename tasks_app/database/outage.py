@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from taskstore.errors import StoreBusy, StoreUnavailable
+from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
 
 RETRY_AFTER_S = 1
 LONGEST_CAUSE = 300  # Characters of an error, in the log.
@@ -48,6 +48,8 @@ def translated(error: BaseException) -> StoreUnavailable | StoreBusy | None:
 
 def is_away(error: BaseException) -> bool:
     """Whether the database can't be reached, or can't do now what it could do before."""
+    if isinstance(error, CommitUnknown) and error.__cause__:
+        return is_away(error.__cause__)  # A defect may have lost the answer, with the database at work.
     if isinstance(error, StoreUnavailable) or takes_no_changes(error) or _state_of(error) == SILENT_TOO_LONG:
         return True
     kinds = {kind.__name__ for kind in type(error).__mro__}

@@ -172,10 +172,14 @@ class PostgreSQL(Candidates):
         yield from self._look_behind_locks(demands, seen)
         missing = () if self.waits else (changed | depended) - seen.named.keys()
         if missing:
-            sql = f"SELECT id FROM tasks_app_task WHERE {self.is_listed}"
-            [locked] = yield [Statement(sql, [self.list_of(missing)])]
-            seen.locked = {task_id for (task_id,) in locked}
+            yield from self._note_locked(missing, seen)
         return seen
+
+    def _note_locked(self, missing: Iterable[int], seen: Seen) -> Steps[None]:
+        """Note which of the named tasks that were passed over are there, but locked by others."""
+        sql = f"SELECT id FROM tasks_app_task WHERE {self.is_listed}"
+        [locked] = yield [Statement(sql, [self.list_of(missing)])]
+        seen.locked = {task_id for (task_id,) in locked}
 
     def _time_and_numbers(self, commits: int) -> Statement:
         return Statement(
@@ -246,6 +250,7 @@ class PostgreSQL(Candidates):
         return _sqlstate(error) in (
             "40P01", "40001", "55P03",  # Deadlock, serialization failure, lock timeout.
             "57014",  # A statement that waited for several locks timed out.
+            "42804",  # A migration has just added a column: the next connection knows it (plain.py).
             "23505",  # Another process has just kept an answer under the same key: it is found now.
         )  # fmt: skip
 

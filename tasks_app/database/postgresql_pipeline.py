@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
-from typing import Any
+from itertools import count, groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import pq
@@ -30,7 +32,15 @@ class Doubts:
 
 
 # The types' numbers (PostgreSQL's catalogue, pg_type.dat).
-OIDS: Mapping[str, int] = {"bigint": 20, "smallint": 21, "integer": 23, "text": 25, "bytea": 17, "jsonb": 3802}
+OIDS: Mapping[str, int] = {
+    "bigint": 20,
+    "smallint": 21,
+    "integer": 23,
+    "text": 25,
+    "character varying": 1043,
+    "bytea": 17,
+    "jsonb": 3802,
+}
 FIXED = {"bigint": ("q", 8), "smallint": ("h", 2), "integer": ("i", 4)}
 
 
@@ -84,9 +94,87 @@ def _fixed_encoder(type_name: str) -> Callable[[Any], bytes]:
 
 ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
     "text": str.encode,
+    "character varying": str.encode,
     "bytea": bytes,
     "jsonb": lambda text: b"\x01" + text.encode(),  # Its version, then its text.
 }
+
+
+class Column(NamedTuple):
+    """A column of a row type."""
+
+    name: str
+    type_name: str
+    is_filled: bool  # Never NULL.
+
+
+class RowPacker:
+    """Packs rows of a table as the array that `unnest(%s::table[])` takes."""
+
+    def __init__(self, row_type: int, columns: Sequence[Column], names: Sequence[str]) -> None:
+        """`columns`: those of the row type, in its order; `names`: of the values in the rows that are packed.
+
+        Raises LookupError where the two differ, or a column has a type that is not known here.
+        """
+        if {column.name for column in columns} != {*names}:
+            raise LookupError("the table has other columns")
+        self._row_type = row_type
+        self._count = len(columns).to_bytes(4, "big")
+        self._encoders: list[Callable[[Row], bytes]] = []
+        for is_fixed, run in groupby(columns, lambda column: column.is_filled and column.type_name in FIXED):
+            places = [(names.index(column.name), column.type_name) for column in run]
+            self._encoders += [_encoder_of_numbers(places)] if is_fixed else [_encoder(*place) for place in places]
+
+    def packed(self, rows: Sequence[Row]) -> PackedArray:
+        pieces = [struct.pack("!iiIii", 1, 0, self._row_type, len(rows), 1)]
+        for row in rows:
+            encoded = b"".join([self._count, *[encode(row) for encode in self._encoders]])
+            pieces += [len(encoded).to_bytes(4, "big"), encoded]
+        return PackedArray(b"".join(pieces))
+
+
+def _encoder_of_numbers(places: Sequence[tuple[int, str]]) -> Callable[[Row], bytes]:
+    """Of several columns one after the other: each value follows its type and its length, which are always the same."""
+    template: list[int] = []
+    for _, type_name in places:
+        template += [OIDS[type_name] << 32 | FIXED[type_name][1], 0]
+    pack = struct.Struct("!" + "".join([f"Q{FIXED[type_name][0]}" for _, type_name in places])).pack
+    values_of = itemgetter(*[place for place, _ in places], places[0][0])  # With one more it is always a tuple.
+
+    def encode(row: Row) -> bytes:
+        filled = template[:]
+        filled[1::2] = values_of(row)[:-1]
+        return pack(*filled)
+
+    return encode
+
+
+MOST_TEXTS, LONGEST_TEXT = 10_000, 300
+
+
+def _encoder(place: int, type_name: str) -> Callable[[Row], bytes]:
+    """Of one column."""
+    oid = OIDS[type_name].to_bytes(4, "big")
+    to_bytes = ENCODERS.get(type_name) or _fixed_encoder(type_name)
+    if type_name == "bytea":
+        return lambda row: oid + _element(row[place], to_bytes)
+    if type_name == "jsonb":  # Mostly of nothing.
+        nothing = oid + _element("{}", to_bytes)
+        return lambda row: oid + _element(json.dumps(dict(row[place])), to_bytes) if row[place] else nothing
+    known: dict[Any, bytes] = {}  # Names, errors, endings, nothing: few different ones.
+
+    def encode(row: Row) -> bytes:
+        value = row[place]
+        encoded = known.get(value)
+        if encoded is None:
+            encoded = oid + _element(value, to_bytes)
+            if type(value) is str and len(value) <= LONGEST_TEXT:
+                if len(known) >= MOST_TEXTS:
+                    known.clear()
+                known[value] = encoded
+        return encoded
+
+    return encode
 
 
 Row = tuple[Any, ...]
@@ -97,6 +185,14 @@ CANCELLED_WITHIN_S = 3
 PLANS_KEPT_S = 5.0
 MANY_VALUES = 500  # In one array.
 FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+
+
+class Sent(NamedTuple):
+    """Statements that are being carried out: how many results come of each, after so many of forgetting plans."""
+
+    end: asyncio.Future[None]
+    forgotten: int
+    counts: Sequence[int]
 
 
 class Pipeline:
@@ -115,6 +211,8 @@ class Pipeline:
         self._prepared_since_s = time.monotonic()
         self._numbers = count()
         self._results: list[pq.abc.PGresult] = []
+        self.has_succeeded = False  # Whether the server has confirmed all statements of the last run.
+        self.most_bytes = 0  # That one statement has sent: libpq's buffer for them never shrinks.
         self._doubts = Doubts()
         connection.add_notice_handler(self._doubts.hear)
         self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
@@ -159,20 +257,34 @@ class Pipeline:
         Raises psycopg.Error of the first statement that fails; those after it are not done. One without an SQLSTATE
         leaves it open what was done: the connection was lost, or a synchronous standby may not have it.
         """
+        return await self.answers(self.send(statements), within_s)
+
+    def send(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> Sent:
+        """Send the statements. The next call is `answers`, which waits until they are carried out."""
+        self.has_succeeded = False
         forgotten = self._forget_plans()
-        sent = [self._send(sql, parameters) for sql, parameters in statements]
+        counts = [self._send(sql, parameters) for sql, parameters in statements]
         self._libpq.pipeline_sync()
         self._results = []
         self._end = self._loop.create_future()
+        sent = Sent(self._end, forgotten, counts)
         self._flush()
+        return sent
+
+    async def answers(self, sent: Sent, within_s: float | None = None) -> list[list[Row]]:
         alarm = self._loop.call_later(within_s, self._lose_patience) if within_s else None
         try:
-            await self._end
+            await sent.end
         finally:
             if alarm:
                 alarm.cancel()
-        results = iter(self._results[forgotten:])
-        return [self._rows([next(results) for _ in range(number)][-1]) for number in sent]
+        results, self._results = self._results, []
+        rows: list[list[Row]] = []
+        place = sent.forgotten
+        for number in sent.counts:
+            place += number
+            rows.append(self._rows(results[place - 1]))
+        return rows
 
     def _forget_plans(self) -> int:
         """Returns how many results will come of it."""
@@ -186,8 +298,20 @@ class Pipeline:
 
     def _send(self, sql: str, parameters: Sequence[Any]) -> int:
         """Returns how many results will come of it."""
-        values, formats = zip(*map(_sent, parameters), strict=True) if parameters else ((), ())
-        if not self.prepares or any(isinstance(each, PackedArray) and each.length > MANY_VALUES for each in values):
+        values: list[bytes | None] = []
+        formats: list[pq.Format] = []
+        is_long, sent_bytes = False, 0
+        for parameter in parameters:
+            if isinstance(parameter, PackedArray):
+                values.append(parameter)
+                sent_bytes += len(parameter)
+                formats.append(pq.Format.BINARY)
+                is_long |= len(parameter) > MANY_VALUES and parameter.length > MANY_VALUES
+            else:
+                values.append(None if parameter is None else str(parameter).encode())
+                formats.append(pq.Format.TEXT)
+        self.most_bytes = max(self.most_bytes, sent_bytes)
+        if is_long or not self.prepares:
             self._libpq.send_query_params(_numbered(sql), values, None, formats, pq.Format.BINARY)
             return 1
         name = self._prepared.get(sql)
@@ -237,6 +361,7 @@ class Pipeline:
         elif self._doubts.are_there:
             end.set_exception(psycopg.OperationalError("the wait for the synchronous standby was cancelled"))
         else:
+            self.has_succeeded = True
             end.set_result(None)
 
     def _lose_patience(self) -> None:
@@ -250,7 +375,7 @@ class Pipeline:
         if end is not None:
             await asyncio.wait([end], timeout=CANCELLED_WITHIN_S)
         if end is self._end:
-            self._break(psycopg.OperationalError("the database does not answer"))
+            self._break(psycopg.OperationalError("the database is not responding"))
 
     def _break(self, error: psycopg.OperationalError) -> None:
         self._stop_watching()
@@ -286,9 +411,3 @@ def _numbered(sql: str) -> bytes:
     """The statement with $1, $2, ... in place of %s."""
     first, *others = sql.split("%s")
     return (first + "".join(f"${number}{text}" for number, text in enumerate(others, start=1))).encode()
-
-
-def _sent(value: Any) -> tuple[bytes | None, pq.Format]:
-    if isinstance(value, PackedArray):
-        return value, pq.Format.BINARY
-    return None if value is None else str(value).encode(), pq.Format.TEXT

@@ -26,7 +26,7 @@ Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the 
 
 # The types of columns that are not bigint.
 POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIELDS} | dict.fromkeys(
-    ("ending", "operator", "reason", "key", "digest", "answer", "outcome", "why", *COUNTERS), "text"
+    ("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", *COUNTERS), "text"
 )
 
 # What is written in place of a draft's value.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Sequence
-from functools import partial
+from collections.abc import Generator, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from taskstore.types.tasks import FIELDS, Kept
 
-from ..core.operations import TaskRecord
+from ..core.operations import TaskRecord, record_made_of
 from ..core.tally import COUNTERS, NUMBERS
 
 # From this size on. Measured with twenty claims and renewals: of 1 MB three to five times as
@@ -64,6 +63,10 @@ class Last(tuple[Statement, ...]):
     """The last statements of a transaction: the COMMIT may be sent with them."""
 
 
+class Unread(Last):
+    """Last statements whose rows nobody reads: the steps may go on to their end while these are carried out."""
+
+
 # Says which statements to send together, and is told the rows that each gave.
 Steps = Generator[Sequence[Statement], Sequence[Sequence[Row]], T]
 
@@ -85,19 +88,19 @@ class Questions:
             rows.extend(answer)
 
 
-# Not `_replace` or `_make`, which take three times as long; three records are made for each claim.
-_made: Callable[[Sequence[Any]], TaskRecord] = partial(tuple.__new__, TaskRecord)
-
 # What of a task's row the trail keeps.
 kept_of = itemgetter(*map(COLUMNS.index, KEPT_COLUMNS))
 
 
-def numbered(draft: TaskRecord, commit: int) -> TaskRecord:
+def numbered(draft: TaskRecord, commit: int, task_id: int = 0) -> TaskRecord:
+    """The draft of this commit; complete, if its id is known."""
     values = list(draft)
+    values[ID] = task_id
+    values[ORIGIN] = draft.origin or task_id
     values[MADE_BY_COMMIT] = commit
     if len(draft.data) >= PAYLOAD_BYTES and not draft.payload:
-        values[PAYLOAD] = OWN_ID
-    return _made(values)
+        values[PAYLOAD] = task_id or OWN_ID
+    return record_made_of(values)
 
 
 def with_id(draft: TaskRecord, task_id: int) -> TaskRecord:
@@ -106,7 +109,7 @@ def with_id(draft: TaskRecord, task_id: int) -> TaskRecord:
     values[ORIGIN] = draft.origin or task_id
     if draft.payload == OWN_ID:
         values[PAYLOAD] = task_id
-    return _made(values)
+    return record_made_of(values)
 
 
 def row_of(task: TaskRecord) -> Row:
@@ -118,7 +121,7 @@ def row_of(task: TaskRecord) -> Row:
 
 def record_of(row: Row) -> TaskRecord:
     labels = json.loads(row[LABELS]) if row[LABELS] != "{}" else {}
-    return _made((*row[:LABELS], labels, *row[LABELS + 1 :]))
+    return record_made_of((*row[:LABELS], labels, *row[LABELS + 1 :]))
 
 
 def quoted(names: Iterable[str]) -> list[str]:

@@ -22,8 +22,11 @@ from .rows import Steps, with_id
 def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     """Do the operations in one transaction: look, decide, write. Each sees what the ones before it left."""
     seen = yield from dialect.look(operations)
-    outcomes: list[Effect | Refusal | Decision | None] = [_known(operation, seen) for operation in operations]
-    _put_off_repeated_keys(operations, outcomes)
+    outcomes: list[Effect | Refusal | Decision | None] = [None] * len(operations)
+    if seen.kept or seen.first or seen.locked:
+        outcomes = [_known(operation, seen) for operation in operations]
+    if any(operation.key for operation in operations):
+        _put_off_repeated_keys(operations, outcomes)
     yield from refuse_too_many(operations, outcomes, dialect)
     open_places = [place for place, outcome in enumerate(outcomes) if outcome is None]
     world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest, fed_by=fed_by)
@@ -34,7 +37,7 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     yield from _doubt_empty_claims(operations, decided, seen, dialect)
     written = written_by(operations, decided, seen)
     ids = (yield from dialect.write(written)) if written else ()
-    tasks = (with_id(draft, task_id) for draft, task_id in zip(written.drafts, ids, strict=True))
+    tasks = iter(written.drafts) if written.has_ids else map(with_id, written.drafts, ids)
     decisions = [_decision(outcome, tasks) for outcome in decided]
     return Done(decisions, written.supply(seen.now_ms), written.work)
 
@@ -90,8 +93,8 @@ def _doubt_empty_claims(
     """A claim may say "nothing" only when there was nothing that skipped locks could hide."""
     found_nothing = {
         place: operation
-        for place, (operation, outcome) in enumerate(zip(operations, outcomes, strict=True))
-        if isinstance(operation, Claim) and _is_empty(outcome)
+        for place, operation in enumerate(operations)
+        if isinstance(operation, Claim) and _is_empty(outcomes[place])
     }
     if not found_nothing:
         return

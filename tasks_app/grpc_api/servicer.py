@@ -71,7 +71,7 @@ def _messages(tasks: TaskQuerySet) -> list[pb.Task]:
         messages.append(message_of(task))
         size += messages[-1].ByteSize()
         if size > settings.TASKSTORE_MAX_REQUEST_BYTES:
-            text = f"more than {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: name a lower limit"
+            text = f"the answer would exceed {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: set a lower limit"
             raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text)
     return messages
 
@@ -98,10 +98,10 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
     if tasks:
         return QueryResponse(task=message_of(tasks[0]))
     if not asked.wait_ms:
-        raise CallRefused(StatusCode.NOT_FOUND, f'nothing is available in the group "{asked.groups[0]}"')
+        raise CallRefused(StatusCode.NOT_FOUND, f'no task is available in the group "{asked.groups[0]}"')
     if _left_ms(context) > 0:
         raise CallRefused(StatusCode.UNAVAILABLE, "the server is stopping: try again", retry_after_s=1)
-    raise CallRefused(StatusCode.DEADLINE_EXCEEDED, "nothing became available in time")
+    raise CallRefused(StatusCode.DEADLINE_EXCEEDED, "no task became available before the deadline")
 
 
 def _left_ms(context: ServicerContext[Any, Any]) -> int:
@@ -149,7 +149,7 @@ def _operate(request: UpdateRequest, asked: Update, refs: Refs, actor: Actor) ->
     held = Task.objects.get_queryset().claimed(Task.objects.now_ms()).filter(id__in=ids, owner=NOBODY)
     # The only ref may be the plain ids of leased tasks, as older clients send them.
     if ids and held.count() == len(ids):
-        text = f"a second ref, to show that the ids {ids} of an older definition are not meant: all of them are leased"
+        text = f"must have a second ref: this one can also be read as the ids {ids}, which are leased"
         raise InvalidInput({"deleted": [text]})
     with transaction.atomic():
         matched = _locked(refs, asked)

@@ -41,7 +41,7 @@ def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) 
     place = f'TASKS["{alias}"]'
     if not apps.is_installed("tasks_app"):
         yield Error(
-            f"The jobs of {place} are kept by tasks_app, which is not installed.",
+            f"{place} keeps its jobs in tasks_app, which is not installed.",
             hint='Add "tasks_app" to INSTALLED_APPS and run `manage.py migrate`.',
             id="tasks_app.E007",
         )
@@ -49,17 +49,15 @@ def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) 
     for queue, of_queue in by_queue(options).items():
         found[f'{place}["OPTIONS"]["queues"]["{queue}"]'] = [*problems(of_queue)]
     for where, mistakes in found.items():
-        for problem, right in mistakes:
-            yield Error(f"{where}: {problem}.", hint=f"Let it be {right}.", id="tasks_app.E008")
+        for problem, hint in mistakes:
+            yield Error(f"{where}: {problem}.", hint=hint or None, id="tasks_app.E008")
     for queue in sorted({*queues, *by_queue(options)}):
-        if right := why_no_queue(queue):
-            yield Error(
-                f"{place}: {queue!r} can't be the name of a queue.", hint=f"Let it be {right}.", id="tasks_app.E009"
-            )
+        if why := why_no_queue(queue):
+            yield Error(f"{place}: the queue {queue!r} {why}.", id="tasks_app.E009")
         elif queues and queue not in queues:
             yield Error(
-                f"{place}: the options of {queue!r} are those of a queue that the backend does not have.",
-                hint=f'Add it to {place}["QUEUES"].',
+                f"{place} has options for the queue {queue!r}, which it does not have.",
+                hint=f'Add the queue to {place}["QUEUES"].',
                 id="tasks_app.E010",
             )
 
@@ -72,7 +70,7 @@ def of_alias(alias: str) -> TaskStoreBackend:
     """Return the backend. Raises ImproperlyConfigured when TASKS has no such alias, or another kind of backend."""
     found = task_backends[alias]
     if not isinstance(found, TaskStoreBackend):
-        raise ImproperlyConfigured(f'TASKS["{alias}"] is not a backend of Task Store but {type(found).__name__}')
+        raise ImproperlyConfigured(f'TASKS["{alias}"] must be a backend of Task Store, not {type(found).__name__}')
     return found
 
 
@@ -84,13 +82,13 @@ def find_task(path: str, modules: Collection[str]) -> Task[..., Any]:
     """
     module, _, name = path.rpartition(".")
     if not (module in sys.modules or module in modules or apps.get_containing_app_config(module)):
-        raise LookupError(f"{path} is in no installed app, nor in a module that OPTIONS['modules'] names")
+        raise LookupError(f"{path} must be in an installed app, or in a module that OPTIONS['modules'] names")
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as problem:
         raise LookupError(f"{path} can't be imported: {problem}") from None
     if not isinstance(found, Task):
-        raise LookupError(f"{path} is no task: put @task on the function, and leave it its name")
+        raise LookupError(f"{path} is not a task: decorate the function with @task, and keep its name")
     return found
 
 
@@ -115,8 +113,8 @@ class TaskStoreBackend(BaseTaskBackend):
     def validate_task(self, task: Task[..., Any]) -> None:
         """Raise InvalidTask for an invalid task, also for invalid options."""
         super().validate_task(task)
-        if right := why_no_queue(task.queue_name):
-            raise InvalidTask(f"Queue {task.queue_name!r} can't be one: let it be {right}.")
+        if why := why_no_queue(task.queue_name):
+            raise InvalidTask(f"The queue {task.queue_name!r} {why}.")
         try:
             self.job_options(task)
         except ValueError as problem:

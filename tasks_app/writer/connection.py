@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
@@ -19,6 +22,7 @@ from ..database import (
     SILENCE_S,
     UNCONFIRMED,
     Dialect,
+    Each,
     Last,
     PostgreSQL,
     Row,
@@ -26,19 +30,29 @@ from ..database import (
     Statement,
     Steps,
     T,
+    Unread,
     dialect_of,
     is_opportunistic,
 )
 from ..database.outage import translated
-from ..database.postgresql_pipeline import packed
+from ..database.plain import ROW_TYPES, PlainPostgreSQL, row_packers_of
+from ..offload.memory import give_back_soon
 from ..offload.threads import by_the_writer
 
 if TYPE_CHECKING:
     from ..database.postgresql_pipeline import Pipeline
 
-COMMIT = Statement("COMMIT")
+BEGIN, COMMIT = Statement("BEGIN"), Statement("COMMIT")
+ANSWER_LOST = "the change was committed, but the server lost its answer: look at the tasks before you try again"
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
+# libpq's buffers never shrink, and SQLite's prepared statements keep their parameters. So a connection is replaced
+# after a batch that sent more than this. For less, a new connection costs more than the memory is worth.
+KEPT_BYTES = 4 * 2**20
+# SQLite's is replaced after this time too: many prepared statements with a little each are also much.
+KEPT_S = 30.0
+
+log = logging.getLogger(__name__)
 
 
 class WriterConnection(ABC):
@@ -53,8 +67,10 @@ class WriterConnection(ABC):
         self._turn = asyncio.Lock()
 
     @abstractmethod
-    async def run(self, steps: Steps[T], *, is_large: bool = False) -> T:
+    async def run(self, steps: Steps[T], *, is_large: bool = False, prepare: Callable[[T], None] | None = None) -> T:
         """Run the steps of a batch in one transaction. `is_large`: they take so long that they need a thread.
+
+        `prepare` may be called with what comes of it, while the database carries the last statements out.
 
         Raises StoreUnavailable when the database can't be reached, CommitUnknown when it did not confirm the COMMIT.
         """
@@ -81,96 +97,122 @@ def _next(steps: Steps[T], answers: Sequence[Sequence[Row]] | None) -> tuple[Seq
     try:
         return (next(steps) if answers is None else steps.send(answers)), None
     except StopIteration as stop:
-        return (), stop
+        return (), stop.with_traceback(None)  # Whose frames refer to it: only a collection would free the answers.
 
 
-class PackingPostgreSQL(PostgreSQL):
-    """Sends arrays packed."""
+# Plans that are made while the table is empty would stay scans of the whole table; what is switched
+# off makes them look so dear that PostgreSQL would compile them each time. And for a few ids it would
+# make a plan of their own each time, which takes longer than to carry it out.
+PLANS = {
+    **dict.fromkeys(("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off"),
+    "plan_cache_mode": "force_generic_plan",
+}
 
-    def array(self, type_name: str, values: Sequence[Any]) -> Any:
-        return packed(type_name, values)
+
+def settings_of_batches(*, is_local: bool) -> Statement:
+    """What PostgreSQL has to know before a batch: for the transaction, or for the session."""
+    settings = PLANS | {
+        "synchronous_commit": "off" if is_opportunistic() else "on",
+        "statement_timeout": f"{SILENCE_S}s",
+        "idle_in_transaction_session_timeout": f"{SILENCE_S}s",
+    }
+    scope = "true" if is_local else "false"
+    calls = [f"set_config('{name}', '{value}', {scope})" for name, value in settings.items()]
+    return Statement(f"SELECT {', '.join(calls)}")
 
 
 class PostgreSQLConnection(WriterConnection):
     """Two round trips a batch, each a pipeline: look, then write and commit."""
 
+    dialect: PlainPostgreSQL
+
     def __init__(self, using: str, *, is_durable: bool = True) -> None:
         super().__init__(using, is_durable=is_durable)
-        self.dialect = PackingPostgreSQL(using, waits=False)
+        self.dialect = PlainPostgreSQL(using)
         self._connection: Pipeline | None = None
+        self._told: tuple[Pipeline, Statement] | None = None  # Which connection was told these settings.
 
-    # Plans that are made while the table is empty would stay scans of the whole table; what is switched
-    # off makes them look so dear that PostgreSQL would compile them each time. And for a few ids it would
-    # make a plan of their own each time, which takes longer than to carry it out.
-    opening = (
-        Statement("BEGIN"),
-        Statement(
-            """
-            SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-                set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-                set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-                set_config('synchronous_commit', %s, true), set_config('statement_timeout', %s, true),
-                set_config('idle_in_transaction_session_timeout', %s, true)
-            """
-        ),
-    )
-
-    async def run(self, steps: Steps[T], *, is_large: bool = False) -> T:
-        begin, configure = self.opening
-        limit = f"{SILENCE_S}s"
-        opening = [begin, Statement(configure.sql, ["off" if is_opportunistic() else "on", limit, limit])]
+    async def run(self, steps: Steps[T], *, is_large: bool = False, prepare: Callable[[T], None] | None = None) -> T:
         async with self._turn:
-            return await self._drive(steps, opening, ANSWERED_S, is_large=is_large)
+            return await self._drive(steps, self._begin_batch, ANSWERED_S, is_large=is_large, prepare=prepare)
 
     async def change(self, steps: Steps[T]) -> T:
-        durability = "on" if self.is_durable and not is_opportunistic() else "off"
-        opening = [
-            Statement("BEGIN"),
-            Statement("SELECT set_config('synchronous_commit', %s, true)", [durability]),
-            Statement("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [f"{SILENCE_S}s"]),
-        ]
         async with self._turn:
-            return await self._drive(steps, opening)
+            return await self._drive(steps, self._begin_change)
 
     async def read(self, steps: Steps[T]) -> T:
         async with self._turn:
             return await self._drive(steps)
 
+    async def _begin_batch(self, connection: Pipeline) -> Sequence[Statement]:
+        """What a session of our own is told once is told in each transaction where a pooler stands between."""
+        settings = settings_of_batches(is_local=not connection.prepares)
+        if self._told != (connection, settings):
+            *_, row_types = await connection.run([settings, ROW_TYPES], ANSWERED_S)
+            self.dialect.row_packers = row_packers_of(row_types)
+            self._told = (connection, settings)
+        return [BEGIN] if connection.prepares else [BEGIN, settings]
+
+    async def _begin_change(self, connection: Pipeline) -> Sequence[Statement]:
+        durability = "on" if self.is_durable and not is_opportunistic() else "off"
+        return [
+            BEGIN,
+            Statement("SELECT set_config('synchronous_commit', %s, true)", [durability]),
+            Statement("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [f"{SILENCE_S}s"]),
+        ]
+
     async def _drive(
         self,
         steps: Steps[T],
-        opening: Sequence[Statement] = (),
+        begin: Callable[[Pipeline], Awaitable[Sequence[Statement]]] | None = None,
         within_s: float | None = None,
         *,
         is_large: bool = False,
+        prepare: Callable[[T], None] | None = None,
     ) -> T:
-        """With an opening the steps are a transaction, whose COMMIT goes with their last statements.
+        """With a beginning the steps are a transaction, whose COMMIT goes with their last statements.
 
         Whatever goes wrong, the transaction ends with its connection; the next one opens another.
         """
         answers: Sequence[Sequence[Row]] | None = None
-        is_last, must_commit = False, bool(opening)
+        is_last, must_commit = False, begin is not None
         try:
             connection = await self._connected()
+            opening = await begin(connection) if begin else ()
             while True:
                 statements, end = await by_the_writer(_next, steps, answers) if is_large else _next(steps, answers)
                 if end:
                     break
                 is_last = must_commit and isinstance(statements, Last)
-                sent = [*opening, *statements, COMMIT] if is_last else [*opening, *statements]
-                rows = await connection.run(sent, within_s)
+                sent = connection.send([*opening, *statements, COMMIT] if is_last else [*opening, *statements])
+                try:
+                    if is_last and isinstance(statements, Unread):
+                        # What comes of it is known, and worked out while the database carries it out.
+                        _, end = await by_the_writer(_next, steps, ()) if is_large else _next(steps, ())
+                        if prepare and end:
+                            prepare(end.value)
+                finally:  # After a defect, too: the COMMIT is on its way.
+                    rows = await connection.answers(sent, within_s)
+                if end:
+                    break
                 answers = rows[len(opening) : len(opening) + len(statements)]
                 opening, must_commit = (), must_commit and not is_last
-            if must_commit:
+            if must_commit and not is_last:
                 await connection.run([COMMIT], within_s)
         except BaseException as error:
             await self.close()
             told = translated(error)
+            if is_last and connection.has_succeeded and isinstance(error, Exception):
+                log.exception("the answer to a batch was lost after its COMMIT")
+                raise CommitUnknown(ANSWER_LOST) from error  # Any other error would have the batch done again.
             if told is None:
                 raise
             # What the database itself refuses, its disk being full, was not done.
             is_unknown = is_last and self.dialect.leaves_outcome_unknown(error)
             raise (CommitUnknown(UNCONFIRMED) if is_unknown else told) from error
+        if connection.most_bytes > KEPT_BYTES:
+            await self.close()
+            give_back_soon()
         result: T = end.value
         return result
 
@@ -203,20 +245,25 @@ class SQLiteConnection(WriterConnection):
         super().__init__(using, is_durable=is_durable)
         self.dialect = SQLite(using, waits=False)
         self._connection: sqlite3.Connection | None = None
+        self._opened_s = 0.0
         self._locked_since_s = self._last_locked_s = float("-inf")
 
-    async def run(self, steps: Steps[T], *, is_large: bool = False) -> T:
+    async def run(self, steps: Steps[T], *, is_large: bool = False, prepare: Callable[[T], None] | None = None) -> T:
         async with self._turn, self._transaction() as connection:
-            result, is_written = (
-                await by_the_writer(_drive, connection, steps) if is_large else _drive(connection, steps)
+            result, is_written, sent_bytes = (
+                await by_the_writer(_drive, connection, steps, is_large) if is_large else _drive(connection, steps)
             )
             # Claims that find nothing come all day long: they must not wait for the disk.
             await self._execute(connection, "COMMIT" if is_written else "ROLLBACK", is_large=is_large)
+            if sent_bytes > KEPT_BYTES or time.monotonic() > self._opened_s + KEPT_S:
+                await by_the_writer(self._replace)
+            if sent_bytes > KEPT_BYTES:
+                give_back_soon()
         return result
 
     async def change(self, steps: Steps[T]) -> T:
         async with self._turn, self._transaction() as connection:
-            result, _ = _drive(connection, steps)
+            result, *_ = _drive(connection, steps)
             await self._execute(connection, "COMMIT")
         return result
 
@@ -237,7 +284,7 @@ class SQLiteConnection(WriterConnection):
     async def read(self, steps: Steps[T]) -> T:
         async with self._turn:
             try:
-                result, _ = _drive(self._connected(), steps)
+                result, *_ = _drive(self._connected(), steps)
             except sqlite3.OperationalError as error:  # Without a write-ahead log each commit locks readers out, too.
                 if told := translated(error):
                     raise told from error
@@ -282,6 +329,7 @@ class SQLiteConnection(WriterConnection):
                 check_same_thread=False,
                 timeout=0,
             )
+            self._opened_s = time.monotonic()
             self._connection.executescript(str(django.settings_dict["OPTIONS"].get("init_command", "")))
             if not self.is_durable:
                 # A crash may cost its newest transactions, each of them whole: WAL keeps the order.
@@ -293,18 +341,37 @@ class SQLiteConnection(WriterConnection):
             self._connection.close()
             self._connection = None
 
+    def _replace(self) -> None:
+        """Open a new connection, then close the old one: the last one to close would write back the whole log."""
+        old, self._connection = self._connection, None
+        try:
+            self._connected()
+        except sqlite3.Error:  # The batch is committed: it has to be answered.
+            log.warning("the connection to the database could not be replaced, and keeps its memory", exc_info=True)
+            self._connection = old
+        else:
+            if old is not None:
+                old.close()
 
-def _drive(connection: sqlite3.Connection, steps: Steps[T]) -> tuple[T, bool]:
-    """What comes of the steps, and whether they have written something."""
+
+# A few dozen statements are done all the time, some of them long.
+_with_marks = lru_cache(256)(lambda sql: sql.replace("%s", "?"))
+
+
+def _drive(connection: sqlite3.Connection, steps: Steps[T], counts: bool = False) -> tuple[T, bool, int]:
+    """What comes of the steps, whether they have written something, and, if it counts them, the bytes they sent."""
     answers: list[list[Row]] | None = None
-    is_written = False
+    is_written, sent_bytes = False, 0
     try:
         while True:
             statements = next(steps) if answers is None else steps.send(answers)
             is_written |= isinstance(statements, Last)
-            answers = [
-                connection.execute(statement.sql.replace("%s", "?"), statement.parameters).fetchall()
-                for statement in statements
-            ]
+            answers = []
+            for sql, parameters in statements:
+                if counts:
+                    values = chain.from_iterable(parameters) if isinstance(parameters, Each) else parameters
+                    sent_bytes += sum(len(value) for value in values if isinstance(value, (bytes, str)))
+                execute = connection.executemany if isinstance(parameters, Each) else connection.execute
+                answers.append(execute(_with_marks(sql), parameters).fetchall())
     except StopIteration as stop:
-        return stop.value, is_written
+        return stop.value, is_written, sent_bytes

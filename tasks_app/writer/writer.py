@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
@@ -22,13 +23,13 @@ from taskstore.types.tasks import Change
 from .. import database
 from ..core.meters import meters
 from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
-from ..database import PATIENCE_S, Decision, Undecided, dialect_of, transact
+from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.outage import WRITER, outage
 from .cancelling import ended
 from .connection import WriterConnection, connection_to
 from .housekeeping import Housekeeper
 from .peers import Neighbours
-from .waiting_claims import Asked, WaitingClaims
+from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
@@ -124,14 +125,18 @@ class Writer:
 
     def submit(self, operation: Operation) -> asyncio.Future[list[TaskRecord]]:
         """Put the operation into the queue. Gives its new tasks, or raises what `Task.objects.perform` raises."""
-        asked = Asked(operation, self._loop.create_future())
+        asked = Awaited(operation, self._loop.create_future())
+        self.take(asked)
+        return asked.answer
+
+    def take(self, asked: Asked) -> None:
+        """Put an operation into the queue that is told by itself what came of it. On the writer's loop only."""
         if self._is_stopping:
             asked.fail(StoreUnavailable("the server is stopping: try again"))
         elif len(self._queue) >= self._bounds.queued:
-            asked.fail(StoreBusy("too many operations wait already: try again later"))
+            asked.fail(StoreBusy("too many operations are waiting: try again later"))
         else:
             self._enqueue(asked)
-        return asked.answer
 
     def submit_from_thread(self, operation: Operation) -> list[TaskRecord]:
         """Do the operation, for code that runs in a thread beside the loop."""
@@ -155,7 +160,7 @@ class Writer:
             self._check = self._loop.create_task(connection.change(connection.dialect.probe()))
         done, _ = await asyncio.wait([self._check], timeout=PATIENCE_S)
         if not done:
-            raise StoreUnavailable("the database does not answer: try again later")
+            raise StoreUnavailable("the database is not responding: try again later")
         await self._check
 
     def look_around(self) -> None:
@@ -203,30 +208,33 @@ class Writer:
 
     async def _run_batches(self) -> None:
         """Do what has arrived, all of it in one transaction, and answer; until the writer stops."""
-        connection = self._connection
         while self._queue or self._halves or not self._is_stopping:
-            if not (batch := await self._next_batch()):
-                continue
-            operations = [asked.operation for asked in batch]
-            self.begun += len(batch)
-            begun_s = time.monotonic()
-            try:
-                done = await connection.run(transact(operations, connection.dialect), is_large=are_large(operations))
-            except TaskStoreError as error:
-                outage.failed(WRITER, error)
-                for asked in batch:
-                    asked.fail(error)
-            except Exception as error:
-                self._take_apart(batch, error)
-            else:
-                outage.worked(WRITER)
-                meters.note_batch(len(batch), time.monotonic() - begun_s)
-                meters.note_work(done.work)
-                self._waiting.note(done.supply)
-                if self._neighbours:
-                    self._neighbours.tell(done.supply)
-                for asked, decision in zip(batch, done.decisions, strict=True):
-                    self._settle(asked, decision)
+            if batch := await self._next_batch():
+                await self._do(batch)
+            del batch  # While it waits for the next one, this one may be large.
+
+    async def _do(self, batch: list[Asked]) -> None:
+        connection, operations = self._connection, [asked.operation for asked in batch]
+        self.begun += len(batch)
+        begun_s = time.monotonic()
+        try:
+            steps = transact(operations, connection.dialect)
+            done = await connection.run(steps, is_large=are_large(operations), prepare=partial(_prepare, batch))
+        except TaskStoreError as error:
+            outage.failed(WRITER, error)
+            for asked in batch:
+                asked.fail(error)
+        except Exception as error:
+            self._take_apart(batch, error)
+        else:
+            outage.worked(WRITER)
+            meters.note_batch(len(batch), time.monotonic() - begun_s)
+            meters.note_work(done.work)
+            self._waiting.note(done.supply)
+            if self._neighbours:
+                self._neighbours.tell(done.supply)
+            for asked, decision in zip(batch, done.decisions, strict=True):
+                self._settle(asked, decision)
 
     async def _next_batch(self) -> list[Asked]:
         """What has arrived, as much as goes together. Waits for something; empty when whoever asked has gone."""
@@ -243,7 +251,7 @@ class Writer:
         while self._queue and len(batch) < self._bounds.operations and size < self._bounds.bytes:
             asked = self._queue.popleft()
             # Who has gone before its operation began costs nothing.
-            if not asked.answer.done():
+            if not asked.is_needless:
                 batch.append(asked)
                 size += asked.size
         if not (batch or self._is_stopping):
@@ -268,7 +276,7 @@ class Writer:
             self._try_again(asked)
         elif isinstance(decision, TaskStoreError):
             asked.fail(decision)
-        elif asked.answer.cancelled():
+        elif asked.has_lost_client:
             self._give_back(asked.operation, decision)
         elif decision or not self._waiting.takes(asked):
             asked.succeed(decision)
@@ -282,7 +290,7 @@ class Writer:
         answer: asyncio.Future[list[TaskRecord]] = self._loop.create_future()
         # If it fails, the leases run out as those of a worker that died.
         answer.add_done_callback(lambda answer: answer.exception())
-        self._enqueue(Asked(Commit(owner=operation.owner, updates=changes, scope=operation.scope), answer))
+        self._enqueue(Awaited(Commit(owner=operation.owner, updates=changes, scope=operation.scope), answer))
 
     def _try_again(self, asked: Asked) -> None:
         asked.tries += 1
@@ -340,6 +348,13 @@ class Writer:
                     self._waiting.note(await self._connection.read(steps))
                 except TaskStoreError:
                     continue  # The next turn looks again; those who wait go on waiting.
+
+
+def _prepare(batch: Sequence[Asked], done: Done) -> None:
+    """Prepare the answers, while the database commits what they say."""
+    for asked, decision in zip(batch, done.decisions, strict=True):
+        if isinstance(decision, list):
+            asked.prepare(decision)
 
 
 def are_large(operations: Sequence[Operation]) -> bool:

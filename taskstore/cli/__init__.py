@@ -1,4 +1,4 @@
-"""The command line of whoever works with a store: on any machine that reaches its server, without Django.
+"""The command line of clients, for any machine that reaches a server. No Django.
 
 `taskstore_project.command_table` has the table of the commands.
 """

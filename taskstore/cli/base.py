@@ -1,4 +1,4 @@
-"""What every command that asks a server has: where that is, how it answers, and how it fails."""
+"""The base of every command that talks to a server: its common options, its session and its failures."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ NEGATED = re.compile(r"-[a-z]+(\.[^:]*)?:")  # Also a label: -label.Tier2:gold.
 
 
 class Scope(StrEnum):
-    """What a token has to allow."""
+    """The scope of a token that a command needs."""
 
     READ = "read"
     WORK = "work"
     OPERATE = "operate"
-    COMMANDS = "commands"  # What shells of workers run.
+    COMMANDS = "commands"  # Shell commands.
 
 
 class StoreCommand(click.Command):
-    """A command whose function gets a Session first."""
+    """A command whose function takes a Session as its first argument."""
 
     def __init__(self, *args: Any, needs: Scope, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -43,11 +43,11 @@ class StoreCommand(click.Command):
         self._needs = needs
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """Its first sentence, whole: in the list of the commands it goes on in the next line."""
+        """Return the first sentence uncut; the list of commands wraps it."""
         return super().get_short_help_str(max(limit, LONGEST_SENTENCE))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, but a term such as -owner:17 is a term of the search, and no option."""
+        """Parse a term such as -owner:17 as a search term instead of an option."""
         if TERMS in (param.name for param in self.params) and "--" not in args:
             negated = [arg for arg in args if NEGATED.match(arg)]
             args = [arg for arg in args if not NEGATED.match(arg)] + (["--", *negated] if negated else [])
@@ -64,7 +64,7 @@ class StoreCommand(click.Command):
 
 
 def session_of(ctx: click.Context) -> Session:
-    """A session by the options that every command has; they are taken from the others."""
+    """Return a session made from the common options, which are removed from the parameters."""
     take = ctx.params.pop
     return Session(url=take("url"), token=take("token"), is_json=take("is_json"), client_id=take("client", None))
 
@@ -72,7 +72,7 @@ def session_of(ctx: click.Context) -> Session:
 def command(
     name: str, *, needs: Scope, below: click.Group | None = None
 ) -> Callable[[Callable[Concatenate[Session, P], None]], click.Command]:
-    """Make a command of a function, whose docstring is its help. `below`: the command that it is a part of."""
+    """Decorate a function as a command; its docstring becomes the help. `below`: the parent command."""
 
     def made(function: Callable[Concatenate[Session, P], None]) -> click.Command:
         found = click.command(name, cls=StoreCommand, needs=needs)(click.pass_obj(function))

@@ -17,15 +17,14 @@ from ..types.bulk import Operation, Preview
 from ..types.bulk_actions import ACTIONS, BulkAction, Kind, Option
 from . import parameter_types
 from .base import Scope, command
-from .context import Session, now_ms
+from .context import Session, as_json, now_ms
 from .errors import Failure, Interrupted, Mistake
-from .records import as_json
 from .tables import Column, exact, facts, number, printable, relative, table
 
 LOOK_EVERY_S = 0.5
 MOST_TARGETS = 10  # Groups that are named.
 LONGEST_TEXT = 200  # Characters that the question shows of an option.
-# What has changed meanwhile, or was not agreed to. All else was typed wrongly.
+# Errors about a changed selection or a missing confirmation; all others are usage errors.
 REFUSALS = {"expected", "typed", "operation"}
 RUNNING, DONE = "running", "done"
 COLUMNS = (
@@ -43,7 +42,7 @@ Options = dict[str, Any]
 
 
 def changes(function: Callable[..., None]) -> Callable[..., None]:
-    """The arguments that every change of many tasks has."""
+    """Add the arguments that every bulk operation has."""
     for decorate in (
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--type", "typed", default="", metavar="TEXT", help="Confirmation text, for scripts."),
@@ -67,7 +66,7 @@ TIMES = " 2026-01-31T12:00 (UTC), or +10min [default: now]."
 
 
 def command_of(action: BulkAction) -> click.Command:
-    """Make the command of an action, with an option of its own for each of the action's."""
+    """Return the command of a bulk action, with one option for each option of the action."""
 
     @changes
     def do(session: Session, **asked: Any) -> None:
@@ -79,7 +78,7 @@ def command_of(action: BulkAction) -> click.Command:
         }
         if action.needs_one and not options:
             ways = " or ".join(f"{flag_of(option)} {KINDS[option.kind]['metavar']}" for option in action.options)
-            raise click.UsageError(f"nothing to change: say {ways}, or both")
+            raise click.UsageError(f"nothing to change: give {ways}, or both")
         change(session, action, options, **asked)
 
     for option in reversed(action.options):
@@ -90,12 +89,12 @@ def command_of(action: BulkAction) -> click.Command:
 
 
 def flag_of(option: Option) -> str:
-    """Return what is typed for the option."""
+    """Return the option's name on the command line."""
     return f"--{option.name.replace('_', '-')}"
 
 
 def _sent(option: Option, value: Any) -> Any:
-    """A time from now is a time by the clock of this machine: the request takes no other."""
+    """Convert a relative time to an absolute one by this machine's clock, as the request requires."""
     return now_ms() - value if option.kind is Kind.TIME and value < 0 else value
 
 
@@ -110,16 +109,16 @@ def change(
     take_claimed: bool,
     reason: str,
 ) -> None:
-    """Show what is meant, ask, let the server do it, and follow until it has ended."""
+    """Preview a bulk operation, ask for confirmation, start it, and follow it until it has ended."""
     previewed = {each.name: options[each.name] for each in action.options if each.is_previewed and each.name in options}
     seen = session.store.bulk_preview(action.name, **meant(terms), **previewed)
     if not seen.count:
-        raise Failure("no matching tasks: there is nothing to change")
+        raise Failure("no matching tasks, so nothing was changed")
     shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed))
     if not session.is_json:
         session.show(shown)
     elif not yes or (seen.to_type and not typed):
-        session.err.print(shown)  # Whoever is asked has to know what about.
+        session.err.print(shown)  # The question needs its context.
     typed = agreed(seen, typed, is_agreed=yes)
     with refusals():
         begun = session.store.bulk_start(seen, take_claimed=take_claimed, reason=reason, typed=typed, **options)
@@ -127,7 +126,7 @@ def change(
 
 
 def meant(terms: Sequence[str]) -> Options:
-    """Ids, where nothing but ids is named; else the terms of a search."""
+    """Return the selection: ids if all terms are ids, otherwise a search."""
     if all(term.isascii() and term.isdigit() for term in terms):
         return {"ids": list(map(int, terms))}
     return {"q": " ".join(terms)}
@@ -136,7 +135,7 @@ def meant(terms: Sequence[str]) -> Options:
 def question(
     action: BulkAction, what: str, seen: Preview, options: Options, *, takes_claimed: bool
 ) -> Iterator[tuple[str, str]]:
-    """What is about to be done, and to what."""
+    """Yield the lines of the summary to confirm."""
     yield action.name, what
     for option in action.options:
         if option.fact and option.name in options:
@@ -158,11 +157,11 @@ def question(
     if seen.ended:
         yield "  ended", f"{number(seen.ended)} commands: they are skipped, retry them in their project"
     yield "for example", ", ".join(map(str, seen.samples))
-    yield "as of", f"{exact(seen.as_of)}: tasks that arrive later are not touched"
+    yield "as of", f"{exact(seen.as_of)}: tasks added later are not changed"
 
 
 def in_words(option: Option, value: Any) -> str:
-    """Return what an action is told."""
+    """Return the value of an option for people."""
     match option.kind:
         case Kind.TIME:
             return exact(value)
@@ -173,7 +172,7 @@ def in_words(option: Option, value: Any) -> str:
 
 
 def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
-    """What was typed to confirm; ends the command when whoever is asked does not agree."""
+    """Ask for confirmation and return the text typed for it. Raises Failure if the user declines."""
     if seen.to_type and not typed:
         return answer_to(f"type {seen.to_type} to confirm: ", f"say --yes and --type {seen.to_type!r}")
     if not is_agreed and answer_to("go on? [y/N] ", "say --yes").lower() not in ("y", "yes"):
@@ -182,7 +181,7 @@ def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
 
 
 def answer_to(question: str, instead: str) -> str:
-    """What is typed on the terminal; where there is none, the command ends and says what to do `instead`."""
+    """Ask on the terminal and return the answer. Raises Mistake without one, with what to do `instead`."""
     terminal = standard_input()
     if not terminal.isatty():
         raise Mistake(f"confirmation needs a terminal: {instead}")
@@ -196,7 +195,7 @@ def standard_input() -> TextIO:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Tells what was refused from what was typed wrongly."""
+    """Report refusals as failures; other invalid input stays a usage error."""
     try:
         yield
     except InvalidInput as mistake:
@@ -207,20 +206,22 @@ def refusals() -> Iterator[None]:
 
 @contextmanager
 def named(session: Session, operation: int) -> Iterator[None]:
-    """Tells how to find the operations, where none has this number."""
+    """Report an unknown operation with the command that lists them."""
     try:
         yield
     except NotFound:
-        raise Failure(f"there is no operation {operation}: `{session.typed('operations')}` lists them") from None
+        raise Failure(
+            f"operation {operation} does not exist: `{session.typed('operations')}` lists operations"
+        ) from None
 
 
 def follow(session: Session, operation: Operation) -> None:
-    """Watch the server until it has ended, and tell what came of it."""
+    """Follow an operation until it has ended, and print its result."""
     try:
         operation = ended(session, operation)
     except KeyboardInterrupt:
         end, undo = session.typed(f"cancel {operation.id}"), session.typed(f"undo {operation.id}")
-        left = f"operation {operation.id} goes on at the server: `{end}` ends it, `{undo}` takes it back"
+        left = f"operation {operation.id} continues on the server: `{end}` cancels it, `{undo}` undoes it"
         raise Interrupted(left) from None
     if session.is_json:
         session.tell([as_json(operation)])
@@ -242,7 +243,7 @@ def ended(session: Session, operation: Operation) -> Operation:
 
 
 def result(session: Session, operation: Operation) -> Iterator[str]:
-    """How it ended, and how to take it back."""
+    """Yield the result of an operation and the command that undoes it."""
     skipped = operation.reasons or {}
     numbers = f"done {number(operation.done)}, skipped {number(sum(skipped.values()))}"
     ending = "" if operation.state == DONE else f" ({operation.state})"
@@ -250,7 +251,7 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
     for why, count in skipped.items():
         yield f"  skipped, {why}: {number(count)}"
     if operation.undoable:
-        yield f"to take it back: {session.typed(f'undo {operation.id}')}"
+        yield f"to undo it: {session.typed(f'undo {operation.id}')}"
 
 
 @command("operations", needs=Scope.OPERATE)
@@ -258,8 +259,8 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
     "--limit", type=click.IntRange(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
 )
 def operations(session: Session, limit: int) -> None:
-    """List the changes to many tasks, the newest first."""
-    found = session.some(session.store.operations(limit=limit).operations, "there are no operations")
+    """List the changes to many tasks, newest first."""
+    found = session.some(session.store.operations(limit=limit).operations, "no operations")
     if session.is_json:
         session.tell(map(as_json, found))
         return
@@ -296,7 +297,7 @@ def cancel(session: Session, operation: int) -> None:
     with named(session, operation):
         found = session.store.operation(operation)
     if found.state != RUNNING:
-        raise Failure(f"operation {operation} has ended: it is {found.state}")
+        raise Failure(f"operation {operation} has already ended: it is {found.state}")
     session.store.cancel_operation(operation)
     stopped = ended(session, found)
     if session.is_json:
@@ -325,8 +326,8 @@ def resume(session: Session, group: str, reason: str) -> None:
     session.store.resume(group, reason)
     if session.is_json:
         session.tell([{"group": group, "paused": None}])
-    session.say(f"{group} goes on")
+    session.say(f"{group} is resumed")
 
 
 BULK_COMMANDS = {name: command_of(action) for name, action in ACTIONS.items()}
-globals().update(BULK_COMMANDS)  # The program finds each command of this module by its name.
+globals().update(BULK_COMMANDS)  # The program looks commands up by name.

@@ -1,4 +1,4 @@
-"""Projects of commands in directories, as TDF2 has them, and results in files."""
+"""Import and export projects as TDF2's directories, and write results to files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from ..commands.files import NotFiles, read_project, write_entries, write_result
 from ..errors import TaskStoreError
 from ..types.command_record import OF_LISTS, Command, CommandList, NotACommand
 from ..types.commands import CommandSeen
-from ..types.tasks import Task
 from .base import Scope, command
 from .commands_group import commands, project
 from .context import Session
 from .errors import Failure
 from .tables import number
 
-MOST_TOLD = 100  # Problems: with thousands the first ones would be out of sight.
+MOST_PROBLEMS = 100  # Thousands would push the first ones off the screen.
 
 directory = click.argument("directory", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 
@@ -28,21 +27,21 @@ directory = click.argument("directory", type=click.Path(path_type=Path, file_oka
 @directory
 @project
 def import_(session: Session, /, directory: Path, project: str) -> None:
-    """Add what TDF2's directories in DIR hold: new/ID.task, open/LIST/ID.task, completed/ID.out and so on.
+    """Import TDF2's directories from DIR: new/ID.task, open/LIST/ID.task, completed/ID.out and so on.
 
-    All is read first: when there is anything wrong in it, nothing is added. Lists that were running are open. What is
-    there already stays as it is, so that what was broken off can be done again.
+    All files are read first: if any is invalid, nothing is added. Lists that were running become open. Commands that
+    exist already stay unchanged, so an interrupted import can be repeated.
     """
-    with told(session, "nothing is imported"):
+    with reporting(session, "nothing was imported"):
         content = read_project(directory)
     try:
         added = session.store.commands.import_project(project, content.entries)
     except (TaskStoreError, KeyboardInterrupt):
-        session.note("what was added before stays; the same command goes on from there")
+        session.note("earlier parts stay imported; run the same command again to continue")
         raise
     if session.is_json:
         session.tell([{"commands": added.commands, "lists": added.lists, "there_already": added.there_already}])
-    more = {"lists": added.lists, "there already": added.there_already}
+    more = {"lists": added.lists, "already there": added.there_already}
     told_too = "".join(f"; {name}: {number(count)}" for name, count in more.items() if count)
     session.say(f"imported {commands_of(added.commands)}{told_too}")
 
@@ -55,7 +54,7 @@ def export(session: Session, /, directory: Path, project: str) -> None:
 
     DIR is new, or empty; it is there only when it is whole.
     """
-    with told(session, "nothing is written"):
+    with reporting(session, "nothing was written"):
         written = write_entries(session.store.commands.export_project(project), directory)
     if session.is_json:
         session.tell([{"commands": written}])
@@ -63,9 +62,9 @@ def export(session: Session, /, directory: Path, project: str) -> None:
 
 
 def write_results(session: Session, seen: Iterable[CommandSeen], directory: Path) -> None:
-    """Write the files of each of them into a directory: ID.task, ID.out, ID.err. What can't be files is told."""
+    """Write ID.task, ID.out and ID.err of each command to a directory, and report those that can't be written."""
     written = left_out = 0
-    with told(session, "not all is written"):
+    with reporting(session, "some commands were not written"):
         directory.mkdir(parents=True, exist_ok=True)
         for each in whole(session, seen):
             try:
@@ -86,35 +85,32 @@ def commands_of(count: int) -> str:
 
 
 def whole(session: Session, seen: Iterable[CommandSeen]) -> Iterator[Command]:
-    """The commands with all that they wrote, of which a list has only the beginnings."""
+    """Yield the commands with their whole outputs, which a page of results does not include."""
     for each in seen:
         task = session.store.task(each.task)
         if task is None:
-            session.note(f"command {each.id} has gone elsewhere meanwhile: it is left out")
-        else:
-            yield _command_of(task, each)
-
-
-def _command_of(task: Task, seen: CommandSeen) -> Command:
-    """The command as its task has it, or that of its list."""
-    try:
-        if seen.status not in OF_LISTS:
-            return Command.decode(task.data)
-        return next(command for command in CommandList.decode(task.data).commands if command.id == seen.id)
-    except NotACommand as problem:
-        raise Failure(f"command {seen.id}: {problem}") from None
+            session.note(f"command {each.id} has moved in the meantime and is left out")
+            continue
+        try:
+            if each.status in OF_LISTS:
+                commands = CommandList.decode(task.data).commands
+                yield next(command for command in commands if command.id == each.id)
+            else:
+                yield Command.decode(task.data)
+        except NotACommand as problem:
+            raise Failure(f"command {each.id}: {problem}") from None
 
 
 @contextmanager
-def told(session: Session, nothing: str) -> Iterator[None]:
-    """What is wrong with files, line by line, as a failure."""
+def reporting(session: Session, nothing: str) -> Iterator[None]:
+    """Report problems with files line by line, and end with a failure."""
     try:
         yield
     except NotFiles as wrong:
-        for problem in wrong.problems[:MOST_TOLD]:
+        for problem in wrong.problems[:MOST_PROBLEMS]:
             session.note(problem)
-        if len(wrong.problems) > MOST_TOLD:
-            session.note(f"and {number(len(wrong.problems) - MOST_TOLD)} more")
+        if len(wrong.problems) > MOST_PROBLEMS:
+            session.note(f"and {number(len(wrong.problems) - MOST_PROBLEMS)} more")
         count = len(wrong.problems)
         raise Failure(f"{nothing}: {number(count)} problem{'' if count == 1 else 's'}") from None
     except OSError as problem:

@@ -1,4 +1,4 @@
-"""The command `commands`, and what its parts have in common."""
+"""The command `commands`, and the helpers that its parts share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def statuses(choices: Sequence[CommandStatus]) -> Callable[[Any], Any]:
 
 
 def paged(page_of: Callable[[str | None, int], tuple[Sequence[T], str | None]], limit: int) -> Iterator[T]:
-    """So many things, page by page; 0: all. `page_of`: where the page begins and how many -> things, the next page."""
+    """Yield up to `limit` items of consecutive pages; 0: all.
+
+    `page_of`: takes the start and the size of a page, returns its items and the start of the next page.
+    """
     after, left = None, limit
     while True:
         things, after = page_of(after, min(left, MOST) if limit else MOST)
@@ -40,8 +43,8 @@ def paged(page_of: Callable[[str | None, int], tuple[Sequence[T], str | None]], 
 
 
 def found(session: Session, project: str, id: str) -> CommandWhole:
-    """The command of this id; where there is none, the command line ends and says so."""
+    """Return the command with this id. Raises Failure if it does not exist."""
     whole = session.store.commands.get(project, id)
     if whole is None:
-        raise Failure(f"there is no command {id} in the project {project}")
+        raise Failure(f"command {id} does not exist in the project {project}")
     return whole

@@ -1,4 +1,4 @@
-"""How far commands are, and what came of them."""
+"""Show the progress and the results of shell commands."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from . import parameter_types
 from .base import Scope, command
 from .commands_files import write_results
 from .commands_group import commands, found, paged, project, statuses
-from .context import Session, now_ms
+from .context import Session, as_json, now_ms
 from .errors import Failure
-from .records import as_json
 from .tables import Column, facts, number, printable_lines, relative, table, when
 
 PROJECTS = (
@@ -75,7 +74,7 @@ MEANINGS: Mapping[CommandStatus, str] = {
     CommandStatus.FAILED_COUNT: "failed too often",
     CommandStatus.NEW_STASHED: "stashed",
     CommandStatus.OPEN_STASHED: "stashed",
-}  # In the order of their way.
+}  # In the order in which a command passes through them.
 OF_ONE = tuple(sorted(set(CommandStatus) - OF_LISTS))
 
 
@@ -85,7 +84,7 @@ OF_ONE = tuple(sorted(set(CommandStatus) - OF_LISTS))
 @command("projects", needs=Scope.READ, below=commands)
 def projects(session: Session, /) -> None:
     """List the projects with commands."""
-    seen = session.some(session.store.commands.projects(), "there are no commands")
+    seen = session.some(session.store.commands.projects(), "no commands")
     if session.is_json:
         session.tell(map(as_json, seen))
         return
@@ -107,7 +106,7 @@ def status(session: Session, /, project: str) -> None:
         session.tell([as_json(seen)])
         return
     if not any(seen.counts.values()):
-        raise Failure(f"there are no commands in the project {project}")
+        raise Failure(f"no commands in the project {project}")
     session.show(table(STATES, _states(seen)))
     session.show(Group("", facts((name, what) for name, what in _summary(seen) if what)))
     if seen.running:
@@ -117,13 +116,16 @@ def status(session: Session, /, project: str) -> None:
 def _states(seen: ProjectStatus) -> Iterator[list[str]]:
     for status, meaning in MEANINGS.items():
         commands, lists = seen.counts.get(status, 0), seen.lists.get(status, 0)
-        # The way that all take is shown whole.
+        # Always show the statuses of a successful run, even with no commands.
         if commands or lists or status in tuple(MEANINGS)[:5]:
             yield [status, number(commands), number(lists) if lists else "", meaning]
 
 
 def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
-    yield "time left", _forecast(seen)
+    if seen.forecast_s is None:
+        yield "time left", "unknown, no active worker"
+    elif seen.forecast_s:
+        yield "time left", f"about {duration(round(seen.forecast_s * 1_000))}"
     took = seen.durations
     if took.count:
         yield "recent runs", f"{number(took.count)}, of which {number(seen.fails)} failed"
@@ -134,12 +136,6 @@ def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
                 f"{duration(took.p95_ms)} at the 95th percentile, {duration(took.max_ms)} longest"
             ),
         )
-
-
-def _forecast(seen: ProjectStatus) -> str:
-    if seen.forecast_s is None:
-        return "unknown, no active worker"
-    return f"about {duration(round(seen.forecast_s * 1_000))}" if seen.forecast_s else ""
 
 
 def _running(seen: RunningList, now: int) -> list[str]:
@@ -228,7 +224,7 @@ def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
     if command.id in live:
         return CommandStatus.RUNNING
     if place < whole.list.done and whole.list.status == CommandStatus.RUNNING:
-        return "done"  # How it went is told when the list is closed.
+        return "done"  # Whether it succeeded is known once the list is closed.
     return "not run" if whole.list.status == CommandStatus.CLOSED else "waiting"
 
 
@@ -248,9 +244,11 @@ def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
 def results(session: Session, /, id: str | None, project: str, to: Path | None, limit: int, **which: Any) -> None:
     """List finished commands, newest first; with an ID, print the output of that command."""
     if id is not None and any(which.values()):
-        raise click.UsageError("--status and --text are for many; an ID names one")
+        raise click.UsageError("give either an ID, or --status and --text")
     if to is not None:
-        many = results_of(session, project, _limit_of_files(limit), **which)
+        # The default limit suits a terminal; files are wanted for all results.
+        is_default = click.get_current_context().get_parameter_source("limit") is ParameterSource.DEFAULT
+        many = results_of(session, project, 0 if is_default else limit, **which)
         write_results(session, many if id is None else [last_run(found(session, project, id))], to)
     elif id is not None:
         show(session, found(session, project, id))
@@ -264,12 +262,6 @@ def results_of(session: Session, project: str, limit: int, **which: Any) -> Iter
         return page.commands, page.after
 
     yield from paged(page_of, limit)
-
-
-def _limit_of_files(limit: int) -> int:
-    """What is a good number of lines to read would be too few files: all, unless somebody says how many."""
-    said = click.get_current_context().get_parameter_source("limit")
-    return 0 if said is ParameterSource.DEFAULT else limit
 
 
 def show_results(session: Session, project: str, seen: Sequence[CommandSeen]) -> None:
@@ -303,7 +295,7 @@ def last_run(whole: CommandWhole) -> CommandSeen:
 
 
 def show(session: Session, whole: CommandWhole) -> None:
-    """What a command wrote; as JSON all that is known of it."""
+    """Print the outputs of a command; with --json, the whole record."""
     if session.is_json:
         session.tell([as_json(whole)])
         return
@@ -314,11 +306,11 @@ def show(session: Session, whole: CommandWhole) -> None:
     if whole.tail:
         session.note(f"command {whole.newest.id} is still running")
     elif ran is not whole.newest:
-        session.note(f"this is the run {ran.id}; {whole.newest.id} is {whole.newest.status}")
+        session.note(f"shows the run {ran.id}; {whole.newest.id} is {whole.newest.status}")
 
 
 def write(output: TextIO, content: bytes) -> None:
-    """Byte for byte, but to a terminal, which would obey whoever has submitted the command: there it is text."""
+    """Write bytes unchanged, or, to a terminal, as text with control characters escaped."""
     if output.isatty():
         output.write(printable_lines(content.decode(errors="replace")))
     else:

@@ -1,4 +1,4 @@
-"""Command lines for a project."""
+"""Submit command lines to a project."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from ..errors import InvalidInput
 from ..types.commands import CommandSeen, Submission
 from . import parameter_types
 from .base import Scope, command
-from .chunks import MOST_LINES, pieces
 from .commands_group import commands, project
-from .context import Session, now_ms, telling
-from .records import as_json
+from .context import Session, as_json, now_ms, telling
+from .files import MOST_LINES, pieces
 from .tables import number
 
 FIELD = re.compile(r"^commands\[(\d+)\]\.")
-MOST_BYTES = 2**23  # A request: JSON may need a multiple of it.
+MOST_BYTES = 2**23  # Of lines in a request, which are longer as JSON.
 STANDARD_INPUT = "-"
 
-Numbered = tuple[int, str]  # A line, and its number.
+Numbered = tuple[int, str]  # The number of a line, and the line.
 
 
 def until_s(text: str) -> int:
-    """A time, or how long from now by the clock of this machine; in seconds since the Epoch."""
+    """Parse a time, or a time span from now by this machine's clock, to seconds since the Epoch."""
     at_ms = parameter_types.timespec_ms(text)
     return (at_ms if at_ms > 0 else now_ms() - at_ms) // 1_000
 
@@ -80,9 +79,9 @@ def submit(
     if file is None and lines == (STANDARD_INPUT,):
         file, lines = sys.stdin.buffer, ()
     if bool(lines) == bool(file) or STANDARD_INPUT in lines:
-        raise click.UsageError("either LINEs, or --file FILE, or - for standard input")
+        raise click.UsageError("give either LINEs or --file FILE, with - for standard input")
     if lines and from_line > 1:
-        raise click.UsageError("--from-line is about --file FILE, or - for standard input")
+        raise click.UsageError("--from-line needs --file FILE, or - for standard input")
     if file is None:
         tell(session, project, submitted(session, project, enumerate(lines, 1), stashed, how))
     else:
@@ -92,14 +91,14 @@ def submit(
 def submit_file(
     session: Session, file: IO[bytes], from_line: int, project: str, stashed: bool, how: Mapping[str, Any]
 ) -> None:
-    """1 000 lines at a time, each time all of them or none."""
+    """Submit a file in requests of up to 1 000 lines, each applied whole or not at all."""
     count, newest = 0, list[CommandSeen]()
     wanted = (line for place, line in enumerate(file, 1) if place >= from_line)
     with session.progress() as progress:
         bar = progress.add_task("submitting", total=None)
         for first, piece in pieces(wanted, MOST_BYTES):
             begin = first + from_line - 1
-            so_far = f"{number(count)} commands are submitted; --from-line {begin} goes on from there"
+            so_far = f"{number(count)} commands were submitted; continue with --from-line {begin}"
             with telling(session, count, so_far):
                 newest = submitted(session, project, numbered(piece, begin), stashed, how)
             count += len(newest)
@@ -107,27 +106,27 @@ def submit_file(
             if session.is_json:
                 session.tell(map(as_json, newest))
     if count == 0:
-        raise click.UsageError("there is no line in the file")
+        raise click.UsageError("the file must have at least one line")
     session.say(f"submitted {number(count)} commands to the project {project}, the last one as {newest[-1].id}")
 
 
 def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
-    """The lines that are not blank, as text, with their numbers."""
+    """Yield the lines that are not blank as text, with their numbers."""
     for place, line in enumerate(piece, begin):
         if line.strip():
             try:
                 yield place, line.rstrip(b"\r\n").decode()
             except UnicodeDecodeError:
-                raise InvalidInput({f"line {place}": ["text in UTF-8"]}) from None
+                raise InvalidInput({f"line {place}": ["must be valid UTF-8"]}) from None
 
 
 def submitted(
     session: Session, project: str, lines: Iterable[Numbered], stashed: bool, how: Mapping[str, Any]
 ) -> list[CommandSeen]:
-    """At most MOST_LINES lines. Where one is wrong, its number is named."""
+    """Submit up to MOST_LINES lines. Raises InvalidInput, which names lines by their numbers."""
     given = list(lines)
     if len(given) > MOST_LINES:
-        raise click.UsageError(f"at most {MOST_LINES} LINEs; more with --file")
+        raise click.UsageError(f"must have at most {MOST_LINES} LINEs; use --file for more")
     wanted = [Submission(cmd=cmd, **how) for _, cmd in given]
     try:
         return session.store.commands.submit(project, wanted, stashed=stashed)

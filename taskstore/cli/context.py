@@ -1,4 +1,4 @@
-"""What a command works with: the store, and where its answers go."""
+"""The session of a command: its client and its outputs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import click
+import msgspec
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -23,12 +24,12 @@ from .tables import printable
 
 T = TypeVar("T")
 
-PATIENCE_S = 3.0  # Somebody waits.
-WIDE = 10_000  # Where no terminal has a width, nothing is cut.
+PATIENCE_S = 3.0  # Short, because a person waits.
+WIDE = 10_000  # Without a terminal nothing is cut.
 
 
 class Session:
-    """One command: its client, made when it is needed, and its two outputs. `where`: how a Client is made."""
+    """The session of one command. `where`: the arguments of its Client, which is created on first use."""
 
     def __init__(self, *, url: str | None, token: str | None, is_json: bool, client_id: int | None = None) -> None:
         self.where: dict[str, Any] = {"url": url, "token": token, "client_id": client_id}
@@ -42,7 +43,7 @@ class Session:
 
     @property
     def address(self) -> str:
-        """Of the server that is asked; empty: none was."""
+        """The server's address; empty if the command sent no request."""
         return self.store.url if "store" in vars(self) else ""
 
     def close(self) -> None:
@@ -50,17 +51,17 @@ class Session:
             self.store.close()
 
     def typed(self, command: str) -> str:
-        """The command as one types it here, to ask the same server."""
+        """Return a command as the user types it here for the same server."""
         root = click.get_current_context().find_root()
         options = getattr(root.command, "options", "")
         if self.where["url"]:
             options += f" --url {shlex.quote(self.where['url'])}"
         if self.where["token"]:
-            options += " --token TOKEN"  # A secret is not written anywhere again.
+            options += " --token TOKEN"  # Don't print the secret.
         return f"{root.info_name} {command}{options}"
 
     def typed_on_server(self, command: str) -> str:
-        """A command of the server, as one types it on the machine of the server."""
+        """Return a command as an administrator types it on the server's machine."""
         if self.where["url"] or os.environ.get("TASKSTORE_URL"):
             return f"taskstore {command}"
         root = click.get_current_context().find_root()
@@ -72,38 +73,38 @@ class Session:
             return
         with self.out.capture() as told:
             self.out.print(what)
-        # The spaces that fill the last column are for a terminal.
+        # Remove the padding of the last column.
         click.echo("\n".join(line.rstrip() for line in told.get().splitlines()))
 
     def some(self, found: Sequence[T], nothing: str) -> Sequence[T]:
-        """What was found. If there is nothing, people are told so and the command fails; JSON has no lines then."""
+        """Return what was found. Raises Failure if there is nothing, unless the output is JSON, which is then empty."""
         if not (found or self.is_json):
             raise Failure(nothing)
         return found
 
     def say(self, text: str) -> None:
-        """A sentence about what was done or found, for people."""
+        """Print a sentence for people, not with --json."""
         if not self.is_json:
             click.echo(printable(text))
 
     def note(self, text: str) -> None:
-        """A sentence beside the answer."""
+        """Print a remark to standard error."""
         click.echo(printable(text), err=True)
 
     def tell(self, records: Iterable[Mapping[str, Any] | str]) -> None:
-        """For programs: a line of JSON for each."""
+        """Print a line of JSON for each record."""
         for record in records:
             click.echo(json.dumps(record, ensure_ascii=False))
 
     def progress(self, *, is_shown: bool = True) -> Progress:
-        """A bar on standard error, where that is a terminal; nothing elsewhere."""
+        """Return a progress bar on standard error, which shows only on a terminal."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         return Progress(*columns, console=self.err, transient=True, disable=not (is_shown and self.err.is_terminal))
 
 
 @contextmanager
 def telling(session: Session, done: int, so_far: str) -> Iterator[None]:
-    """Whatever ends the command in here, it tells how far it has come, if anything is done."""
+    """Print how far the command has come if it is interrupted or fails after a first step."""
     try:
         yield
     except (TaskStoreError, KeyboardInterrupt):
@@ -118,3 +119,9 @@ def console(output: Any) -> Console:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def as_json(answer: msgspec.Struct) -> dict[str, Any]:
+    """Return a response as JSON with the API's names. A task becomes a line that `import` accepts."""
+    members: dict[str, Any] = msgspec.to_builtins(answer)
+    return members

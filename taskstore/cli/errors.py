@@ -1,8 +1,8 @@
-"""What went wrong, as a line on standard error and an exit code.
+"""The failures of commands, each a line on standard error and an exit code.
 
-Failure          1  refused, or nothing there
-  Mistake        2  typed wrongly
-  Away           3  the server can't be reached, or can't answer now
+Failure          1  refused, or not found
+  Mistake        2  wrong usage
+  Away           3  the server can't be reached or is not available now
   Denied         4  not allowed
   Interrupted  130  Ctrl-C
 """
@@ -20,12 +20,12 @@ from .tables import printable
 if TYPE_CHECKING:
     from .context import Session
 
-OTHER_GROUP = "may not touch the group"  # The scope would do.
-SWITCHED_OFF = "are off on this server"  # No token would do.
+OTHER_GROUP = "has no access to the group"  # The scope is sufficient.
+SWITCHED_OFF = "are off on this server"  # No token is sufficient.
 
 
 class Failure(click.ClickException):
-    """The command ends with this line."""
+    """Ends the command with this message."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"taskstore: {printable(self.message)}", err=True, file=file)
@@ -48,22 +48,22 @@ class Interrupted(Failure):
 
 
 def failure_of(problem: TaskStoreError, needs: str, session: Session) -> Failure:
-    """`needs`: the scope that a token has to have for the command; `session`: which server was asked."""
+    """Convert an error of the client. `needs`: the scope that the command requires."""
     make = session.typed_on_server(f"token create NAME --scope {needs}")
     match problem:
         case NotAllowed() if SWITCHED_OFF in str(problem):
             return Denied(str(problem))
         case NotAllowed() if OTHER_GROUP in str(problem):
             make = session.typed_on_server(f"token create NAME --scope {needs} --groups GROUP")
-            remedy = f"`{make}` makes one for other groups, for --token or TASKSTORE_TOKEN"
+            remedy = f"`{make}` creates a token for other groups; pass it as --token or TASKSTORE_TOKEN"
             return Denied(f"{problem} On the server's machine, {remedy}")
         case NotAllowed():
-            remedy = f"on the server's machine, `{make}` makes one, for --token"
-            return Denied(f"{problem} This needs a token of the scope {needs}: {remedy} or TASKSTORE_TOKEN")
+            remedy = f"On the server's machine, `{make}` creates one; pass it as --token or TASKSTORE_TOKEN"
+            return Denied(f"{problem} {remedy}")
         case StoreBusy() | TooOften():
             return Away(str(problem))
         case StoreUnavailable():
-            return Away(f"{problem} ({session.address}; --url or TASKSTORE_URL names another server)")
+            return Away(f"{problem} ({session.address}; use --url or TASKSTORE_URL for another server)")
         case InvalidInput():
             return Mistake(str(problem))
         case CommitRefused() if problem.refusal.bugs:

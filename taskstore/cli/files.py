@@ -1,10 +1,10 @@
-"""Tasks into files, and out of them."""
+"""Export tasks to files and import them, in pieces that are one commit each."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -14,12 +14,31 @@ from ..errors import InvalidInput
 from ..units import size
 from . import parameter_types
 from .base import Scope, command
-from .chunks import pieces
 from .context import Session, telling
 from .errors import Failure
 from .tables import number
 
 LINE = re.compile(r"^line (\d+)")
+MOST_LINES = 1_000
+MOST_BYTES = 2**24
+
+
+def pieces(lines: Iterable[bytes], most_bytes: int = MOST_BYTES) -> Iterator[tuple[int, list[bytes]]]:
+    """Split lines into pieces of up to MOST_LINES and `most_bytes`, each with the number of its first line.
+
+    Leaves out pieces of blank lines only.
+    """
+    piece: list[bytes] = []
+    first, size = 1, 0
+    for place, line in enumerate(lines, 1):
+        if piece and (len(piece) == MOST_LINES or size + len(line) > most_bytes):
+            if any(line.strip() for line in piece):
+                yield first, piece
+            first, piece, size = place, [], 0
+        piece.append(line)
+        size += len(line)
+    if any(line.strip() for line in piece):
+        yield first, piece
 
 
 @command("export", needs=Scope.READ)
@@ -46,9 +65,9 @@ def export(session: Session, terms: Sequence[str], format: str, output: Path | N
 
 
 def write(session: Session, pieces: Iterable[bytes], output: IO[bytes]) -> int:
-    """Write all of them, and return how many bytes they are."""
+    """Write all pieces and return the number of bytes."""
     written = 0
-    # A bar would write into what the terminal shows of the tasks.
+    # A progress bar would mix with tasks written to the terminal.
     with session.progress(is_shown=not output.isatty()) as progress:
         bar = progress.add_task("exporting", total=None)
         for piece in pieces:
@@ -77,7 +96,7 @@ def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> No
         bar = progress.add_task("importing", total=None)
         for first, piece in pieces(lines):
             begin = first + from_line - 1
-            with telling(session, count, f"{number(count)} tasks are imported; --from-line {begin} goes on from there"):
+            with telling(session, count, f"{number(count)} tasks were imported; continue with --from-line {begin}"):
                 count += import_piece(session, b"".join(piece), group, begin)
             progress.update(bar, completed=count)
     if session.is_json:
@@ -86,13 +105,15 @@ def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> No
 
 
 def import_piece(session: Session, piece: bytes, group: str, begin: int) -> int:
-    """Import the lines of which the first is number `begin`, and return how many tasks they are."""
+    """Import lines, the first of which is number `begin` of the file, and return the number of tasks.
+
+    Raises InvalidInput, which names lines by their numbers in the file.
+    """
+
+    def line_of_file(found: re.Match[str]) -> str:
+        return f"line {int(found[1]) + begin - 1}"
+
     try:
         return session.store.import_tasks(piece, group).imported
     except InvalidInput as wrong:
-        raise InvalidInput({in_file(path, begin): texts for path, texts in wrong.fields.items()}) from None
-
-
-def in_file(path: str, begin: int) -> str:
-    """`line 3: priority`, with the number that the line has in the file."""
-    return LINE.sub(lambda found: f"line {int(found[1]) + begin - 1}", path)
+        raise InvalidInput({LINE.sub(line_of_file, path): texts for path, texts in wrong.fields.items()}) from None

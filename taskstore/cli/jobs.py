@@ -1,4 +1,4 @@
-"""Functions that workers run: enqueued, looked at, and run once more."""
+"""Enqueue, list, show, requeue and delete jobs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from ..types.jobs import Job
 from ..units import duration
 from . import parameter_types
 from .base import Scope, command
-from .context import Session, now_ms
+from .context import Session, as_json, now_ms
 from .errors import Failure
-from .records import as_json
 from .tables import Column, facts, printable_lines, relative, table, when
 
 MOST = 200  # In one list.
@@ -83,7 +82,7 @@ def enqueue(
 
 
 def value_of(text: str) -> Any:
-    """What the text is as JSON; the text itself where it is none."""
+    """Parse a text as JSON; return the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -178,7 +177,7 @@ def wait(session: Session, /, id: int, timeout_ms: int | None) -> None:
 def tell_end(session: Session, found: Job) -> None:
     tell(session, found, json.dumps(found.result, ensure_ascii=False) if found.error is None else "")
     if found.status == JobStatus.FAILED:
-        raise Failure(f"job {found.id} failed: {found.error.line if found.error else 'nobody knows why'}")
+        raise Failure(f"job {found.id} failed: {found.error.line if found.error else 'unknown error'}")
 
 
 @command("requeue", needs=Scope.OPERATE, below=job)

@@ -1,4 +1,4 @@
-"""What the options and arguments of the commands take."""
+"""The types of options and arguments, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ UNITS_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 LARGEST = 2**63 - 1
 LEAST_LEASE_MS = 1_000
-COMPLETION_S = 2.0  # Somebody waits with a finger on the key.
+COMPLETION_S = 2.0  # Short, because the shell waits for the completion.
 
 
 def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The groups that there are and whose names begin so; none when the server can't be asked."""
+    """Complete the name of a group. Returns nothing if the server is unavailable."""
     url, token = ctx.params.get("url"), ctx.params.get("token")
     try:
         with Client(url, token=token, timeout_s=COMPLETION_S, patience_s=0) as client:
@@ -34,28 +34,28 @@ def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def duration_ms(text: str) -> int:
-    """A length of time: 500ms, 30s, 10min, 2h, 7d."""
+    """Parse a time span such as 500ms, 30s, 10min, 2h, 7d."""
     if found := DURATION.fullmatch(text):
         return int(found[1]) * UNITS_MS[found[2]]
-    raise click.BadParameter(f"{text} is no length of time: write it as 500ms, 30s, 10min, 2h or 7d")
+    raise click.BadParameter(f"must be a duration such as 500ms, 30s, 10min, 2h or 7d, not {text}")
 
 
 def lease_ms(text: str) -> int:
-    """The length of a lease: below a second it would end before the first renewal."""
+    """Parse the length of a lease, which would end before its first renewal if it were below a second."""
     if (length_ms := duration_ms(text)) < LEAST_LEASE_MS:
         raise click.BadParameter(f"must be at least 1s, not {text}")
     return length_ms
 
 
 def size_bytes(text: str) -> int:
-    """An amount of memory: 256KiB, 512MiB, 2GiB."""
+    """Parse an amount of memory such as 256KiB, 512MiB, 2GiB."""
     if found := SIZE_TEXT.fullmatch(text):
         return int(found[1]) * UNITS_BYTES[found[2]]
-    raise click.BadParameter(f"{text} is no size: write it as 256KiB, 512MiB or 2GiB")
+    raise click.BadParameter(f"must be a size such as 256KiB, 512MiB or 2GiB, not {text}")
 
 
 def timespec_ms(text: str) -> int:
-    """A time as the API takes it: 0 now, above 0 that time, below 0 so long from now by the server's clock."""
+    """Parse a time to the API's form: 0 now, positive that time, negative a span from now by the server's clock."""
     if text == "now":
         return 0
     if DURATION.fullmatch(text.removeprefix("+")):
@@ -64,22 +64,22 @@ def timespec_ms(text: str) -> int:
         moment = datetime.fromisoformat(text)
         at_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text} is no time: write it as 2026-01-31T12:00 (UTC), or as +10min") from None
-    if at_ms <= 0:  # To the API that would be a time from now.
-        raise click.BadParameter(f"{text} is before 1970: name a later time")
+        raise click.BadParameter(f"must be a time such as 2026-01-31T12:00 (UTC) or +10min, not {text}") from None
+    if at_ms <= 0:  # The API would take it as a span from now.
+        raise click.BadParameter(f"must be after 1 January 1970, not {text}")
     return at_ms
 
 
 def pair(text: str) -> tuple[str, str]:
-    """A label, or a parameter: tier=gold."""
+    """Parse a label or an argument such as tier=gold."""
     name, equals, value = text.partition("=")
     if name and equals:
         return name, value
-    raise click.BadParameter(f"{text} has to be written as NAME=VALUE")
+    raise click.BadParameter(f"must be NAME=VALUE, not {text}")
 
 
 class Number(click.IntRange):
-    """A whole number. What is none is named by what it is, not by what click calls its own type."""
+    """A whole number, called `number` in messages instead of by click's internal name."""
 
     name = "number"
 
@@ -107,7 +107,7 @@ limit = click.option(
 
 
 def in_name_of(otherwise: int | None, words: str) -> Callable[[Any], Any]:
-    """The option for the number of a client."""
+    """Return the option for a client id."""
     return click.option(
         "--client",
         type=click.IntRange(-LARGEST - 1, LARGEST),
@@ -118,6 +118,6 @@ def in_name_of(otherwise: int | None, words: str) -> Callable[[Any], Any]:
     )
 
 
-# What nobody holds, anybody may change later: also the next command.
+# By default tasks have no owner, so that the next command can change them too.
 client = in_name_of(NOBODY, "nobody's")
 new_client = in_name_of(None, "a new one")

@@ -1,4 +1,4 @@
-"""The program `taskstore` as click sees it: commands that are imported when they are needed."""
+"""The program `taskstore`: a click group that imports commands when they are needed, and its shell completion."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-LONGEST_SENTENCE = 200  # Characters of a summary: it goes on in the next line.
+LONGEST_SENTENCE = 200  # Characters of a summary, which is wrapped.
 
 HELP = """Task Store: run a server, and work with one from any machine that reaches it.
 
 Commands that ask a server find it by --url or TASKSTORE_URL. Without them they ask the one that runs on this machine,
-which needs no token; --data DIR or TASKSTORE_DATA says where it keeps its data. Other servers want a token: --token or
+which needs no token; --data DIR or TASKSTORE_DATA names its data directory. Other servers require a token: --token or
 TASKSTORE_TOKEN.
 
-Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the server does not answer, 4 not allowed.
+Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the server is not responding, 4 not allowed.
 """
-NOT_INSTALLED = 'Not installed here; pip install "taskstore[server]" brings: '
+NOT_INSTALLED = 'Not installed here; pip install "taskstore[server]" adds: '
 
 
 class Program(click.Group):
-    """`places`: where each command is, by its name: `package.module:variable`.
+    """The root command.
 
-    `others`: names that are no commands of this program, but stand beside them and are completed like them, and what
-    each of them does; `has_others`: whether they are installed. `sections`: all names, as the help shows them.
-    `options`: what was typed for any command, and has to be repeated by a hint.
+    `places`: the location `package.module:variable` of each command, by name. `others`: Django's commands with their
+    summaries, which appear in the help and in completion; `has_others`: whether they are installed. `sections`: all
+    names as grouped in the help. `options`: the common options typed, which hints must repeat.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class Program(click.Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text(f"`{ctx.info_name} COMMAND --help` tells more of a command.")
+        formatter.write_text(f"`{ctx.info_name} COMMAND --help` shows the options of a command.")
         if self._has_others:
-            formatter.write_text(f"`{ctx.info_name} help --commands` lists Django's own commands, too.")
+            formatter.write_text(f"`{ctx.info_name} help --commands` also lists Django's own commands.")
         else:
             formatter.write_text(f"{NOT_INSTALLED}{', '.join(self._others)}.")
 

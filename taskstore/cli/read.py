@@ -1,4 +1,4 @@
-"""Commands that look: groups, stats, ls, show, search, history, workers."""
+"""Commands that show tasks, groups and workers: groups, stats, ls, show, search, history, workers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from ..types.tasks import PLAIN, Task
 from ..units import duration, size
 from . import parameter_types
 from .base import Scope, command
-from .context import Session, now_ms
+from .context import Session, as_json, now_ms
 from .errors import Failure
-from .records import as_json
 from .tables import Column, Fitting, exact, facts, number, printable_lines, rate, relative, rough, table, when
 
 PREVIEW = 120  # Characters of the data in a list.
@@ -37,7 +36,7 @@ COLUMNS = (
 
 
 def tasks_table(tasks: Iterable[Task], now_ms: int, *, with_group: bool) -> Fitting:
-    """A line for each."""
+    """Return a table with a row for each task."""
     if with_group:
         return table((GROUP, *COLUMNS), ([task.group, *_cells(task, now_ms)] for task in tasks))
     return table(COLUMNS, (_cells(task, now_ms) for task in tasks))
@@ -57,7 +56,7 @@ def _cells(task: Task, now_ms: int) -> Sequence[str]:
 
 
 def preview(data: bytes) -> str:
-    """The beginning of the data, or how much of it there is where it is no text."""
+    """Return the beginning of the data, or its size if it is not text."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -66,7 +65,7 @@ def preview(data: bytes) -> str:
 
 
 def whole(task: Task, now_ms: int) -> RenderableType:
-    """All that is known of a task: facts, then its data."""
+    """Return the details of a task, then its data."""
     pairs = facts((name, what) for name, what in _facts(task, now_ms) if what)
     return Group(pairs, "", Text(_readable(task.data))) if task.data else pairs
 
@@ -87,7 +86,7 @@ def _facts(task: Task, now_ms: int) -> Iterator[tuple[str, str]]:
 
 
 def _owner(task: Task) -> str:
-    # Before the first claim it is whoever added the task, and holds nothing.
+    # Before the first claim the owner is the client that added the task, which holds no lease.
     return str(task.owner) if task.claims and task.owner else ""
 
 
@@ -96,7 +95,7 @@ def _pairs(labels: Mapping[str, str]) -> Iterator[str]:
 
 
 def _readable(data: bytes) -> str:
-    """JSON with a line for each member, other text as it is, else how many bytes there are."""
+    """Return JSON indented, other text unchanged, and the size of binary data."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -105,7 +104,7 @@ def _readable(data: bytes) -> str:
         tree = json.loads(text)
     except ValueError:
         return printable_lines(text)
-    # A number alone stays as it was written: 1.50, 1e400.
+    # A single number stays as written: 1.50, 1e400.
     return printable_lines(json.dumps(tree, indent=2, ensure_ascii=False) if isinstance(tree, dict | list) else text)
 
 
@@ -116,10 +115,10 @@ def added(tasks: Sequence[Task]) -> str:
     return f"{number(len(tasks))} tasks, {tasks[0].id} to {tasks[-1].id}" if tasks else "no task"
 
 
-PAGE = 200  # The most that a page of a search has.
+PAGE = 200  # The largest page of a search.
 STATES = ("ready", "claimed", "expired", "scheduled", "failed")
 
-NO_GROUP = "no group that you may see holds a task"
+NO_GROUP = "no groups with tasks that you can access"
 STATS = (
     Column(title="group", style="bold", is_long=True, is_folded=True),
     Column(title="ready", is_number=True, is_kept=True, style="blue"),
@@ -127,7 +126,7 @@ STATS = (
     Column(title="expired", is_number=True, is_kept=True, style="yellow"),
     Column(title="scheduled", is_number=True, is_kept=True, style="magenta"),
     Column(title="failed", is_number=True, is_kept=True, style="red"),
-    Column(title="oldest", is_number=True, is_kept=True),  # For how long the longest ready task has been that.
+    Column(title="oldest", is_number=True, is_kept=True),  # How long the oldest ready task has been ready.
     Column(title="in, out/min", is_number=True),
     Column(title=""),
 )
@@ -168,7 +167,7 @@ def stats(session: Session, groups: Sequence[str]) -> None:
     """Count the tasks of each group, or of GROUPS only; pay/* means all groups whose names begin with pay/."""
     nothing = NO_GROUP
     if groups:
-        nothing = f"no tasks in {' or '.join(groups)}: `{session.typed('groups')}` lists the groups that hold some"
+        nothing = f"no tasks in {' or '.join(groups)}: `{session.typed('groups')}` lists groups with tasks"
     found = session.some(of_groups(session.store.stats().groups, groups), nothing)
     if session.is_json:
         session.tell(map(as_json, found))
@@ -177,16 +176,16 @@ def stats(session: Session, groups: Sequence[str]) -> None:
 
 
 def of_groups(found: Iterable[GroupStats], patterns: Sequence[str]) -> list[GroupStats]:
-    """Those of the groups that are named; all when none is."""
-    return [each for each in found if not patterns or any(_is_meant(each.group, pattern) for pattern in patterns)]
+    """Return the groups that match a pattern, or all without patterns."""
 
+    def matches(group: str, pattern: str) -> bool:
+        return group.startswith(pattern[:-1]) if pattern.endswith("*") else group == pattern
 
-def _is_meant(group: str, pattern: str) -> bool:
-    return group.startswith(pattern[:-1]) if pattern.endswith("*") else group == pattern
+    return [each for each in found if not patterns or any(matches(each.group, pattern) for pattern in patterns)]
 
 
 def rows_of(found: Sequence[GroupStats]) -> Iterator[list[str]]:
-    """A line for each group, and one for all of them."""
+    """Yield a row for each group and one with the totals."""
     for each in found:
         oldest = "" if each.oldest_ready_ms is None else rough(each.oldest_ready_ms)
         note = "paused" if each.paused else f"{number(each.finished)} finished" if each.finished else ""
@@ -233,9 +232,9 @@ def search(session: Session, terms: Sequence[str], limit: int) -> None:
 
 
 def search_all(session: Session, query: str, limit: int) -> Iterator[Task]:
-    """All that a search finds, page after page. `limit`: how many will be wanted; 0: all."""
+    """Yield the results of a search page by page. `limit`: how many the caller shows; 0: all."""
     after = None
-    # One more than is shown tells whether there are more.
+    # One more than is shown, to know whether there are more.
     size = min(PAGE, limit + 1) if limit else PAGE
     while True:
         page = session.store.search(query, after=after, limit=size)
@@ -246,7 +245,7 @@ def search_all(session: Session, query: str, limit: int) -> Iterator[Task]:
 
 
 def tell_tasks(session: Session, found: Iterable[Task], limit: int, *, nothing: str, with_group: bool = False) -> None:
-    """Show up to so many tasks, and say so when there are more. `nothing`: what to say when there are none."""
+    """Print up to `limit` tasks, and note if there are more. `nothing`: the failure if there are none."""
     rest = iter(found)
     first = session.some(list(islice(rest, 1)), nothing)
     tasks = chain(first, islice(rest, limit - 1 if limit else None))
@@ -255,11 +254,11 @@ def tell_tasks(session: Session, found: Iterable[Task], limit: int, *, nothing: 
     else:
         session.show(tasks_table(tasks, now_ms(), with_group=with_group))
     if limit and next(rest, None):
-        session.note(f"there are more than {number(limit)}: --limit 0 shows all")
+        session.note(f"limited to {number(limit)}: --limit 0 shows all")
 
 
 def quoted(value: str) -> str:
-    """The value as a term of a search carries it, whatever it holds."""
+    """Quote a value for a search term."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -277,17 +276,17 @@ def show(session: Session, id: int) -> None:
 
 
 def living(session: Session, id: int) -> Task:
-    """The task that goes on with the chain of an id."""
+    """Return the current task of an id's chain. Raises Failure if the chain has ended."""
     chain = history_of(session, id)
     last = chain.steps[-1]
     task = session.store.task(last.id) if last.ended is None else None
     if task is None:
-        raise Failure(f"task {id} is gone: {how_it_ended(last, now_ms())}")
+        raise Failure(f"task {id} has ended: {how_it_ended(last, now_ms())}")
     return task
 
 
 def how_it_ended(step: Step, now_ms: int) -> str:
-    """What became of an id: `deleted by client 17, 3 min ago`."""
+    """Describe the end of an id: `deleted by client 17, 3 min ago`."""
     if step.ended is None:
         return "replaced just now"
     reason = f" ({step.ended.reason})" if step.ended.reason else ""

@@ -1,4 +1,4 @@
-"""Tasks and jobs that are added when they are due."""
+"""Commands about schedules."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from ..types.job_record import DEFAULT_QUEUE
 from ..types.schedules import DueJob, DueTask, Schedule
 from . import parameter_types
 from .base import Scope, command
-from .context import Session, now_ms
+from .context import Session, as_json, now_ms
 from .errors import Failure
 from .jobs import value_of
-from .records import as_json
 from .tables import Column, facts, relative, table, when
 
 COLUMNS = (
@@ -38,7 +37,7 @@ def schedule() -> None:
 @command("list", needs=Scope.READ, below=schedule)
 def list_schedules(session: Session, /) -> None:
     """List the schedules with their last and next runs."""
-    found = session.some(session.store.schedules.list(), "there are no schedules")
+    found = session.some(session.store.schedules.list(), "no schedules")
     if session.is_json:
         session.tell(map(as_json, found))
         return
@@ -59,7 +58,7 @@ def _cells(found: Schedule, now: int) -> list[str]:
 
 
 def adds(found: Schedule) -> str:
-    """What it adds, in words."""
+    """Describe what a schedule adds."""
     if found.job:
         return f"job {found.job.function}"
     return f"task in {found.task.group}" if found.task else ""
@@ -79,7 +78,7 @@ def show(session: Session, /, name: str) -> None:
 
 
 def no_schedule(session: Session, name: str) -> Failure:
-    return Failure(f"there is no schedule {name}: `{session.typed('schedule list')}` lists them")
+    return Failure(f"schedule {name} does not exist: `{session.typed('schedule list')}` lists schedules")
 
 
 def _facts(found: Schedule, now: int) -> Iterator[tuple[str, str]]:
@@ -120,18 +119,13 @@ def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, rea
 
     taskstore schedule put nightly "0 3 * * *" --job reports.build 2026 --zone Europe/Berlin
     """
-    due = {"job": due_job(**added)} if due_of(added) == "job" else {"task": due_task(**added)}
+    if bool(added["function"]) == bool(added["group"]):
+        raise click.UsageError("give either --job FUNCTION or --group GROUP")
+    if added["group"] and (len(added["args"]) > 1 or added["kwargs"]):
+        raise click.UsageError("a task must have at most one ARG, its data")
+    due = {"job": due_job(**added)} if added["function"] else {"task": due_task(**added)}
     made = session.store.schedules.put(name, cron, zone=zone, catch_up=catch_up, reason=reason, **due)
     tell(session, made, f"{name} adds {adds(made)}: {made.in_words or cron}")
-
-
-def due_of(added: dict[str, Any]) -> str:
-    """Whether it is a job or a task."""
-    if bool(added["function"]) == bool(added["group"]):
-        raise click.UsageError("either --job FUNCTION or --group GROUP")
-    if added["group"] and (len(added["args"]) > 1 or added["kwargs"]):
-        raise click.UsageError("a task has one ARG at most, its data")
-    return "job" if added["function"] else "task"
 
 
 def due_job(
@@ -169,7 +163,7 @@ def pause(session: Session, /, name: str, reason: str) -> None:
 def resume(session: Session, /, name: str, reason: str) -> None:
     """Resume a schedule, from now on."""
     found = session.store.schedules.resume(name, reason)
-    tell(session, found, f"{name} goes on, next {relative(found.next_ms, now_ms()) if found.next_ms else 'never'}")
+    tell(session, found, f"{name} is resumed, next {relative(found.next_ms, now_ms()) if found.next_ms else 'never'}")
 
 
 @command("run", needs=Scope.OPERATE, below=schedule)

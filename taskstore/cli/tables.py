@@ -1,4 +1,4 @@
-"""Words and tables in the terminal."""
+"""Format numbers, times and tables for a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..units import UNITS_S
 
-# What moves the cursor, changes colours or rings: also in what strangers put into a task.
+# Characters that control a terminal, which a task may contain on purpose.
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 BUT_LINES = re.compile(CONTROL.pattern.replace(r"\x00-\x1f", r"\x00-\x08\x0b-\x1f"))
 
@@ -29,21 +29,21 @@ def rate(per_minute: float) -> str:
 
 
 def rough(value_ms: int) -> str:
-    """A time span in its largest unit: 0 s, 38 s, 2 h."""
+    """Format a time span in its largest unit: 0 s, 38 s, 2 h."""
     seconds = value_ms // 1_000
     unit, length_s = next((each for each in UNITS_S if seconds >= each[1]), UNITS_S[-1])
     return f"{number(seconds // length_s)} {unit}"
 
 
 def relative(at_ms: int, now_ms: int) -> str:
-    """How far off a time is: now, 38 s ago, in 2 h."""
+    """Format a time relative to now: now, 38 s ago, in 2 h."""
     if abs(at_ms - now_ms) < 1_000:
         return "now"
     return f"in {rough(at_ms - now_ms)}" if at_ms > now_ms else f"{rough(now_ms - at_ms)} ago"
 
 
 def exact(at_ms: int) -> str:
-    """2026-11-20 14:02:11 UTC; a time that no calendar has stays a number."""
+    """Format a time as 2026-11-20 14:02:11 UTC, or as a number if it is beyond the calendar."""
     try:
         return f"{datetime.fromtimestamp(at_ms // 1_000, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError):
@@ -56,12 +56,12 @@ def when(at_ms: int, now_ms: int) -> str:
 
 
 def printable(text: str) -> str:
-    """The text in one line, without anything that a terminal would obey."""
+    """Return the text in one line with control characters escaped."""
     return CONTROL.sub(_escaped, text)
 
 
 def printable_lines(text: str) -> str:
-    """The same, but lines and tabs stay."""
+    """Return the text with control characters escaped, except for line breaks and tabs."""
     return BUT_LINES.sub(_escaped, text)
 
 
@@ -76,28 +76,27 @@ WIDEST = 10_000
 class Column:
     title: str
     is_number: bool = False
-    is_long: bool = False  # It gives way when the terminal is narrow.
-    is_kept: bool = False  # Also when nothing stands in it.
-    is_spare: bool = False  # It is left out when the terminal is narrow.
-    is_folded: bool = False  # Its end tells what it is: it goes on in the next line when it does not fit.
+    is_long: bool = False  # Shrinks on a narrow terminal.
+    is_kept: bool = False  # Shown even if it is empty.
+    is_spare: bool = False  # Left out on a narrow terminal.
+    is_folded: bool = False  # Wrapped instead of cut, because its end matters.
     style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """A table that leaves out what can be spared where it would be too wide."""
+    """A table that leaves out spare columns if it is too wide for the terminal."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        places = [place for place, column in enumerate(self.columns) if column.is_kept or self._says(place)]
+        places = [
+            place for place, column in enumerate(self.columns) if column.is_kept or any(row[place] for row in self.rows)
+        ]
         needed = console.measure(self._of(places), options=options.update(max_width=WIDEST)).maximum
         is_narrow = needed > options.max_width
         yield self._of([place for place in places if not (is_narrow and self.columns[place].is_spare)])
-
-    def _says(self, place: int) -> bool:
-        return any(row[place] for row in self.rows)
 
     def _of(self, places: Sequence[int]) -> Table:
         made = Table(box=None, padding=(0, 2, 0, 0))
@@ -109,7 +108,7 @@ class Fitting:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Fitting:
-    """The rows below the titles. What a terminal would obey is escaped."""
+    """Return a table of these rows, with control characters escaped."""
     return Fitting(columns, list(rows))
 
 
@@ -121,14 +120,14 @@ def _cell(text: str, column: Column) -> Text:
 
 def add_column(made: Table, column: Column) -> None:
     title = Text(column.title, style="bold underline", no_wrap=True, overflow="ellipsis")
-    # What may be broken gives way first; that its texts are not broken but cut is said of each.
+    # Columns that may wrap shrink first; each cell then decides whether it wraps or is cut.
     made.add_column(
         title, justify="right" if column.is_number else "left", no_wrap=not column.is_long, style=column.style
     )
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Table:
-    """Names and what each is, below each other."""
+    """Return a table of names and values."""
     made = Table.grid(padding=(0, 2))
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""How the numbers of the groups change, on a terminal that stays open."""
+"""The command `watch`: live counts of groups on a terminal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from ..errors import StoreUnavailable
 from ..types.groups import Stats
 from . import parameter_types
 from .base import Scope, command
-from .context import Session
+from .context import Session, as_json
 from .read import STATS, of_groups, rows_of
-from .records import as_json
 from .tables import exact, table
 
 
@@ -32,7 +31,7 @@ from .tables import exact, table
 def watch(session: Session, groups: Sequence[str], every_ms: int, times: int) -> None:
     """Show live counts of each group until Ctrl-C. With --json, one line per update."""
     looks = islice(look(session, every_ms / 1_000), times or None)
-    with suppress(KeyboardInterrupt):  # It is how somebody ends it.
+    with suppress(KeyboardInterrupt):  # The normal end.
         if session.is_json:
             session.tell(records(looks, groups))
         else:
@@ -40,7 +39,7 @@ def watch(session: Session, groups: Sequence[str], every_ms: int, times: int) ->
 
 
 def show(session: Session, pictures: Iterable[RenderableType]) -> None:
-    """On a terminal each in the place of the one before."""
+    """Print each picture, on a terminal in place of the previous one."""
     if not session.out.is_terminal:
         for each in pictures:
             session.show(each)
@@ -56,7 +55,7 @@ def records(looks: Iterable[tuple[Stats, str]], groups: Sequence[str]) -> Iterat
 
 
 def look(session: Session, every_s: float) -> Iterator[tuple[Stats, str]]:
-    """The newest numbers there are, and why they are not newer; for as long as somebody looks."""
+    """Yield the latest counts, and the error if they could not be updated."""
     found, trouble = session.store.stats(), ""
     while True:
         yield found, trouble
@@ -70,5 +69,5 @@ def look(session: Session, every_s: float) -> Iterator[tuple[Stats, str]]:
 def picture(found: Stats, groups: Sequence[str], trouble: str) -> RenderableType:
     lines: list[RenderableType] = [table(STATS, rows_of(of_groups(found.groups, groups)))]
     if trouble:
-        lines.append(Text(f"{trouble}; these are the numbers from before", style="red"))
+        lines.append(Text(f"{trouble}; the numbers shown are older", style="red"))
     return Group(*lines, Text(f"as of {exact(found.at_ms)}; Ctrl-C ends", style="dim"))

@@ -1,4 +1,4 @@
-"""What workers do, by hand: add tasks, claim, change and delete them."""
+"""Commands that add, claim, update and delete tasks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from ..types.tasks import Change, NewTask, Order, Task
 from ..units import duration
 from . import parameter_types
 from .base import Scope, command
-from .chunks import pieces
-from .context import Session, now_ms, telling
+from .context import Session, as_json, now_ms, telling
 from .errors import Failure
+from .files import pieces
 from .read import added, tasks_table, whole
-from .records import as_json
 from .tables import number
 
 STDIN = "-"
@@ -50,20 +49,20 @@ def add(
     made = NewTask(group=group, timespec_ms=at, labels=dict(fields.pop("labels")), **fields)
     if by_line:
         if data not in (None, STDIN):
-            raise click.UsageError("either DATA or --lines, not both")
+            raise click.UsageError("give either DATA or --lines")
         add_lines(session, made, file or sys.stdin.buffer)
         return
     tell_added(session, session.store.commit(adds=[replace(made, data=data_of(data, file) or b"")]))
 
 
 def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
-    """Add a task for each line that is not blank: in pieces, each whole."""
+    """Add a task for each line that is not blank, in pieces that are applied whole."""
     count = 0
     with session.progress() as progress:
         bar = progress.add_task("adding", total=None)
         for first, piece in pieces(lines):
             data = [line.rstrip(b"\r\n") for line in piece if line.strip()]
-            with telling(session, count, f"{number(count)} tasks are added: the lines before line {first}"):
+            with telling(session, count, f"{number(count)} tasks were added, from the lines before line {first}"):
                 tasks = session.store.commit(adds=[replace(like, data=each) for each in data])
             count += len(tasks)
             progress.update(bar, completed=count)
@@ -73,14 +72,14 @@ def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
 
 
 def data_of(text: str | None, file: IO[bytes] | None) -> bytes | None:
-    """The data that is given; None when none is."""
+    """Return the data that was given, or None."""
     if text is not None and file:
-        raise click.UsageError("either DATA or --file, not both")
+        raise click.UsageError("give either DATA or --file")
     if text == STDIN:
         return sys.stdin.buffer.read()
     if file:
         return bytes(file.read())
-    return None if text is None else os.fsencode(text)  # As it was typed, also what is no UTF-8.
+    return None if text is None else os.fsencode(text)  # The bytes as typed, even if not UTF-8.
 
 
 def tell_added(session: Session, tasks: Sequence[Task]) -> None:
@@ -107,7 +106,7 @@ def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: 
     order = Order.OLDEST if oldest else Order.RANDOM
     tasks = session.store.claim(groups, duration_ms=duration_ms, order=order.value, **asked)
     if not tasks:
-        raise Failure(f"nothing is available in {', '.join(groups)}")
+        raise Failure(f"no task is available in {', '.join(groups)}")
     if session.is_json:
         session.tell(map(as_json, tasks))
         return
@@ -138,9 +137,9 @@ def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: 
 def update(
     session: Session, /, id: int, data: str | None, file: IO[bytes] | None, at_ms: int | None, **fields: Any
 ) -> None:
-    """Change the data, labels or times of a task. What is not given stays as it is.
+    """Change the data, labels or times of a task. Other fields stay unchanged.
 
-    A lease is renewed by --at +30s. Somebody else's lease is respected: exit code 1.
+    Renew a lease with --at +30s. A task that is leased to another client is not changed: exit code 1.
     """
     labels, given = labels_of(fields), data_of(data, file)
     task = there(session, id)
@@ -153,18 +152,18 @@ def update(
 
 
 def at_time(change: Change, task: Task, at_ms: int | None) -> Change:
-    """The change with its time; None: a lease and a schedule go on as they are."""
+    """Return the change with its time. None keeps a present lease or schedule."""
     if at_ms is not None or change.release or task.available_at_ms <= now_ms():
         return replace(change, timespec_ms=at_ms or 0)
-    # A future time makes a lease of it, unless it is given back at once.
+    # A future time would lease the task, unless the change releases it.
     is_leased = bool(task.claims and task.owner)
     return replace(change, timespec_ms=task.available_at_ms, release=not is_leased)
 
 
 def labels_of(fields: dict[str, Any]) -> dict[str, str] | None:
-    """The labels that are asked for; None: they stay."""
+    """Return the new labels, or None to keep them."""
     if fields["labels"] and fields["no_labels"]:
-        raise click.UsageError("either --label or --no-labels, not both")
+        raise click.UsageError("give either --label or --no-labels")
     return dict(fields["labels"]) if fields["labels"] or fields["no_labels"] else None
 
 
@@ -172,7 +171,7 @@ def there(session: Session, task_id: int) -> Task:
     task = session.store.task(task_id)
     if task is None:
         history = session.typed(f"history {task_id}")
-        raise Failure(f"no task {task_id}: `{history}` shows what happened to it")
+        raise Failure(f"task {task_id} does not exist: `{history}` shows its history")
     return task
 
 

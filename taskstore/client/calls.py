@@ -1,4 +1,4 @@
-"""A call of the API as a value: what is sent, and how the answer is read. `Client` and `AsyncClient` both send it."""
+"""An API call as a value: the request and the parser of its response. `Client` and `AsyncClient` both send it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ U = TypeVar("U")
 
 NOTHING: Mapping[str, Any] = {}
 
-MOST_WAIT_MS = 60_000  # What the server holds a claim for at most.
+MOST_WAIT_MS = 60_000  # The longest that the server holds a claim.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """Everything about one request but where the server is. T: what comes of it."""
+    """One request without the server's address. T is the type of its result."""
 
     method: str
     path: str
-    read: Callable[[bytes], T]  # The body of an answer that went well.
-    query: Mapping[str, Any] = field(default_factory=dict)  # Lists stand for several of the name.
+    read: Callable[[bytes], T]  # Parses the body of a successful response.
+    query: Mapping[str, Any] = field(default_factory=dict)  # A list repeats the parameter.
     body: Mapping[str, Any] | bytes | None = None
-    key: str = ""  # The idempotency key: the server does it once, however often it is sent.
-    once: bool = False  # It must not be sent again when it may have happened.
-    may_happen_twice: bool = False  # It harms nobody: what a claim took comes back when its lease ends.
-    may_be_missing: bool = False  # 404 is an answer: None.
-    renamed: Mapping[str, str] = field(default_factory=dict)  # Items of the body, by what the caller calls them.
-    wait_ms: int = 0  # How long the server may hold it, or several such calls one after the other.
+    key: str = ""  # The idempotency key: the server applies the call once, however often it is sent.
+    once: bool = False  # Don't send it again if it may have happened.
+    may_happen_twice: bool = False  # Harmless: tasks claimed twice return when their lease ends.
+    may_be_missing: bool = False  # The result of a 404 is None.
+    renamed: Mapping[str, str] = field(default_factory=dict)  # Paths in the body to the caller's names for them.
+    wait_ms: int = 0  # How long the server may hold the call, or a series of such calls.
 
     @overload
     @staticmethod
@@ -55,16 +55,17 @@ class Call(Generic[T]):
         path: Mapping[str, str | int] = NOTHING,
         **more: Any,
     ) -> Call[Any]:
-        """Return a call of this endpoint. `path`: values for its parameters; `more`: what else a call has.
+        """Return a call of this endpoint.
 
-        `read`: how to read the answer, if not as the type that the endpoint says.
+        `read`: the parser of the response, by default that of the endpoint's answer type. `path`: the values of the
+        path parameters. `more`: other fields of Call.
         """
         read = read or (bytes if endpoint.answer is bytes else decoder(endpoint.answer))
         return Call(method=endpoint.method, path=endpoint.path_with(path), read=read, **more)
 
     @property
     def is_at_stake(self) -> bool:
-        """Whether it matters if it happened when no answer came."""
+        """Whether the caller must know if the call took effect when no response came."""
         return (bool(self.key) or self.once) and not self.may_happen_twice
 
     @property
@@ -72,18 +73,19 @@ class Call(Generic[T]):
         return self.body if self.body is None or isinstance(self.body, bytes) else encoded(self.body)
 
     def turns(self) -> Iterator[Call[T]]:
-        """The calls that make up one that waits longer than the server does: until one is answered with something."""
+        """Split a call that waits longer than the server allows into several. The caller stops at the first result."""
         until_s = time.monotonic() + self.wait_ms / 1000
         left_ms = self.wait_ms
         while True:
-            yield self if left_ms == 0 else self._waiting(min(left_ms, MOST_WAIT_MS))
+            if left_ms == 0:
+                yield self
+            else:
+                wait_ms = min(left_ms, MOST_WAIT_MS)
+                body = {**self.body, "wait": wait_ms} if isinstance(self.body, Mapping) else self.body
+                yield replace(self, body=body, key=new_key(), wait_ms=wait_ms)
             left_ms = int((until_s - time.monotonic()) * 1000)
             if left_ms <= 0:
                 return
-
-    def _waiting(self, wait_ms: int) -> Call[T]:
-        body = {**self.body, "wait": wait_ms} if isinstance(self.body, Mapping) else self.body
-        return replace(self, body=body, key=new_key(), wait_ms=wait_ms)
 
 
 def new_key() -> str:
@@ -91,18 +93,18 @@ def new_key() -> str:
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """As JSON. Raises TypeError when there is something in it that JSON does not have."""
+    """Return the body as JSON. Raises TypeError for a value that JSON can't represent."""
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # Lone surrogates: the server names the field that they are in.
+    except UnicodeEncodeError:  # A lone surrogate: escape it, so that the server can name its field.
         return json.dumps(body).encode()
 
 
 def decoder(kind: type[T]) -> Callable[[bytes], T]:
-    """Return what reads a JSON answer as this type. Members that the type does not know are left out."""
+    """Return a parser of JSON into this type. It ignores unknown members."""
     return Decoder(kind).decode
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """Those that are not None."""
+    """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}

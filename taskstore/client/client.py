@@ -1,12 +1,14 @@
-"""The clients: each verb of the API as a method, and safe by itself (docs/client.md)."""
+"""`Client` and `AsyncClient`: every API call as a method, with retries (docs/client.md)."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 import httpx
 
@@ -14,18 +16,30 @@ from ..errors import StoreUnavailable
 from ..types.tasks import Task
 from . import transport
 from .calls import Call
-from .commands import AsyncCommands, Commands
-from .jobs import AsyncJobs, Jobs
-from .listing import Listing
-from .schedules import AsyncSchedules, Schedules
+from .commands import AsyncCommands, CommandCalls, Commands
+from .jobs import AsyncJobs, JobCalls, Jobs
+from .operating import Operating
+from .reading import Reading, TaskListParser
+from .schedules import AsyncSchedules, ScheduleCalls, Schedules
 from .transport import BaseClient, Happened, Pause, conversation, read
-from .verbs import Calls, async_verb, verb
+from .verbs import async_verb, verb
+from .working import Working
 
 T = TypeVar("T")
 
 
+class Calls(Working, Reading, Operating):
+    """Every call that is a method of the clients themselves."""
+
+    __slots__ = ()
+
+
 class Client(BaseClient):
     __doc__ = BaseClient.__doc__
+
+    @property
+    def calls(self) -> Calls:
+        return Calls(self.id)
 
     def __enter__(self) -> Self:
         return self
@@ -35,27 +49,31 @@ class Client(BaseClient):
 
     def close(self) -> None:
         """Close the connections. The next call opens new ones."""
-        mine: httpx.HTTPTransport | None = self._connections.pop(transport.of_this_process(), None)
+        mine: httpx.HTTPTransport | None = self._connections.pop(transport.id_of_this_process(), None)
         if mine:
             mine.close()
+
+    def for_claims(self) -> ClaimingClient:
+        """Return a client in the same name whose waiting claim can be broken off, for a worker that stops."""
+        return ClaimingClient(self)
 
     @property
     def jobs(self) -> Jobs:
         """Functions that workers run."""
-        return Jobs(self)
+        return Jobs(self, JobCalls(self.id))
 
     @property
     def commands(self) -> Commands:
         """Shell commands that workers run in lists."""
-        return Commands(self)
+        return Commands(self, CommandCalls(self.id))
 
     @property
     def schedules(self) -> Schedules:
-        """Tasks and jobs that are added when they are due."""
-        return Schedules(self)
+        """Tasks and jobs that are added at set times."""
+        return Schedules(self, ScheduleCalls())
 
     def send(self, call: Call[T]) -> T:
-        """What comes of a call."""
+        """Send a call, retrying it as needed, and return its result."""
         for turn in call.turns():
             answer = read(turn, self._answer_to(turn))
             if answer:
@@ -98,21 +116,26 @@ class Client(BaseClient):
     def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
     ) -> Iterator[Task]:
-        """The tasks of a group, the longest available first, one by one while they come in; 0: all of them.
+        """Yield the tasks of a group while they arrive, oldest available time first.
 
-        `owned`: also what is not available. `labels`: those that bear all of them; None stands for any value.
+        `limit`: the maximum number of tasks; 0 means no limit. `owned`: include tasks that are not available now.
+        `labels`: only tasks with all of these labels; a value of None matches any value.
+        Raises StoreUnavailable if the connection breaks.
         """
-        listing = Listing()
-        for piece in self.pieces(Calls(self.id).group(name, limit=limit, owned=owned, labels=labels)):
-            yield from listing.feed(piece)
-        yield from listing.end()
+        parser = TaskListParser()
+        for piece in self.pieces(self.calls.group(name, limit=limit, owned=owned, labels=labels)):
+            yield from parser.feed(piece)
+        yield from parser.end()
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> Iterator[bytes]:
-        """All tasks that a search finds, as a file, piece by piece: `ndjson` (see `import_tasks`) or `csv`."""
-        return self.pieces(Calls(self.id).export_tasks(query, format=format))
+        """Export all tasks that match a search, in chunks of bytes. `format`: `ndjson` (see `import_tasks`) or `csv`.
+
+        Raises StoreUnavailable if the connection breaks.
+        """
+        return self.pieces(self.calls.export_tasks(query, format=format))
 
     def pieces(self, call: Call[Any]) -> Iterator[bytes]:
-        """A long answer, piece by piece while it comes in. Raises StoreUnavailable when it breaks off."""
+        """Yield a long response in chunks while it arrives. Raises StoreUnavailable if the connection breaks."""
         answer = self._answer_to(call, stream=True)
         try:
             yield from answer.iter_bytes()
@@ -137,7 +160,7 @@ class Client(BaseClient):
 
     def _ask(self, request: httpx.Request, *, stream: bool) -> Happened:
         try:
-            # Not through httpx.Client: what it does for the web costs as much again.
+            # Not through httpx.Client, whose redirects, cookies and hooks would double the cost.
             answer = self._http().handle_request(request)
             if not (stream and answer.is_success):
                 answer.read()
@@ -146,19 +169,59 @@ class Client(BaseClient):
         return answer
 
     def _http(self) -> httpx.HTTPTransport:
-        own = transport.of_this_process()
+        own = transport.id_of_this_process()
         mine: httpx.HTTPTransport | None = self._connections.get(own)
         if mine is None:
             made = httpx.HTTPTransport(**self._connecting)
-            # Of threads that come here together one wins. No lock: a fork might leave it locked in the child.
+            # Threads may race here and one wins. Not a lock: a fork might leave it locked in the child.
             mine = self._connections.setdefault(own, made)
             if mine is not made:
                 made.close()
         return mine
 
 
+class ClaimingClient(Client):
+    """A client with connections of its own, which can break off a claim that waits. See `Client.for_claims`."""
+
+    def __init__(self, client: Client) -> None:
+        self._access, self._client_id, self._patience = client._access, client._client_id, client._patience
+        self._connections = {}
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._has_ended = False
+
+    def hang_up(self) -> None:
+        """Break off the call that another thread waits for, and refuse all further ones with StoreUnavailable.
+
+        The server gives nothing to a client that has gone.
+        """
+        self._has_ended = True
+        for each in list(self._sockets):
+            with suppress(OSError):
+                # Not the method of a TLS socket, which is not made for being called beside a thread that reads.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    def _ask(self, request: httpx.Request, *, stream: bool) -> Happened:
+        request.extensions["trace"] = self._note
+        happened = None if self._has_ended else super()._ask(request, stream=stream)
+        if happened is None or (self._has_ended and not isinstance(happened, httpx.Response)):
+            raise StoreUnavailable("this client has hung up")
+        return happened
+
+    def _note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Hear from httpcore what it is doing."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            connected = info["return_value"].get_extra_info("socket")
+            self._sockets.add(connected)
+            if self._has_ended:
+                self.hang_up()
+
+
 class AsyncClient(BaseClient):
-    """As Client, for the tasks of one event loop: each verb is awaited."""
+    """A client for asyncio with the methods of `Client`, as coroutines. Use it in one event loop only."""
+
+    @property
+    def calls(self) -> Calls:
+        return Calls(self.id)
 
     async def __aenter__(self) -> Self:
         return self
@@ -168,27 +231,27 @@ class AsyncClient(BaseClient):
 
     async def close(self) -> None:
         """Close the connections. The next call opens new ones."""
-        mine: httpx.AsyncHTTPTransport | None = self._connections.pop(transport.of_this_process(), None)
+        mine: httpx.AsyncHTTPTransport | None = self._connections.pop(transport.id_of_this_process(), None)
         if mine:
             await mine.aclose()
 
     @property
     def jobs(self) -> AsyncJobs:
         """Functions that workers run."""
-        return AsyncJobs(self)
+        return AsyncJobs(self, JobCalls(self.id))
 
     @property
     def commands(self) -> AsyncCommands:
         """Shell commands that workers run in lists."""
-        return AsyncCommands(self)
+        return AsyncCommands(self, CommandCalls(self.id))
 
     @property
     def schedules(self) -> AsyncSchedules:
-        """Tasks and jobs that are added when they are due."""
-        return AsyncSchedules(self)
+        """Tasks and jobs that are added at set times."""
+        return AsyncSchedules(self, ScheduleCalls())
 
     async def send(self, call: Call[T]) -> T:
-        """What comes of a call."""
+        """Send a call, retrying it as needed, and return its result."""
         for turn in call.turns():
             answer = read(turn, await self._answer_to(turn))
             if answer:
@@ -231,22 +294,22 @@ class AsyncClient(BaseClient):
     async def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
     ) -> AsyncIterator[Task]:
-        """The tasks of a group, as those of Client."""
-        listing = Listing()
-        call = Calls(self.id).group(name, limit=limit, owned=owned, labels=labels)
+        """Yield the tasks of a group while they arrive, like `Client.group`."""
+        parser = TaskListParser()
+        call = self.calls.group(name, limit=limit, owned=owned, labels=labels)
         async with aclosing(self.pieces(call)) as pieces:
             async for piece in pieces:
-                for task in listing.feed(piece):
+                for task in parser.feed(piece):
                     yield task
-        for task in listing.end():
+        for task in parser.end():
             yield task
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> AsyncIterator[bytes]:
-        """The file of Client, piece by piece."""
-        return self.pieces(Calls(self.id).export_tasks(query, format=format))
+        """Export all tasks that match a search, like `Client.export_tasks`."""
+        return self.pieces(self.calls.export_tasks(query, format=format))
 
     async def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]:
-        """As that of Client."""
+        """Yield a long response in chunks, like `Client.pieces`."""
         answer = await self._answer_to(call, stream=True)
         try:
             async for piece in answer.aiter_bytes():
@@ -272,7 +335,6 @@ class AsyncClient(BaseClient):
 
     async def _ask(self, request: httpx.Request, *, stream: bool) -> Happened:
         try:
-            # Not through httpx.Client: what it does for the web costs as much again.
             answer = await self._http().handle_async_request(request)
             if not (stream and answer.is_success):
                 await answer.aread()
@@ -281,8 +343,8 @@ class AsyncClient(BaseClient):
         return answer
 
     def _http(self) -> httpx.AsyncHTTPTransport:
-        mine: httpx.AsyncHTTPTransport | None = self._connections.get(transport.of_this_process())
+        mine: httpx.AsyncHTTPTransport | None = self._connections.get(transport.id_of_this_process())
         if mine is None:
             mine = httpx.AsyncHTTPTransport(**self._connecting)
-            self._connections[transport.of_this_process()] = mine
+            self._connections[transport.id_of_this_process()] = mine
         return mine

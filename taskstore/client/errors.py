@@ -1,13 +1,13 @@
-"""What can go wrong between a client and the server, as a part of the tree of `taskstore.errors`.
+"""The errors of the client, which extend the tree of `taskstore.errors`.
 
 TaskStoreError
   InvalidInput, LimitExceeded, CommitRefused, JobUnfinished, KeyReused, StoreBusy    as the store raises them
-  StoreUnavailable     the server can't be reached, or not its database; it was tried for as long as was allowed
-    CommitUnknown      the connection broke, and nobody could be asked again: it happened or not
-  NotAllowed           there is no valid token, or it does not allow this
-  NotFound             there is no such thing
-  TooOften             more requests than the server takes from this token or address
-  UnexpectedAnswer     something else than a task store has answered, or the server is broken
+  StoreUnavailable     the server or its database could not be reached within `patience_s`
+    CommitUnknown      the connection broke and retrying did not help: the change may or may not have happened
+  NotAllowed           the token is missing, not valid, or does not allow this
+  NotFound             the object does not exist
+  TooOften             the rate limit of this token or address was exceeded
+  UnexpectedAnswer     the response is not one of a task store, or the server failed
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from ..errors import TaskStoreError
 
 
 class NotAllowed(TaskStoreError):
-    """There is no valid token, or it does not allow this, or not in this group. Nothing was changed.
+    """The token is missing, not valid, or does not allow this call or group. Nothing was changed.
 
-    Get another one: `taskstore token create NAME --scope work`.
+    Create a token with `taskstore token create NAME --scope work`.
     """
 
     code = "not_allowed"
 
 
 class NotFound(TaskStoreError):
-    """There is no such thing. Nothing was changed."""
+    """The object does not exist. Nothing was changed."""
 
     code = "not_found"
 
 
 class TooOften(TaskStoreError):
-    """More requests than the server takes. Nothing was changed. Try again after `retry_after_s` seconds."""
+    """The rate limit was exceeded. Nothing was changed. Try again after `retry_after_s` seconds."""
 
     code = "too_often"
 
@@ -41,6 +41,6 @@ class TooOften(TaskStoreError):
 
 
 class UnexpectedAnswer(TaskStoreError):
-    """No answer of a task store: look at the address, at what stands between, and at the server's log."""
+    """The response is not one of a task store. Check the address, any proxy, and the server's log."""
 
     code = "unexpected"

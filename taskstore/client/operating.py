@@ -1,4 +1,4 @@
-"""The calls of operators: what is done to groups, and to many tasks at once. They need a token that may `operate`."""
+"""Calls for operators: pausing groups and bulk operations. They need a token with the scope `operate`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from .. import endpoints
+from ..errors import InvalidInput
 from ..types.bulk import ItemsPage, Operation, OperationsPage, Preview
 from ..types.groups import GroupPause, Pause
 from ..types.scalars import prepare
@@ -17,9 +18,9 @@ from .calls import Call, decoder, given, new_key
 
 
 class AskedPreview(Preview, frozen=True, kw_only=True):
-    """A preview, and what was asked for: `bulk_start` takes both."""
+    """A preview together with its request, as `bulk_start` needs both."""
 
-    asked: dict[str, Any] = field(default_factory=dict)  # The verb and which tasks, as they were sent.
+    asked: dict[str, Any] = field(default_factory=dict)  # The body of the preview's request.
 
 
 prepare(AskedPreview)
@@ -29,11 +30,23 @@ class Operating:
     __slots__ = ()
 
     def pause(self, group: str, reason: str = "") -> Call[Pause]:
-        """Claims find nothing in the group from now on. A paused group stays paused as it is."""
-        return Call.of(endpoints.PAUSE, path={"name": group}, body={"reason": reason}, read=_pause)
+        """Stop handing out tasks of the group; commits go on. A group that is paused already keeps its pause.
+
+        `reason` is shown to other operators.
+        """
+
+        def pause_in(content: bytes) -> Pause:
+            paused = decoder(GroupPause)(content).paused
+            if paused is None:
+                raise ValueError("it is not paused")
+            return paused
+
+        _refuse_empty(group)
+        return Call.of(endpoints.PAUSE, path={"name": group}, body={"reason": reason}, read=pause_in)
 
     def resume(self, group: str, reason: str = "") -> Call[None]:
-        """Claims find again what is in the group."""
+        """Hand out tasks of the group again."""
+        _refuse_empty(group)
         return Call.of(endpoints.RESUME, path={"name": group}, body={"reason": reason}, read=lambda content: None)
 
     def bulk_preview(
@@ -47,11 +60,11 @@ class Operating:
         ids: Iterable[int] | None = None,
         **options: str | int | bool | None,
     ) -> Call[AskedPreview]:
-        """How many tasks would be meant, and which. `verb`: requeue, move, edit or purge.
+        """Preview a bulk operation: how many tasks it would change, and a sample of them.
 
-        Which: those with the ids, or all that are in the group and the state and meet the search. A requeue sends
-        dead letters back to the group that they failed in, unless they are to stay `here`, the one option that a
-        preview takes.
+        `verb`: requeue, move, edit or purge. Select tasks by `ids`, or by `group`, `state` and the search `q`
+        together. The only option of a preview is `here` of a requeue, which keeps dead letters in their group instead
+        of returning them to the group in which they failed.
         """
         named = None if ids is None else list(ids)
         asked = {"verb": verb, "q": q, **given(group=group, state=state, ids=named, **options)}
@@ -68,12 +81,12 @@ class Operating:
         typed: str = "",
         **options: str | int | bool | None,
     ) -> Call[Operation]:
-        """Do it to the tasks of a preview, in the background; `operation` tells how far it has come.
+        """Start the bulk operation of a preview in the background. `operation` reports its progress.
 
-        `options` are those of the action, see `taskstore.types.bulk_actions`: `to` and `create` of a move, `error` and
-        `priority` of an edit, `at` (ms since the Epoch), `spread_minutes` and `here` of a requeue.
-        Raises InvalidInput when their number has changed by more than 10 and 1 %, and when `typed` is not what
-        the preview wants as `to_type`.
+        `take_claimed`: include leased tasks, whose workers' results will be rejected. `options`: `to` and `create` of a
+        move; `error` and `priority` of an edit; `at` (ms since the Epoch), `spread_minutes` and `here` of a requeue.
+        Raises InvalidInput if the number of tasks has changed by more than 10 and 1 % since the preview, or if
+        `typed` is not the preview's `to_type`.
         """
         body = {
             **preview.asked,
@@ -90,35 +103,37 @@ class Operating:
     def operations(
         self, *, state: str | None = None, after: int | None = None, limit: int = 50
     ) -> Call[OperationsPage]:
-        """A page of operations, the newest first."""
+        """Return a page of bulk operations, newest first. `after`: the `after` of the previous page."""
         query = given(state=state, after=after, limit=limit)
         return Call.of(endpoints.OPERATIONS, query=query)
 
     def operation(self, id: int) -> Call[Operation]:
-        """How far an operation has come, and whether it can be undone. Raises NotFound."""
+        """Return an operation with its progress and whether it can be undone. Raises NotFound."""
         return Call.of(endpoints.OPERATION, path={"id": id})
 
     def operation_items(
         self, id: int, *, outcome: str | None = None, after: int | None = None, limit: int = 50
     ) -> Call[ItemsPage]:
-        """A page of what became of each task, and why it was skipped or failed. Raises NotFound."""
+        """Return a page of an operation's tasks, each with its outcome and why it was skipped or failed.
+
+        Raises NotFound.
+        """
         query = given(outcome=outcome, after=after, limit=limit)
         return Call.of(endpoints.OPERATION_ITEMS, path={"id": id}, query=query)
 
     def cancel_operation(self, id: int) -> Call[Operation]:
-        """Let it end after what it is at. One that has ended stays as it is. Raises NotFound."""
+        """Cancel an operation after its current step. Has no effect once it has ended. Raises NotFound."""
         return Call.of(endpoints.CANCEL_OPERATION, path={"id": id})
 
     def undo_operation(self, id: int, reason: str = "") -> Call[Operation]:
-        """Take it back, but for what has changed since: an operation of its own. Raises NotFound, InvalidInput.
+        """Undo an operation, except for tasks changed since. Returns the undo, which is an operation too.
 
-        When the connection breaks it raises CommitUnknown: `operations` shows whether it was begun.
+        Raises NotFound; InvalidInput if it can't be undone; CommitUnknown if the connection breaks, in which case
+        `operations` shows whether the undo was started.
         """
         return Call.of(endpoints.UNDO_OPERATION, path={"id": id}, body={"reason": reason}, once=True)
 
 
-def _pause(content: bytes) -> Pause:
-    paused = decoder(GroupPause)(content).paused
-    if paused is None:
-        raise ValueError("it is not paused")
-    return paused
+def _refuse_empty(group: str) -> None:
+    if not group:  # It would be the address of something else.
+        raise InvalidInput({"group": ["must not be empty"]})

@@ -1,8 +1,12 @@
-"""The calls that change nothing."""
+"""Read-only calls, and the parser of a streamed list of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import codecs
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from .. import endpoints
 from ..types.audit import AuditPage
@@ -13,26 +17,29 @@ from ..types.search import SearchPage
 from ..types.server import Health
 from ..types.tasks import Task
 from .calls import Call, given
+from .errors import UnexpectedAnswer
+
+SEPARATORS = "[,] \n\r\t"
 
 
-class Looking:
+class Reading:
     __slots__ = ()
 
     def task(self, id: int) -> Call[Task | None]:
-        """The task with this id; None when there is none (`history` says what became of it)."""
+        """Return the task with this id, or None if it does not exist. `history` shows how an id ended."""
         return Call.of(endpoints.TASK, path={"id": id}, may_be_missing=True)
 
     def tasks(self, ids: Iterable[int]) -> Call[list[Task | None]]:
-        """The tasks of these ids in the order asked, None for one that does not exist."""
+        """Return the tasks with these ids in the same order, with None for each id that does not exist."""
         return Call.of(endpoints.TASKS_BY_BODY, body={"ids": list(ids)})
 
     def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
     ) -> Call[list[Task]]:
-        """The tasks of a group, the longest available first, one after the other as they come in.
+        """Return the tasks of a group, oldest available time first.
 
-        0: all that there are. `owned`: also what is not available. `labels`: those that bear all of them; None
-        stands for any value.
+        `limit`: the maximum number of tasks; 0 means no limit. `owned`: include tasks that are not available now.
+        `labels`: only tasks with all of these labels; a value of None matches any value.
         """
         query = {
             "name": name,
@@ -43,28 +50,31 @@ class Looking:
         return Call.of(endpoints.GROUP_BY_QUERY, query=query)
 
     def groups(self) -> Call[list[str]]:
-        """The names of the groups that hold a task, sorted."""
+        """Return the sorted names of the groups that contain at least one task."""
         return Call.of(endpoints.GROUPS)
 
     def stats(self) -> Call[Stats]:
-        """Every group that holds a task in numbers."""
+        """Return the counts and rates of every group that contains a task."""
         return Call.of(endpoints.STATS)
 
     def history(self, id: int) -> Call[History | None]:
-        """What became of an id that was ever given out; None when nothing is known of it (any more)."""
+        """Return the history of a task by any id it ever had, or None if the id is unknown or its history expired."""
         return Call.of(endpoints.HISTORY, path={"id": id}, may_be_missing=True)
 
     def search(self, query: str = "", *, after: str | None = None, limit: int = 50) -> Call[SearchPage]:
-        """A page of the tasks that meet every term: `group:mail state:failed error:"timed out"`."""
+        """Return a page of the tasks that match every term, such as `group:mail state:failed error:"timed out"`.
+
+        `after`: the `after` of the previous page. `limit`: the size of a page.
+        """
         asked = {"q": query, "limit": limit, **given(after=after)}
         return Call.of(endpoints.SEARCH, query=asked)
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> Call[bytes]:
-        """All tasks that a search finds, as a file, piece by piece: `ndjson` (see `import_tasks`) or `csv`."""
+        """Return all tasks that match a search as a file. `format`: `ndjson` (see `import_tasks`) or `csv`."""
         return Call.of(endpoints.EXPORT, query={"q": query, "format": format})
 
     def clients(self) -> Call[list[Heard]]:
-        """The workers that were heard within a day, the last heard first."""
+        """Return the workers that sent a heartbeat in the last 24 hours, most recent first."""
         return Call.of(endpoints.CLIENTS)
 
     def audit(
@@ -79,22 +89,62 @@ class Looking:
         after: str | None = None,
         limit: int = 50,
     ) -> Call[AuditPage]:
-        """What people and operating tokens changed, the newest first. Times: `now-1h`, or 2026-01-31T12:00."""
+        """Return a page of the changes made by people and by operator tokens, newest first.
+
+        `since` and `until`: times such as `now-1h` or `2026-01-31T12:00`. `after`: the `after` of the previous page.
+        """
         asked = given(by=by, action=action, group=group, since=since, until=until, reason=reason, after=after)
         return Call.of(endpoints.AUDIT, query={**asked, "limit": limit})
 
     def health(self) -> Call[Health]:
-        """The server process lives."""
+        """Check that the server process is running. Does not check the database."""
         return Call.of(endpoints.HEALTHZ)
 
     def ready(self) -> Call[Health]:
-        """The server can work. Raises StoreUnavailable when it can't for as long as this client is patient."""
+        """Check that the server can serve requests. Raises StoreUnavailable if it can't within `patience_s`."""
         return Call.of(endpoints.READYZ)
 
     def metrics(self) -> Call[str]:
-        """The numbers of the server, as Prometheus reads them."""
+        """Return the server's metrics in the Prometheus text format."""
         return Call.of(endpoints.METRICS, read=bytes.decode)
 
     def schema(self) -> Call[str]:
-        """The description of the whole API in OpenAPI, as YAML."""
+        """Return the OpenAPI description of the whole API, as YAML."""
         return Call.of(endpoints.SCHEMA, read=bytes.decode)
+
+
+class TaskListParser:
+    """Parse a JSON list of tasks while it arrives, because a group may not fit into memory."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = json.JSONDecoder()
+        self._next_try = 0  # Characters needed before the next attempt: a large task may arrive in small chunks.
+
+    def feed(self, chunk: bytes) -> Iterator[Task]:
+        """Yield the tasks that are complete. Raises UnexpectedAnswer if an element is not a task."""
+        self._text += self._utf8.decode(chunk)
+        if len(self._text) < self._next_try:
+            return
+        place = 0
+        while True:
+            while place < len(self._text) and self._text[place] in SEPARATORS:
+                place += 1
+            try:
+                tree, place = self._decoder.raw_decode(self._text, place)
+            except ValueError:  # The rest of the element has not arrived.
+                break
+            try:
+                yield msgspec.convert(tree, Task)
+            except msgspec.ValidationError as problem:
+                raise UnexpectedAnswer(f"the answer has an invalid task: {problem!r}") from problem
+        self._text = self._text[place:]
+        self._next_try = 2 * len(self._text)
+
+    def end(self) -> Iterator[Task]:
+        """Yield the last tasks. Raises UnexpectedAnswer if the list is incomplete."""
+        self._next_try = 0
+        yield from self.feed(b"")
+        if self._text:
+            raise UnexpectedAnswer(f"the answer is not a list of tasks: {self._text[:100]}")

@@ -1,4 +1,4 @@
-"""What went wrong with one try of a call, and whether another one could go better."""
+"""Classify the failure of one attempt of a call, and whether to retry it."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from ..errors import (
 from .calls import Call
 from .errors import NotAllowed, NotFound, TooOften, UnexpectedAnswer
 
-# The request never left.
+# The request was not sent.
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-# It makes no sense to httpx, and will not the next time.
+# httpx rejects the request, and would again.
 NEVER_SENT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
-# Of proxies: the server behind them went away, maybe while it was at it.
+# A proxy lost the server, maybe while it handled the request.
 BROKEN_BEHIND = (502, 504)
-SHOWN = 200  # Characters of an answer that nobody expected.
+SHOWN = 200  # Characters of an unexpected response.
 BY_CODE = {kind.code: kind for kind in (StoreBusy, StoreUnavailable, CommitUnknown)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`error` is raised when it was not tried again, or not with more success."""
+    """A failed attempt. `error` is raised if the call is not retried or no retry succeeds."""
 
     error: TaskStoreError
     may_pass: bool = False
     may_have_happened: bool = False
-    is_of_access: bool = False  # With a new address or token it may go well at once.
+    is_of_access: bool = False  # A new address or token may help at once.
     least_pause_s: float = 0
 
 
 def problem_of(call: Call[Any], happened: httpx.Response | httpx.TransportError) -> Problem | None:
-    """None: it went well."""
+    """Return why the attempt failed; None if it succeeded."""
     if isinstance(happened, httpx.TransportError):
         return _of_connection(happened)
     if happened.is_success or (call.may_be_missing and happened.status_code == 404 and _detail(happened)):
@@ -82,16 +82,13 @@ def _of_answer(call: Call[Any], answer: httpx.Response) -> Problem:
             pause_s = _retry_after_s(answer)
             return Problem(error=TooOften(detail, pause_s), may_pass=True, least_pause_s=pause_s)
         case 503:
-            return _unavailable(answer, detail)
-    is_broken = answer.status_code in BROKEN_BEHIND
-    error = StoreUnavailable(detail) if is_broken else UnexpectedAnswer(_shown(call, answer))
-    return Problem(error=error, may_pass=is_broken, may_have_happened=is_broken)
-
-
-def _unavailable(answer: httpx.Response, detail: str) -> Problem:
-    error = BY_CODE.get(_members(answer).get("code", ""), StoreUnavailable)(detail)
-    is_unknown = isinstance(error, CommitUnknown)
-    return Problem(error=error, may_pass=True, may_have_happened=is_unknown, least_pause_s=_retry_after_s(answer))
+            error = BY_CODE.get(_members(answer).get("code", ""), StoreUnavailable)(detail)
+            is_unknown = isinstance(error, CommitUnknown)
+            pause_s = _retry_after_s(answer)
+            return Problem(error=error, may_pass=True, may_have_happened=is_unknown, least_pause_s=pause_s)
+    if answer.status_code in BROKEN_BEHIND:
+        return Problem(error=StoreUnavailable(detail), may_pass=True, may_have_happened=True)
+    return Problem(error=UnexpectedAnswer(_shown(call, answer)))
 
 
 def _members(answer: httpx.Response) -> Mapping[str, Any]:
@@ -113,7 +110,7 @@ def _fields(call: Call[Any], answer: httpx.Response, detail: str) -> Mapping[str
 
 
 def _shown(call: Call[Any], answer: httpx.Response) -> str:
-    return f"{call.method} {call.path} was answered {answer.status_code}: {answer.text[:SHOWN]}"
+    return f"{call.method} {call.path} failed with status {answer.status_code}: {answer.text[:SHOWN]}"
 
 
 def _retry_after_s(answer: httpx.Response) -> float:

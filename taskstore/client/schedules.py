@@ -1,35 +1,30 @@
-"""Tasks and jobs that are added when they are due: `client.schedules` (docs/schedules.md)."""
+"""`client.schedules`: tasks and jobs that are added at set times (docs/schedules.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from dataclasses import asdict
+from types import NoneType
 
 from msgspec import structs
 
 from .. import endpoints
-from ..errors import InvalidInput
+from ..errors import InvalidInput, refuse
+from ..types.job_record import JobOptions
 from ..types.schedules import DueJob, DueTask, Schedule
 from ..types.tasks import Task
 from .calls import Call, given
-from .verbs import AsyncSender, Sender
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from .verbs import AsyncPart, Part, async_verb, verb
 
 
-@dataclass(frozen=True, slots=True)
 class ScheduleCalls:
-    """To change a schedule needs a token that may `operate`."""
+    """Calls about schedules. Changing one needs a token with the scope `operate`."""
 
     def list(self) -> Call[list[Schedule]]:
-        """The schedules that add to groups that the token may touch, sorted by name."""
+        """Return the schedules that add to groups this token may access, sorted by name."""
         return Call.of(endpoints.SCHEDULES)
 
     def get(self, name: str) -> Call[Schedule | None]:
-        """The schedule of this name; None when there is none."""
+        """Return the schedule with this name, or None if it does not exist."""
         return Call.of(endpoints.SCHEDULE, path=_path(name), may_be_missing=True)
 
     def put(
@@ -43,90 +38,79 @@ class ScheduleCalls:
         job: DueJob | None = None,
         reason: str = "",
     ) -> Call[Schedule]:
-        """Make the schedule, or change the one of this name: it stays paused if it was.
+        """Create a schedule or replace the one with this name, which stays paused if it was.
 
-        Either `task` or `job` is what it adds. `catch_up`: what becomes of due times that passed while no server
-        ran: skip, latest (one for all of them) or all. Raises InvalidInput that names every wrong field.
+        `cron`: an expression such as `0 7 * * 1-5`, in the time zone `zone`. Give either the `task` or the `job` to
+        add. `catch_up`: how to treat due times that passed while no server ran: `skip` them, add the `latest`, or add
+        `all`. Raises InvalidInput, which names every invalid field.
         """
-        times = {"cron": cron, "zone": zone, "catch_up": catch_up, "reason": reason}
-        added = given(task=task and _on_the_wire(task), job=job and _on_the_wire(job))
-        return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body={**times, **added})
+        refuse(
+            (field, f"must be a {right.__name__}, not a {type(value).__name__}")
+            for field, value, right in (
+                ("task", task, DueTask),
+                ("job", job, DueJob),
+                ("job.options", getattr(job, "options", None), JobOptions),
+            )
+            if not isinstance(value, (right, NoneType))
+        )
+        body = {
+            "cron": cron,
+            "zone": zone,
+            "catch_up": catch_up,
+            "reason": reason,
+            **given(
+                task=task and structs.asdict(task),
+                job=job and {**structs.asdict(job), "options": asdict(job.options)},
+            ),
+        }
+        return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body=body)
 
     def delete(self, name: str) -> Call[Schedule | None]:
-        """Delete it; what it has added stays. Returns what it was; None when there is none."""
+        """Delete a schedule; the tasks it added stay. Returns the schedule, or None if it did not exist."""
         return Call.of(endpoints.DELETE_SCHEDULE, path=_path(name), may_be_missing=True)
 
     def pause(self, name: str, reason: str = "") -> Call[Schedule]:
-        """Nothing comes due until it goes on. Raises NotFound."""
+        """Stop adding tasks until the schedule is resumed. Raises NotFound."""
         return Call.of(endpoints.PAUSE_SCHEDULE, path=_path(name), body={"reason": reason})
 
     def resume(self, name: str, reason: str = "") -> Call[Schedule]:
-        """It is due again from now on; what would have come due meanwhile was not missed. Raises NotFound."""
+        """Continue from now on, without catching up on the time it was paused. Raises NotFound."""
         return Call.of(endpoints.RESUME_SCHEDULE, path=_path(name), body={"reason": reason})
 
     def run(self, name: str, reason: str = "") -> Call[Task]:
-        """Add at once what it would add. Raises NotFound, and CommitUnknown when the connection breaks."""
+        """Add the schedule's task or job now and return the task.
+
+        Raises NotFound; CommitUnknown if the connection breaks.
+        """
         body = {"reason": reason}
         return Call.of(endpoints.RUN_SCHEDULE, path=_path(name), body=body, once=True)
 
 
-CALLS = ScheduleCalls()
-
-
 def _path(name: str) -> dict[str, str]:
     if not name or "/" in name:
-        raise InvalidInput({"name": [f"a name without / and not empty, not {name!r}"]})
+        raise InvalidInput({"name": ["must not be empty or contain /"]})
     return {"name": name}
 
 
-def _on_the_wire(added: DueTask | DueJob) -> dict[str, Any]:
-    said = structs.asdict(added)
-    return {**said, "options": asdict(added.options)} if isinstance(added, DueJob) else said
+class Schedules(Part[ScheduleCalls]):
+    """The schedules of the store."""
+
+    list = verb(ScheduleCalls.list)
+    get = verb(ScheduleCalls.get)
+    put = verb(ScheduleCalls.put)
+    delete = verb(ScheduleCalls.delete)
+    pause = verb(ScheduleCalls.pause)
+    resume = verb(ScheduleCalls.resume)
+    run = verb(ScheduleCalls.run)
 
 
-def _verb(describe: Callable[Concatenate[ScheduleCalls, P], Call[T]]) -> Callable[Concatenate[Schedules, P], T]:
-    @wraps(describe)
-    def send(schedules: Schedules, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return schedules.client.send(describe(CALLS, *args, **kwargs))
+class AsyncSchedules(AsyncPart[ScheduleCalls]):
+    """The schedules of the store, for `AsyncClient`."""
 
-    return send
-
-
-def _async_verb(
-    describe: Callable[Concatenate[ScheduleCalls, P], Call[T]],
-) -> Callable[Concatenate[AsyncSchedules, P], Awaitable[T]]:
-    @wraps(describe)
-    async def send(schedules: AsyncSchedules, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await schedules.client.send(describe(CALLS, *args, **kwargs))
-
-    return send
-
-
-@dataclass(frozen=True, slots=True)
-class Schedules:
-    """The schedules of a client's store."""
-
-    client: Sender
-
-    list = _verb(ScheduleCalls.list)
-    get = _verb(ScheduleCalls.get)
-    put = _verb(ScheduleCalls.put)
-    delete = _verb(ScheduleCalls.delete)
-    pause = _verb(ScheduleCalls.pause)
-    resume = _verb(ScheduleCalls.resume)
-    run = _verb(ScheduleCalls.run)
-
-
-@dataclass(frozen=True, slots=True)
-class AsyncSchedules:
-    """The same for a client that is awaited."""
-
-    client: AsyncSender
-
-    list = _async_verb(ScheduleCalls.list)
-    get = _async_verb(ScheduleCalls.get)
-    put = _async_verb(ScheduleCalls.put)
-    delete = _async_verb(ScheduleCalls.delete)
-    pause = _async_verb(ScheduleCalls.pause)
-    resume = _async_verb(ScheduleCalls.resume)
-    run = _async_verb(ScheduleCalls.run)
+    list = async_verb(ScheduleCalls.list)
+    get = async_verb(ScheduleCalls.get)
+    put = async_verb(ScheduleCalls.put)
+    delete = async_verb(ScheduleCalls.delete)
+    pause = async_verb(ScheduleCalls.pause)
+    resume = async_verb(ScheduleCalls.resume)
+    run = async_verb(ScheduleCalls.run)

@@ -1,4 +1,4 @@
-"""One request and its retries: where the server is, who asks, and the HTTP connection."""
+"""The server's address and token, the id of this process, and one request with its retries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -17,13 +17,12 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from ..errors import CommitUnknown, InvalidInput, TaskStoreError
+from ..errors import CommitUnknown, InvalidInput
 from .calls import Call
 from .errors import UnexpectedAnswer
 from .retries import Problem, problem_of
 
-# What every client can write exactly, JavaScript's too. 0 is the owner that nobody is.
-LARGEST = 2**53 - 1
+LARGEST_ID = 2**53 - 1  # JavaScript can't represent larger integers exactly.
 
 
 class _Identity:
@@ -31,15 +30,15 @@ class _Identity:
         self.renew()
 
     def renew(self) -> None:
-        self.number = 1 + secrets.randbelow(LARGEST)
+        self.number = 1 + secrets.randbelow(LARGEST_ID)  # Not 0, which means that a task has no owner.
 
 
 _identity = _Identity()
 os.register_at_fork(after_in_child=_identity.renew)
 
 
-def of_this_process() -> int:
-    """The number of this process. Two processes that shared one could delete each other's tasks."""
+def id_of_this_process() -> int:
+    """Return the random client id of this process. Processes that shared one could delete each other's tasks."""
     return _identity.number
 
 
@@ -49,26 +48,35 @@ log = logging.getLogger(__name__)
 
 
 class Access:
-    """An address without a slash at its end, and a token; empty: none."""
+    """The server's `url`, without a trailing slash, and its `token`, which may be empty.
+
+    They are taken from the arguments, else from TASKSTORE_URL and TASKSTORE_TOKEN, else from the `server.json` of a
+    server that runs on this machine. Raises InvalidInput for a URL that is not HTTP.
+    """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
         self._url = url or os.environ.get("TASKSTORE_URL") or ""
         self._token = os.environ.get("TASKSTORE_TOKEN", "") if token is None else token
-        # Who says that there is no token means it.
+        # token="" means no token, not that of the file.
         self._takes_token_of_file = token is None and not self._token
         self._take(_server_file())
-        _refuse_other_kinds(self.url)
+        try:
+            is_http = httpx.URL(self.url).scheme in ("http", "https") and bool(httpx.URL(self.url).host)
+        except httpx.InvalidURL:
+            is_http = False
+        if not is_http:
+            raise InvalidInput({"url": [f"must be an address such as {DEFAULT_URL}, not {self.url!r}"]})
         if self.token and not (self.is_loopback or self.url.startswith("https:")):
-            log.warning("the token goes to %s in plain text: whoever is between can read it", self.url)
+            log.warning("the token is sent to %s unencrypted: anyone on the way can read it", self.url)
 
     @property
     def is_loopback(self) -> bool:
         return is_loopback(self.url)
 
     def refresh(self) -> None:
-        """Read the file again: each start of the server has another token.
+        """Read the file again, because a server has a new token after each start.
 
-        While there is none, as the server is between two starts, all stays as it was.
+        Without a file, while the server restarts, nothing changes.
         """
         if found := _server_file():
             self._take(found)
@@ -76,13 +84,13 @@ class Access:
     def _take(self, found: Mapping[str, str]) -> None:
         self.url = (self._url or found.get("url") or DEFAULT_URL).rstrip("/")
         self.token = self._token.strip()
-        # The token of this machine's server is for nobody else.
+        # Never send the token of this machine's server to another one.
         if self._takes_token_of_file and found and _is_same(self.url, found.get("url", "")):
             self.token = found.get("token", "")
 
 
 def proxy_to(url: str) -> str | None:
-    """The proxy that the environment names for this address; never one to this machine: it would lead out of it."""
+    """Return the proxy for this address from the environment. Loopback addresses never use one."""
     there = httpx.URL(url)
     if is_loopback(url) or proxy_bypass(there.host):
         return None
@@ -104,8 +112,11 @@ def _is_same(url: str, other: str) -> bool:
 
 
 def _server_file() -> Mapping[str, str]:
-    """What the first `server.json` says; nothing when no server runs here."""
-    for folder in _data_folders():
+    """Return the first `server.json` found, or an empty mapping if no server of this user runs here."""
+    folders = [Path("var"), Path(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")) / "taskstore"]
+    if configured := os.environ.get("TASKSTORE_DATA"):
+        folders = [Path(configured)]
+    for folder in folders:
         try:
             found: Mapping[str, str] = json.loads((folder / "server.json").read_bytes())
         except (OSError, ValueError):
@@ -114,35 +125,18 @@ def _server_file() -> Mapping[str, str]:
     return {}
 
 
-def _data_folders() -> Iterator[Path]:
-    """Where a server of this user keeps its data: as it was told, in a checkout, beside the user's other data."""
-    if told := os.environ.get("TASKSTORE_DATA"):
-        yield Path(told)
-        return
-    yield Path("var")
-    yield Path(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")) / "taskstore"
-
-
-def _refuse_other_kinds(url: str) -> None:
-    try:
-        is_right = httpx.URL(url).scheme in ("http", "https") and bool(httpx.URL(url).host)
-    except httpx.InvalidURL:
-        is_right = False
-    if not is_right:
-        raise InvalidInput({"url": [f"an address like {DEFAULT_URL}, not {url!r}"]})
-
-
 TIMEOUT_S, PATIENCE_S = 30.0, 60.0
-# Each thread of a worker may wait for a task.
+# No limit on connections: each thread of a worker may wait for a task.
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
 
 
 class BaseClient:
-    """The store at an address. Threads may share a client, and so may processes that fork.
+    """A client of the task store at `url`. It may be shared between threads and used after a fork.
 
-    `url` and `token`: see `access`. `client_id`: in whose name tasks are claimed; by default a number of this
-    process, and another one in each child. A call that goes wrong on the way, or that the server can't answer now,
-    is tried again for `patience_s`; each try has `timeout_s` for its answer to begin.
+    `url` and `token` default to TASKSTORE_URL and TASKSTORE_TOKEN, else to the server that runs on this machine.
+    `client_id`: the owner of the tasks it claims; by default a random number, another one in each process.
+    `timeout_s`: how long one attempt waits for a response to begin. `patience_s`: how long a call is retried when
+    the connection fails or the server is unavailable. Methods raise errors of `taskstore.TaskStoreError`.
     """
 
     def __init__(
@@ -157,25 +151,25 @@ class BaseClient:
         self._access = Access(url, token)
         self._client_id = client_id
         self._patience = Patience(timeout_s=timeout_s, patience_s=patience_s)
-        # By the number of the process: on those of its parent both would read each other's answers.
+        # By process id: if a child used its parent's connections, they would read each other's responses.
         self._connections: dict[int, Any] = {}
 
     @property
     def id(self) -> int:
-        """In whose name tasks are claimed and committed."""
-        return of_this_process() if self._client_id is None else self._client_id
+        """The client id, which becomes the owner of claimed tasks."""
+        return id_of_this_process() if self._client_id is None else self._client_id
 
     @property
     def url(self) -> str:
+        """The server's address, without a trailing slash."""
         return self._access.url
 
     @property
     def _connecting(self) -> dict[str, Any]:
-        """How the connections are made."""
         return {
             "limits": LIMITS,
             "proxy": proxy_to(self._access.url),
-            # Without TLS there is no use in loading the certificates of the world, which takes a while.
+            # Loading the root certificates is slow, and not needed without TLS.
             "verify": self._access.url.startswith("https:"),
         }
 
@@ -189,33 +183,33 @@ JITTER = secrets.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Come back after so long."""
+    """Ask the sender to sleep before it continues."""
 
     seconds: float
 
 
 Happened = httpx.Response | httpx.TransportError
-# A request is to be sent; what happened comes back.
+# Yields requests to send, and receives what happened to each.
 Conversation = Generator[httpx.Request | Pause, Any, httpx.Response]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long one try waits for the answer to begin, and for how long a call is tried again."""
+    """How long one attempt waits for the response to begin, and how long a call is retried."""
 
     timeout_s: float
     patience_s: float
 
 
 class Pauses:
-    """How long to wait before each further try of one call: longer each time, and by chance not all at once."""
+    """Exponential backoff with jitter between the attempts of one call."""
 
     def __init__(self, patience: Patience) -> None:
         self._until_s = time.monotonic() + patience.patience_s
         self._longest_s = FIRST_PAUSE_S
 
     def next_s(self, problem: Problem) -> float | None:
-        """None: there is no further try."""
+        """Return how long to pause before the next attempt; None: don't try again."""
         pause_s = max(problem.least_pause_s, self._longest_s * JITTER.uniform(0.5, 1))
         self._longest_s = min(LONGEST_PAUSE_S, self._longest_s * 2)
         is_over = time.monotonic() + pause_s > self._until_s
@@ -223,48 +217,48 @@ class Pauses:
 
 
 def conversation(call: Call[Any], access: Access, patience: Patience) -> Conversation:
-    """Each step until an answer that went well, which is returned. Raises a TaskStoreError when none comes."""
+    """Yield requests and pauses until a response is successful, and return it. Raises a TaskStoreError otherwise."""
     pauses, content = Pauses(patience), call.content
     token, may_have_happened = access.token, False
     while True:
         if may_have_happened and access.token != token:
-            # The server knows the key by the token that it came with: it would do it a second time.
-            raise CommitUnknown("the server was started anew while it was at it")
+            # Idempotency keys belong to a token: under a new one the server would apply the call again.
+            raise CommitUnknown("the server restarted during the request")
         url, token = access.url, access.token
-        happened: Happened = yield _request(call, content, url, token, patience.timeout_s)
+        timeout_s = patience.timeout_s
+        timeout = httpx.Timeout(timeout_s + call.wait_ms / 1000, connect=min(timeout_s, LONGEST_CONNECT_S), pool=None)
+        happened: Happened = yield httpx.Request(
+            call.method,
+            _address(url + call.path),
+            params=call.query or None,
+            content=content,
+            headers=_headers(call, token),
+            extensions={"timeout": timeout.as_dict()},
+        )
         problem = problem_of(call, happened)
         if problem is None:
-            return happened  # type: ignore[return-value]  # What has no problem is an answer.
+            return happened  # type: ignore[return-value]  # Without a problem it is a response.
         may_have_happened |= call.is_at_stake and problem.may_have_happened
         if problem.is_of_access:
             access.refresh()
-            if (access.url, access.token) != (url, token):  # By us, or by another thread meanwhile.
+            if (access.url, access.token) != (url, token):  # Refreshed here, or by another thread.
                 continue
         is_over = call.once and may_have_happened
         if is_over or (pause_s := pauses.next_s(problem)) is None:
-            raise _unknown(problem.error) if may_have_happened else problem.error
+            if may_have_happened:
+                raise CommitUnknown(f"it is unknown whether the request was carried out: {problem.error}")
+            raise problem.error
         yield Pause(pause_s)
 
 
 def read(call: Call[T], answer: httpx.Response) -> T:
-    """What the answer says. Raises CommitRefused when it is that, UnexpectedAnswer when it is no answer of ours."""
+    """Parse the result of a call. Raises CommitRefused, or UnexpectedAnswer if the response can't be parsed."""
     if answer.status_code == httpx.codes.NOT_FOUND:
         return None  # type: ignore[return-value]
     try:
         return call.read(answer.content)
     except (ValueError, KeyError, TypeError) as problem:
-        raise UnexpectedAnswer(f"{call.method} {call.path} was answered with something else: {problem!r}") from problem
-
-
-def _request(call: Call[Any], content: bytes | None, url: str, token: str, timeout_s: float) -> httpx.Request:
-    return httpx.Request(
-        call.method,
-        _address(url + call.path),
-        params=call.query or None,
-        content=content,
-        headers=_headers(call, token),
-        extensions={"timeout": _timeout(timeout_s, call).as_dict()},
-    )
+        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected answer: {problem!r}") from problem
 
 
 @lru_cache(100)
@@ -281,11 +275,3 @@ def _headers(call: Call[Any], token: str) -> dict[str, str]:
     if call.key:
         headers["Idempotency-Key"] = call.key
     return headers
-
-
-def _timeout(timeout_s: float, call: Call[Any]) -> httpx.Timeout:
-    return httpx.Timeout(timeout_s + call.wait_ms / 1000, connect=min(timeout_s, LONGEST_CONNECT_S), pool=None)
-
-
-def _unknown(error: TaskStoreError) -> CommitUnknown:
-    return CommitUnknown(f"nobody knows whether it happened: {error}")

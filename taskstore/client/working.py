@@ -1,11 +1,11 @@
-"""Add, claim, update and delete through the client."""
+"""Calls that add, claim, update and delete tasks."""
 
 from __future__ import annotations
 
 import base64
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,17 +14,28 @@ from msgspec.structs import replace
 from .. import endpoints
 from ..errors import CommitRefused, refuse
 from ..types.clients import Heard
-from ..types.tasks import NAMED, Change, Imported, NewTask, Order, Outcome, Problem, Refusal, Task, ids_without_delete
+from ..types.tasks import (
+    NAMED,
+    Change,
+    Imported,
+    NewTask,
+    Order,
+    Outcome,
+    Problem,
+    Refusal,
+    Task,
+    ids_without_delete,
+)
 from .calls import Call, decoder, encoded, new_key
 
 
 class CommitOnTheWire:
-    """The body of a commit, and how to read the answer.
+    """The JSON body of a commit and the parser of its response.
 
-    An update over REST never changes the group. A change that does is sent as a delete with an add that keeps what
-    the change does not name; in the answer and in errors it is an update again.
+    A REST update can't change the group of a task. Such a change is sent as a delete and an add that keeps the
+    fields it does not name, and is translated back into an update in the response and in errors.
 
-    Raises InvalidInput about ids and groups that the server would pass over.
+    Raises InvalidInput for ids and groups that the server would ignore.
     """
 
     def __init__(
@@ -36,7 +47,17 @@ class CommitOnTheWire:
         depends: Iterable[int] = (),
     ) -> None:
         adds, updates, deletes = list(adds), list(updates), list(deletes)
-        refuse([*ids_without_delete(adds, deletes), *_without_group(updates)])
+        refuse([*_of_other_types("adds", adds, NewTask), *_of_other_types("updates", updates, Change)])
+        refuse(
+            [
+                *ids_without_delete(adds, deletes),
+                *(
+                    (f"updates[{place}].group", "must be the name of a group, or None to stay in the group")
+                    for place, change in enumerate(updates)
+                    if change.group == ""
+                ),
+            ]
+        )
         stays = [place for place, change in enumerate(updates) if change.group is None]
         moves = [place for place, change in enumerate(updates) if change.group is not None]
         self._adds, self._updates = len(adds), [*moves, *stays]
@@ -53,7 +74,7 @@ class CommitOnTheWire:
         }
 
     def tasks_in(self, answer: bytes) -> list[Task]:
-        """The new tasks: adds, then updates. Raises CommitRefused."""
+        """Return the new tasks: adds, then updates. Raises CommitRefused."""
         outcome = decoder(Outcome)(answer)
         if self._moved and outcome.error:
             raise CommitRefused(self._refusal(outcome.error))
@@ -69,10 +90,10 @@ class CommitOnTheWire:
         )
 
 
-def _without_group(updates: Iterable[Change]) -> Iterator[Problem]:
-    for place, change in enumerate(updates):
-        if change.group == "":
-            yield f"updates[{place}].group", "must be the name of a group, or None to stay in the group"
+def _of_other_types(field: str, items: Sequence[object], right: type) -> Iterator[Problem]:
+    for place, item in enumerate(items):
+        if not isinstance(item, right):
+            yield f"{field}[{place}]", f"must be a {right.__name__}, not a {type(item).__name__}"
 
 
 def add_on_the_wire(add: NewTask) -> dict[str, Any]:
@@ -90,7 +111,7 @@ def _move(change: Change) -> dict[str, Any]:
 
 
 def _named(change: Change) -> dict[str, Any]:
-    """What the change names."""
+    """Return the members of the body for the fields that the change sets."""
     return {
         **_filled({"timespec": change.timespec_ms, "release": change.release}),
         **{name: value for name, value in _said_of(change).items() if value is not None},
@@ -104,7 +125,7 @@ def _said_of(item: NewTask | Change) -> dict[str, Any]:
 
 
 def _filled(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what the server takes as given anyway."""
+    """Leave out empty values, which are the server's defaults."""
     return {name: value for name, value in said.items() if value}
 
 
@@ -112,7 +133,7 @@ def _data(data: bytes | str) -> dict[str, Any]:
     if isinstance(data, str):
         return {"data": data}
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"data is bytes or text, not {type(data).__name__}: json.dumps makes text of a value")
+        raise TypeError(f"data must be bytes or str, not {type(data).__name__}; json.dumps converts other values")
     try:
         return {"data": bytes(data).decode()}
     except UnicodeDecodeError:
@@ -120,7 +141,7 @@ def _data(data: bytes | str) -> dict[str, Any]:
 
 
 def tasks_of(outcome: Outcome) -> list[Task]:
-    """The new tasks of a commit or a claim. Raises CommitRefused."""
+    """Return the new tasks of a commit or a claim. Raises CommitRefused."""
     if outcome.error:
         raise CommitRefused(outcome.error)
     return [*outcome.tasks]
@@ -130,13 +151,12 @@ def _claimed(content: bytes) -> list[Task]:
     return tasks_of(decoder(Outcome)(content))
 
 
-NDJSON_LINE_END = b"\n"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """`id`: in whose name they are."""
+    """Calls made with the client id `id`."""
 
     id: int
 
@@ -150,10 +170,11 @@ class Working:
         order: Order | str = Order.RANDOM,
         depends: Iterable[int] = (),
     ) -> Call[list[Task]]:
-        """Take up to `limit` available tasks: nobody else gets them for so long. Empty: there is none.
+        """Claim up to `limit` available tasks and lease them for `duration_ms`.
 
-        With several groups: of any of them, higher priority first. With `wait_ms` it waits for so long, however
-        long that is, until there is one. Raises CommitRefused when a task of `depends` is gone.
+        Returns an empty list if no task is available. With several groups, tasks of higher priority come first.
+        `wait_ms`: how long to wait for a task, without an upper bound. `depends`: ids of tasks that must exist;
+        raises CommitRefused if one does not.
         """
         body = {
             "clientid": self.id,
@@ -176,10 +197,11 @@ class Working:
         depends: Iterable[int] = (),
         client_id: int | None = None,
     ) -> Call[list[Task]]:
-        """All of this or nothing. Returns the new tasks: adds, then updates.
+        """Apply all of these changes or none. Returns the new tasks: adds, then updates.
 
-        Raises CommitRefused, whose `refusal` says which ids are gone or another's. `client_id`: in whose name, if
-        not in that of this process.
+        `updates` replace tasks by successors with new ids. `depends`: ids of tasks that must exist. `client_id`:
+        the client to commit as, by default this one. Raises CommitRefused, whose `refusal` lists the ids that no
+        longer exist or are leased to another client.
         """
         owner = self.id if client_id is None else client_id
         return _committing(CommitOnTheWire(owner, adds, updates, deletes, depends), list)
@@ -195,7 +217,12 @@ class Working:
         labels: Mapping[str, str] | None = None,
         priority: int = 0,
     ) -> Call[Task]:
-        """Add a task. `timespec_ms`: 0: now; negative: that long from now; positive: that very time."""
+        """Add a task and return it.
+
+        `timespec_ms`: when the task becomes available, in milliseconds. 0: now; negative: its absolute value from
+        now; positive: that time since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL
+        of data that is a protobuf Any. Raises InvalidInput.
+        """
         new = NewTask(
             group=group,
             data=data.encode() if isinstance(data, str) else data,
@@ -208,34 +235,42 @@ class Working:
         return self._one(adds=[new])
 
     def renew(self, task: Task, duration_ms: int) -> Call[Task]:
-        """Hold the task for so long from now. Raises CommitRefused when it is another's by now."""
+        """Extend the lease to `duration_ms` from now. Returns the successor, whose id is new.
+
+        Raises CommitRefused if the task no longer exists or another client holds it.
+        """
         change = Change(id=task.id, timespec_ms=-max(0, duration_ms))
         return self._one(updates=[change])
 
     def release(self, task: Task, at_ms: int = 0, error: str | None = None) -> Call[Task]:
-        """Give the task back: to be claimed at once, or from a time on. `error`: None leaves it, "" clears it.
+        """Give the task back so that any client can claim it. Returns the successor.
 
-        Raises CommitRefused.
+        `at_ms`: when it becomes available, as the `timespec_ms` of `add`. `error`: the new error text; None keeps the
+        present one, "" clears it. Raises CommitRefused if the task no longer exists or another client holds it.
         """
         return self._one(updates=[Change(id=task.id, timespec_ms=at_ms, error=error, release=True)])
 
     def move(self, task: Task, group: str, data: bytes | str | None = None, error: str | None = None) -> Call[Task]:
-        """Put the task into another group. Everything else stays, but data and error if given; `error=""` clears it.
+        """Move the task to another group, where it is available at once. Returns the successor.
 
-        Raises CommitRefused.
+        `data` and `error` replace the present values; None keeps them, `error=""` clears the error.
+        Raises CommitRefused if the task no longer exists or another client holds it.
         """
         new_data = data.encode() if isinstance(data, str) else data
         return self._one(updates=[Change(id=task.id, group=group, data=new_data, error=error)])
 
     def delete(self, *tasks: Task | int) -> Call[None]:
-        """Delete the tasks, or those of these ids: all or none. Raises CommitRefused."""
+        """Delete all of these tasks or none. Takes tasks or ids.
+
+        Raises CommitRefused if one no longer exists or another client holds it.
+        """
         ids = [task.id if isinstance(task, Task) else task for task in tasks]
-        return _committing(CommitOnTheWire(self.id, deletes=ids), _nothing)
+        return _committing(CommitOnTheWire(self.id, deletes=ids), lambda tasks: None)
 
     def import_tasks(self, lines: bytes | str | Iterable[NewTask], group: str = "") -> Call[Imported]:
-        """Add all tasks, or none: those of a file in NDJSON, as `export_tasks` writes it, or new ones.
+        """Add all of these tasks or none: lines of NDJSON as `export_tasks` writes them, or NewTask values.
 
-        `group`: where all of them go, whatever the lines say.
+        `group`: add all tasks to this group instead of their own. Raises InvalidInput, which names the lines.
         """
         query = {"group": group} if group else {}
         return Call.of(endpoints.IMPORT, query=query, body=_as_lines(lines), key=new_key())
@@ -250,7 +285,10 @@ class Working:
         version: str = "",
         info: Mapping[str, Any] | None = None,
     ) -> Call[Heard]:
-        """Say that this worker is alive and what it is. Say it every few seconds: after 30 it counts as late."""
+        """Report that this worker is alive. Call it every few seconds: after 30 s the worker counts as late.
+
+        `groups`: the groups it claims from. `info`: any JSON to show to operators. Returns the record as stored.
+        """
         body = {
             "name": name,
             "host": socket.gethostname() if host is None else host,
@@ -262,7 +300,11 @@ class Working:
         return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
 
     def _one(self, adds: Iterable[NewTask] = (), updates: Iterable[Change] = ()) -> Call[Task]:
-        return _committing(CommitOnTheWire(self.id, adds, updates), _only)
+        def only(tasks: list[Task]) -> Task:
+            [task] = tasks
+            return task
+
+        return _committing(CommitOnTheWire(self.id, adds, updates), only)
 
 
 def _committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call[T]:
@@ -275,15 +317,6 @@ def _committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call
     )
 
 
-def _only(tasks: list[Task]) -> Task:
-    [task] = tasks
-    return task
-
-
-def _nothing(tasks: list[Task]) -> None:
-    """A delete makes no tasks."""
-
-
 def _as_lines(lines: bytes | str | Iterable[NewTask]) -> bytes:
     if isinstance(lines, bytes):
         return lines
@@ -293,4 +326,4 @@ def _as_lines(lines: bytes | str | Iterable[NewTask]) -> bytes:
     refuse(
         (f"line {number}: id", "must be 0: an import adds new tasks") for number, add in enumerate(adds, 1) if add.id
     )
-    return NDJSON_LINE_END.join(encoded(add_on_the_wire(add)) for add in adds)
+    return b"\n".join(encoded(add_on_the_wire(add)) for add in adds)

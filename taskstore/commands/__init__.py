@@ -1,4 +1,4 @@
-"""Shell commands run by workers, a list at a time (contract.md section 7). No Django. For Linux.
+"""Shell commands that workers run, a list at a time (contract.md section 7). No Django. Linux only.
 
-`worker.CommandWorker` claims lists. A process of its own beside it, the runner, runs their commands one by one.
+`worker.CommandWorker` claims lists. A separate process, the runner, runs their commands one by one.
 """

@@ -1,4 +1,4 @@
-"""What a worker commits when it is done with a list. Pure."""
+"""The commits that end the work on a list. Pure."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from ..worker.handlers import Result
 if TYPE_CHECKING:
     from ..types.tasks import Task
 
-LEFT_BYTES = 4 * 2**10  # Of each output, when the store does not take all of them.
+LEFT_BYTES = 4 * 2**10  # Kept of each output when the store rejects the whole.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A list that a worker is done with: all of it, or a part."""
+    """A list whose work has ended, with the runs of all or some of its commands."""
 
     project: str
     commands: CommandList
-    runs: Mapping[int, Run]  # By the place of the command.
+    runs: Mapping[int, Run]  # By the position of the command in the list.
     worker: str
     started: int
     finished: int
     is_shortened: bool = False
 
     def closed(self) -> CommandList:
-        """Those that have a run, and those that are too late for one."""
+        """Return the list with the commands that have a run or are too late for one."""
         done = [replace(command, run=self.runs.get(place)) for place, command in self._split(is_done=True)]
         return replace(
             self.commands,
@@ -49,12 +49,13 @@ class Finished:
         )
 
     def rest(self) -> CommandList:
-        """What others are to run."""
+        """Return the list with the commands that remain for other workers."""
         return replace(self.commands, commands=tuple(command for _, command in self._split(is_done=False)))
 
     def without_most_output(self) -> Finished:
-        """For a store that takes less at once."""
-        return replace(self, runs={place: _shortened(run) for place, run in self.runs.items()}, is_shortened=True)
+        """Return it with only the ends of the outputs, for a store that rejects the whole as too large."""
+        runs = {place: replace(run, out=_end_of(run.out), err=_end_of(run.err)) for place, run in self.runs.items()}
+        return replace(self, runs=runs, is_shortened=True)
 
     def _split(self, *, is_done: bool) -> Sequence[tuple[int, Command]]:
         return [
@@ -65,9 +66,9 @@ class Finished:
 
 
 def closed(task: Task, finished: Finished, others: Collection[int]) -> Result:
-    """The commit that ends the work on a list: it is closed, and what was not begun is open at once.
+    """Return the commit that closes a list and reopens the commands that were not started.
 
-    `others`: ids of tasks that are deleted with it.
+    `others`: ids of further tasks to delete with it.
     """
     done, rest = finished.closed(), finished.rest()
     if not done.commands:
@@ -89,18 +90,14 @@ def closed(task: Task, finished: Finished, others: Collection[int]) -> Result:
 
 
 def given_back(task: Task, others: Collection[int] = ()) -> Result:
-    """Open at once, as it was."""
+    """Return the commit that reopens a list unchanged."""
     return Result(updates=[Change(id=task.id, release=True)], deletes=[*others])
 
 
 def laid_aside(task: Task, project: str, why: str) -> Result:
-    """What is no list: nobody should claim it again, and somebody should look at it."""
+    """Return the commit that parks a task that is not a list, so that no worker claims it again."""
     aside = NewTask.successor_of(task, group=group_of(project, CommandStatus.OPEN_STASHED), error=why)
     return Result(adds=[aside], deletes=[task.id])
-
-
-def _shortened(run: Run) -> Run:
-    return replace(run, out=_end_of(run.out), err=_end_of(run.err))
 
 
 def _end_of(output: Output) -> Output:

@@ -1,4 +1,4 @@
-"""All that a process has started, as Linux knows it: also what has moved to other groups and sessions."""
+"""Find, measure and kill all descendants of a process on Linux, also those in other groups and sessions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from contextlib import suppress
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-LOOK_S = 0.005
-QUIET_LOOKS = 3
-PATIENCE_S = 10.0  # With what does not die, such as waits for a disk that has gone.
+PAUSE_S = 0.005
+QUIET_SCANS = 3
+PATIENCE_S = 10.0  # For processes that can't be killed, such as those that wait for a failed disk.
 
 
 def adopt_orphans() -> None:
-    """From now on what loses its parent below this process becomes its child, and is never out of sight."""
+    """Make orphaned descendants of this process its children, so that it can always find them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Parents before their children. What has ended meanwhile is left out."""
+    """Yield the descendants of a process, parents before their children."""
     waiting = [pid]
     while waiting:
         found = list(_children(waiting.pop()))
@@ -32,7 +32,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def are_there() -> bool:
-    """Whether this process has any child that lives. The others are buried."""
+    """Whether this process has a live child. Reaps the others."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -41,37 +41,37 @@ def are_there() -> bool:
     return True
 
 
-def bury_all_but(pid: int) -> None:
-    """Forget the orphans that have ended. The end of this child is for somebody else to hear of."""
+def reap_all_but(pid: int) -> None:
+    """Reap orphans that have ended. The caller waits for the child `pid` itself."""
     with suppress(ChildProcessError):
         while (seen := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and seen.si_pid != pid:
             os.waitpid(seen.si_pid, 0)
 
 
 def kill_all() -> int:
-    """Kill all that this process has started. How many there were; waits until none is left, for a while."""
+    """Kill all descendants of this process and wait up to PATIENCE_S for their end. Returns how many there were."""
     killed: set[int] = set()
     until = time.monotonic() + PATIENCE_S
     while are_there() and time.monotonic() < until:
-        # Again and again: they may start others meanwhile.
+        # Repeatedly, because they may start others.
         for pid in descendants(os.getpid()):
             kill(pid)
             killed.add(pid)
-        time.sleep(LOOK_S)
+        time.sleep(PAUSE_S)
     return len(killed)
 
 
-def kill_bearers(mark: str) -> None:
-    """Kill all that was started with this in its environment; waits until none is left, for a while."""
+def kill_marked(mark: str) -> None:
+    """Kill all processes with this line in their environment and wait up to PATIENCE_S for their end."""
     until = time.monotonic() + PATIENCE_S
-    quiet_looks = 0
-    # Not only once: who starts a program, or has just been started, may be missed by a look.
-    while quiet_looks < QUIET_LOOKS and time.monotonic() < until:
-        found = list(bearers(mark))
+    quiet_scans = 0
+    # Scan several times, because a process that is just starting may be missed.
+    while quiet_scans < QUIET_SCANS and time.monotonic() < until:
+        found = list(marked(mark))
         for pid in found:
             kill(pid)
-        quiet_looks = 0 if found else quiet_looks + 1
-        time.sleep(LOOK_S)
+        quiet_scans = 0 if found else quiet_scans + 1
+        time.sleep(PAUSE_S)
 
 
 def kill(pid: int) -> None:
@@ -80,24 +80,24 @@ def kill(pid: int) -> None:
 
 
 def memory_bytes(pids: Iterable[int]) -> int:
-    """Of all of them. Each has its share of what several have in common."""
+    """Return the memory of all these processes, counting shared pages once."""
     return sum(map(_share_bytes, pids))
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """At least what they use together, and quicker to be had: what is common counts for each."""
+    """Return an upper bound of their memory that is quick to read: shared pages count for each process."""
     return sum(int(text.split()[1]) for pid in pids if (text := _read(f"/proc/{pid}/statm"))) * resource.getpagesize()
 
 
-def bearers(mark: str) -> Iterator[int]:
-    """The processes that were started with this in their environment."""
+def marked(mark: str) -> Iterator[int]:
+    """Yield the processes with this line in their environment."""
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and mark in _read(f"/proc/{entry.name}/environ"):
             yield int(entry.name)
 
 
 def _children(pid: int) -> Iterator[int]:
-    # Each thread has its own.
+    # Linux lists children per thread.
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             yield from map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
@@ -107,7 +107,7 @@ def _share_bytes(pid: int) -> int:
     for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
-    return resident_bytes([pid])  # Of another user, by sudo say: only that is told.
+    return resident_bytes([pid])  # A process of another user, such as one started by sudo, shows only this.
 
 
 def _read(path: str) -> str:

@@ -11,25 +11,24 @@ from typing import Protocol
 
 from ..types.command_record import Command, Output, Run
 from . import descendants
-from .clock import Clock
-from .messages import Setup
+from .messages import Clock, Setup
 
 AT_ONCE = 2**16
-ROUNDS = 16  # Somebody who never ends writing does not keep us from all else.
+ROUNDS = 16  # A process that writes without end must not block everything else.
 
 
 class Capture:
-    """The reading end of a pipe, and at most so many bytes of what comes out of it."""
+    """The reading end of a pipe. Keeps up to `most_bytes`: half from the beginning, half from the end."""
 
     def __init__(self, descriptor: int, most_bytes: int) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
-        self.written = 0  # Bytes so far.
+        self.written = 0  # All bytes so far, kept or not.
         self._half = most_bytes // 2
         self._head, self._tail = bytearray(), bytearray()
 
     def read(self) -> bool:
-        """Take in what is there. False: nobody holds the other end any more."""
+        """Read what is available. Returns False once every writer has closed the pipe."""
         for _ in range(ROUNDS):
             try:
                 some = os.read(self.descriptor, AT_ONCE)
@@ -41,7 +40,7 @@ class Capture:
         return True
 
     def say(self, line: str) -> None:
-        """Add a line of ours."""
+        """Append a line of the worker."""
         before = self._tail or self._head
         is_begun = bool(before) and not before.endswith(b"\n")
         self._take(("\n" * is_begun + line + "\n").encode())
@@ -54,7 +53,7 @@ class Capture:
         return Output.of(head + tail, cut_at=len(head), missing=self.written - len(head) - len(tail))
 
     def end(self, most_bytes: int) -> Output:
-        """The last of it, for those who look on."""
+        """Return the last bytes, for the live output."""
         is_whole = self.written == len(self._head) + len(self._tail)
         end = bytes(self._head + self._tail if is_whole else self._tail)[-most_bytes:]
         end = without_cut_start(without_cut_end(end) if self.written > len(end) else end)
@@ -68,12 +67,12 @@ class Capture:
         room = self._half - len(self._head)
         self._head += some[:room]
         self._tail += some[room:] if room else some
-        if len(self._tail) > 2 * self._half + AT_ONCE:  # Seldom: what is left has to be moved.
+        if len(self._tail) > 2 * self._half + AT_ONCE:  # Rarely, because it moves the rest in memory.
             del self._tail[: -self._half]
 
 
 def without_cut_end(some: bytes) -> bytes:
-    """Without the beginning of a character of UTF-8 at its end. What is not UTF-8 stays as it is."""
+    """Drop an incomplete UTF-8 character at the end. Bytes that are not UTF-8 stay unchanged."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         decoder.decode(some)
@@ -84,7 +83,7 @@ def without_cut_end(some: bytes) -> bytes:
 
 
 def without_cut_start(some: bytes) -> bytes:
-    """Without the end of a character of UTF-8 at its beginning. What is not UTF-8 stays as it is."""
+    """Drop an incomplete UTF-8 character at the beginning. Bytes that are not UTF-8 stay unchanged."""
     start = next((place for place, byte in enumerate(some[:4]) if byte & 0xC0 != 0x80), 0)
     try:
         some[start:].decode()
@@ -93,59 +92,69 @@ def without_cut_start(some: bytes) -> bytes:
     return some[start:]
 
 
-# Python has them ignored, or the runner heeds them in its own way: a shell should find them as elsewhere.
-AS_USUAL = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
-LINGER_S = 0.5  # What a shell leaves behind may come to its end: bash does not wait for `>(gzip > file)`.
-LOOK_S = 0.05  # At the memory.
-LOOK_SOON_S = 0.01  # Whether what was left behind has ended.
-TELL_S = 0.5
-CAN_NOT_RUN = 126  # As shells say it.
+# Python or the runner changed these signals; the shell must start with the defaults.
+DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
+LINGER_S = 0.5  # Background processes may finish after the shell: bash does not wait for `>(gzip > file)`.
+MEMORY_CHECK_S = 0.05
+LEFTOVER_CHECK_S = 0.01
+REPORT_S = 0.5
+CAN_NOT_RUN = 126  # The exit code that shells use.
 MEGABYTE = 2**20
 
 
-class Onlooker(Protocol):
-    def hear(self, execution: Execution) -> None:
-        """Something has come in at the descriptor that was named. It may kill the execution."""
+class Observer(Protocol):
+    def on_message(self, execution: Execution) -> None:
+        """Handle input on the watched descriptor. May kill the execution."""
         ...
 
-    def tell(self, execution: Execution) -> None:
-        """Some time has passed."""
+    def on_progress(self, execution: Execution) -> None:
+        """Called every half second while the command runs."""
         ...
 
 
 class Execution:
-    """One command. What it writes is in `out` and `err`."""
+    """One run of a command, with its outputs in `out` and `err`."""
 
     def __init__(self, command: Command, setup: Setup, limit_s: float, clock: Clock) -> None:
         self._command, self._setup, self._limit_s, self._clock = command, setup, limit_s, clock
-        self._verdict = ""  # Why it did not run to its end.
+        self._verdict = ""  # Why it failed, for its standard error.
         self._code = 0
         self._ended_at: float | None = None
-        self.left = 0  # So many processes were still there at its end, and were killed.
+        self.left = 0  # The number of its processes that outlived it and were killed.
 
-    def run(self, ear: int, onlooker: Onlooker) -> Run:
-        """Waits until nothing of it is left. Meanwhile it listens at the descriptor `ear`."""
+    def run(self, watched: int, observer: Observer) -> Run:
+        """Run the command until none of its processes is left. `watched`: a descriptor with input for the observer."""
         self.started, self._started_at = self._clock.now_s(), time.monotonic()
-        self.out, theirs_out = self._pipe()
-        self.err, theirs_err = self._pipe()
+        out, theirs_out = os.pipe()
+        err, theirs_err = os.pipe()
+        self.out, self.err = Capture(out, self._setup.output_bytes), Capture(err, self._setup.output_bytes)
         try:
             self._start(theirs_out, theirs_err)
             if self._ended_at is None:
-                self._attend(ear, onlooker)
-            return self._report()
+                self._supervise(watched, observer)
+            ended_at = self._ended_at or time.monotonic()
+            for capture in (self.out, self.err):
+                capture.read()  # All writers have ended, so this is the rest.
+            if self._verdict:
+                self.err.say(self._verdict)
+            return Run(
+                worker=self._setup.worker,
+                started=self.started,
+                ended=self._clock.now_s(),
+                duration_ms=round((ended_at - self._started_at) * 1_000),
+                exit_code=self._code,
+                out=self.out.output(),
+                err=self.err.output(),
+            )
         finally:
             self.out.close()
             self.err.close()
 
     def kill(self, verdict: str) -> None:
-        """With all that it has started."""
+        """Kill the command with all its descendants."""
         self._verdict, self._code = verdict, 128 + signal.SIGKILL
         self._ended_at = time.monotonic()
         descendants.kill_all()
-
-    def _pipe(self) -> tuple[Capture, int]:
-        ours, theirs = os.pipe()
-        return Capture(ours, self._setup.output_bytes), theirs
 
     def _start(self, out: int, err: int) -> None:
         shell = self._setup.shell
@@ -161,7 +170,7 @@ class Execution:
                 ],
                 setsid=True,
                 setsigmask=(),
-                setsigdef=AS_USUAL,
+                setsigdef=DEFAULT_SIGNALS,
             )
         except (OSError, ValueError) as problem:  # A NUL in the line is a ValueError.
             self._verdict, self._code = f"could not be started: {problem}", CAN_NOT_RUN
@@ -170,27 +179,25 @@ class Execution:
             os.close(out)
             os.close(err)
 
-    # ---- While it runs
-
-    def _attend(self, ear: int, onlooker: Onlooker) -> None:
+    def _supervise(self, watched: int, observer: Observer) -> None:
         end = os.pidfd_open(self._pid)
         poller = select.poll()
-        for descriptor in (self.out.descriptor, self.err.descriptor, end, ear):
+        for descriptor in (self.out.descriptor, self.err.descriptor, end, watched):
             poller.register(descriptor, select.POLLIN)
-        self._looks_at = self._started_at + LOOK_S
-        self._tells_at = self._started_at + TELL_S
+        self._checks_memory_at = self._started_at + MEMORY_CHECK_S
+        self._reports_at = self._started_at + REPORT_S
         try:
             while not self._is_over():
-                heard = {descriptor for descriptor, _ in poller.poll(self._patience_ms())}
+                readable = {descriptor for descriptor, _ in poller.poll(self._patience_ms())}
                 for capture in (self.out, self.err):
-                    if capture.descriptor in heard and not capture.read():
+                    if capture.descriptor in readable and not capture.read():
                         poller.unregister(capture.descriptor)
-                if ear in heard:
-                    onlooker.hear(self)
-                if end in heard and self._ended_at is None:
+                if watched in readable:
+                    observer.on_message(self)
+                if end in readable and self._ended_at is None:
                     poller.unregister(end)
                     self._end()
-                self._mind(onlooker)
+                self._check_limits(observer)
         finally:
             os.close(end)
 
@@ -206,14 +213,14 @@ class Execution:
 
     def _patience_ms(self) -> float:
         if self._ended_at is not None:
-            return LOOK_SOON_S * 1_000
-        next_s = min(self._tells_at, self._started_at + self._limit_s)
+            return LEFTOVER_CHECK_S * 1_000
+        next_s = min(self._reports_at, self._started_at + self._limit_s)
         if self._setup.memory_bytes is not None:
-            next_s = min(next_s, self._looks_at)
+            next_s = min(next_s, self._checks_memory_at)
         return max(0.0, next_s - time.monotonic()) * 1_000 + 1
 
     def _end(self) -> None:
-        """The shell has ended."""
+        """Record the exit code of the shell."""
         _, status = os.waitpid(self._pid, 0)
         self._ended_at = time.monotonic()
         code = os.waitstatus_to_exitcode(status)
@@ -221,41 +228,19 @@ class Execution:
             self._verdict = f"ended with {code}" if code > 0 else f"killed by signal {-code}"
         self._code = code if code >= 0 else 128 - code
 
-    def _mind(self, onlooker: Onlooker) -> None:
-        """What is due by now."""
-        now = time.monotonic()
+    def _check_limits(self, observer: Observer) -> None:
+        now, most_bytes = time.monotonic(), self._setup.memory_bytes
         if self._ended_at is not None:
             return
         if now > self._started_at + self._limit_s:
             self.kill(f"took longer than {self._limit_s:g} s and was killed")
-        elif self._setup.memory_bytes is not None and now > self._looks_at:
-            self._looks_at = now + LOOK_S
-            self._mind_memory(self._setup.memory_bytes)
-        if now > self._tells_at:
-            self._tells_at = now + TELL_S
-            descendants.bury_all_but(self._pid)
-            onlooker.tell(self)
-
-    def _mind_memory(self, most_bytes: int) -> None:
-        mine = list(descendants.descendants(os.getpid()))
-        # First what is cheap to know: it is never less.
-        if descendants.resident_bytes(mine) > most_bytes and descendants.memory_bytes(mine) > most_bytes:
-            self.kill(f"used more than {most_bytes / MEGABYTE:g} MiB and was killed")
-
-    # ---- At its end
-
-    def _report(self) -> Run:
-        ended_at = self._ended_at or time.monotonic()
-        for capture in (self.out, self.err):
-            capture.read()  # Nobody writes any more, and no pipe holds more than that.
-        if self._verdict:
-            self.err.say(self._verdict)
-        return Run(
-            worker=self._setup.worker,
-            started=self.started,
-            ended=self._clock.now_s(),
-            duration_ms=round((ended_at - self._started_at) * 1_000),
-            exit_code=self._code,
-            out=self.out.output(),
-            err=self.err.output(),
-        )
+        elif most_bytes is not None and now > self._checks_memory_at:
+            self._checks_memory_at = now + MEMORY_CHECK_S
+            mine = list(descendants.descendants(os.getpid()))
+            # The resident size is cheap to read and never smaller than the exact one.
+            if descendants.resident_bytes(mine) > most_bytes and descendants.memory_bytes(mine) > most_bytes:
+                self.kill(f"used more than {most_bytes / MEGABYTE:g} MiB and was killed")
+        if now > self._reports_at:
+            self._reports_at = now + REPORT_S
+            descendants.reap_all_but(self._pid)
+            observer.on_progress(self)

@@ -1,4 +1,4 @@
-"""The executor of commands: a thread for each list in work has a runner run it, and closes it."""
+"""The executor of commands. A thread for each claimed list has a runner run its commands, then closes the list."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from ..worker.handlers import Result
 from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import Held, named, nothing, renewal
 from ..worker.settling import AWAY, Entry
-from .clock import Clock
 from .closing import Finished, closed, given_back, laid_aside
 from .live import WRITE_EVERY_S, Live
-from .messages import Order, Ran, Setup
+from .messages import Clock, Order, Ran, Setup
 from .runner_link import RunnerDied, RunnerLink
 from .work import Times, Work
 
@@ -38,7 +37,7 @@ KILLED = 137
 
 
 class Lists:
-    """`renew`: whether leases are renewed, instead of being as long as the commands may take."""
+    """`renew`: renew leases, instead of leasing each list for as long as its commands may take."""
 
     end_s = PATIENCE_S
 
@@ -85,7 +84,7 @@ class Lists:
         self._settle(*aside)
 
     def stop(self) -> None:
-        """Runners are told to begin nothing more by the threads that listen to them."""
+        """Do nothing: the threads of the lists order their runners to start no further command."""
 
     def interrupt(self) -> None:
         self._is_interrupted = True
@@ -121,12 +120,15 @@ class Lists:
                 self._close(work)
         except Exception as problem:
             self._engine.fail(problem)
+            if not (work.link.is_alive or work.runs or work.lost.is_set()):
+                # Nothing was begun: the runner could not be started, say. Others get the list at once.
+                self._settle(given_back(self._engine.keeper.let_go(work.held), self._live.let_go(work)))
         finally:
             self._idle.append(work.link)
             self._engine.done(work.key)
 
     def _extend(self, work: Work) -> None:
-        """The lease, to as long as its commands may take. While the store is away the shorter one is ours."""
+        """Extend the lease to the time that the commands may take. Without the store the shorter one remains."""
         asked_at = time.monotonic()
 
         def extended(tasks: Sequence[Task]) -> None:
@@ -149,7 +151,7 @@ class Lists:
         try:
             for message in link.run(limits, work.clock):
                 if message:
-                    work.hear(message)
+                    work.receive(message)
                 if isinstance(message, Ran) and message.left:
                     logger.info("%s", _left(work, message))
                 if (order := self._order_for(work)) and order is not ordered:
@@ -159,7 +161,7 @@ class Lists:
             logger.error("list %s of %s: %s", work.commands.name, work.project, died)
             place = work.running_place()
             if place is not None and ordered is not Order.STOP:
-                # Not tried again as if nothing had happened: it may be what has killed it.
+                # Record a failure instead of retrying: the command itself may have killed the runner.
                 now, err = work.clock.now_s(), Output.of(f"{died}, and this command with it\n".encode())
                 work.runs[place] = Run(worker=work.worker, started=now, ended=now, exit_code=KILLED, err=err)
 
@@ -168,12 +170,12 @@ class Lists:
         if work.lost.is_set() or left_s <= 0 or self._is_interrupted:
             return Order.STOP
         if work.runs and left_s < min(CLOSE_EARLY_S, work.lease_s / 10):
-            # What has been done is kept. A single command that takes longer has the next lease, which is longer.
+            # Keep what is done. A single command that takes longer gets the next lease, which is longer.
             return Order.STOP
         return Order.FINISH if self._engine.stopping.is_set() else None
 
     def _close(self, work: Work) -> None:
-        """Waits for a store that is away, as long as the lease lasts."""
+        """Close the list. Retries while the store is unavailable and the lease lasts."""
         task = self._engine.keeper.let_go(work.held)
         shown = self._live.let_go(work)
         if work.lost.is_set():
@@ -182,7 +184,7 @@ class Lists:
             return
         if work.lease_left_s() <= 0:
             logger.warning("list %s of %s: its lease is over", work.commands.name, work.project)
-        # Also then: nobody else may have claimed it yet.
+        # Try even then, because no other worker may have claimed it yet.
         entry = self._closed(work, task, work.finished(), shown)
         self._engine.settling.write([entry], is_patient=lambda: work.lease_left_s() > 0)
 
@@ -197,7 +199,7 @@ class Lists:
         if isinstance(problem, InvalidInput) and not finished.is_shortened:
             return self._closed(work, task, finished.without_most_output(), shown)
         if isinstance(problem, CommitRefused) and shown and task.id not in named(problem.refusal):
-            return self._closed(work, task, finished, ())  # Somebody has deleted what showed it.
+            return self._closed(work, task, finished, ())  # Someone deleted its live output.
         if isinstance(problem, InvalidInput):
             logger.error("list %s of %s can't be closed: %s", work.commands.name, work.project, problem)
         else:
@@ -206,7 +208,7 @@ class Lists:
         return None
 
     def _settle(self, *commits: Result) -> None:
-        """If it can be done at once: it is seen to by itself otherwise, when a lease ends."""
+        """Commit without retries: otherwise the end of the lease does the same."""
         made = [commit for commit in commits if commit.adds or commit.updates or commit.deletes]
         entries = [Entry(commit=commit, refused=self._not_done) for commit in made]
         self._engine.settling.write(entries, is_patient=lambda: False)
@@ -217,7 +219,7 @@ class Lists:
 
 
 def list_of(task: Task) -> CommandList:
-    """Raises NotACommand."""
+    """Return the list that a task carries. Raises NotACommand."""
     found = CommandList.decode(task.data)
     if not found.commands:
         raise NotACommand("this is a list without commands")

@@ -1,4 +1,4 @@
-"""What running commands have written so far is shown: the thread that reports writes it, for all lists of a worker."""
+"""Publish the output of running commands. The heartbeat thread writes it for all lists of a worker."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .work import Work
 logger = logging.getLogger(__name__)
 
 WRITE_EVERY_S = 1.0
-LOOK_EVERY_S = 10.0  # Whether the lists are still ours, when nothing was written by which that would have shown.
+CHECK_EVERY_S = 10.0  # Check that the worker still holds a list when no write has shown it.
 
 
 class OutputTask:
-    """A list whose output is shown, as one task that is replaced."""
+    """The task that carries the output of a list. Each write replaces it."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.task_id = 0  # 0: there is none.
-        self.is_gone = False  # Somebody has deleted it: then it stays so.
-        self.told: tuple[int, Wrote | None] | None = None  # What of it was written last.
-        self.seen_at = time.monotonic()  # When the list was ours for certain.
+        self.task_id = 0  # 0: not written yet.
+        self.is_gone = False  # Someone deleted it, so it is not written again.
+        self.written: tuple[int, Wrote | None] | None = None  # The content of the last write.
+        self.seen_at = time.monotonic()  # When the worker last knew that it held the list.
 
 
 class Live:
-    """Lists whose output is shown. `write` is called every second, by one thread."""
+    """The lists whose output is published. One thread calls `write` every second."""
 
     def __init__(self, store: Store, outage: Outage) -> None:
         self._store, self._outage = store, outage
         self._shown: dict[Work, OutputTask] = {}
-        self._writing: Work | None = None  # Of the commit that is under way.
-        self._change = threading.Condition()  # Of the two above.
+        self._writing: Work | None = None  # Of the commit under way.
+        self._change = threading.Condition()  # Guards the two above.
 
     def show(self, work: Work) -> None:
         with self._change:
             self._shown[work] = OutputTask(work)
 
     def let_go(self, work: Work) -> list[int]:
-        """From now on nothing of it is written. The ids of the tasks that showed it."""
+        """Stop publishing a list, after a write under way. Returns the ids of the tasks that carry its output."""
         with self._change:
             shown = self._shown.pop(work, None)
             self._change.wait_for(lambda: self._writing is not work)
@@ -67,21 +67,23 @@ class Live:
     def _write(self, shown: OutputTask) -> None:
         news, live = (len(shown.work.runs), shown.work.wrote), shown.work.live()
         try:
-            if live and news != shown.told and not shown.is_gone:
+            if live and news != shown.written and not shown.is_gone:
                 self._commit(shown, *live)
-                shown.told = news
-            elif time.monotonic() > shown.seen_at + LOOK_EVERY_S:
-                self._look(shown)
+                shown.written = news
+            elif time.monotonic() > shown.seen_at + CHECK_EVERY_S:
+                if not shown.work.is_renewed and self._store.tasks([shown.work.task.id]) == [None]:
+                    shown.work.lost.set()
+                shown.seen_at = time.monotonic()
         except CommitRefused as refused:
             self._refused(shown, refused)
-        except Exception as problem:  # A later one may come through, and nothing depends on it.
+        except Exception as problem:  # Live output is optional, and a later write may succeed.
             self._outage.begin(problem)
         else:
             self._outage.end()
 
     def _commit(self, shown: OutputTask, command: Command, live: LiveOutput) -> None:
         data, labels = live.encode(), live_labels(live, command)
-        # A list that is renewed has another id from time to time; whoever renews it hears when it is lost.
+        # The id of a renewed list changes, and the thread that renews it notices a loss anyway.
         depends = () if shown.work.is_renewed else (shown.work.task.id,)
         if shown.task_id:
             change = Change(id=shown.task_id, data=data, error="", labels=labels)
@@ -90,11 +92,6 @@ class Live:
             new = NewTask(group=output_group(shown.work.project), data=data, labels=labels)
             [task] = self._store.commit(adds=[new], depends=depends)
         shown.task_id, shown.seen_at = task.id, time.monotonic()
-
-    def _look(self, shown: OutputTask) -> None:
-        if not shown.work.is_renewed and self._store.tasks([shown.work.task.id]) == [None]:
-            shown.work.lost.set()
-        shown.seen_at = time.monotonic()
 
     def _refused(self, shown: OutputTask, refused: CommitRefused) -> None:
         if shown.work.task.id in refused.refusal.depends:

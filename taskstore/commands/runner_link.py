@@ -1,4 +1,4 @@
-"""A runner, as its worker sees it."""
+"""The worker's side of its runner."""
 
 from __future__ import annotations
 
@@ -15,94 +15,99 @@ from multiprocessing.connection import Connection
 
 from ..types.command_record import Command
 from . import descendants
-from .clock import Clock
-from .messages import Assignment, Order, Over, Ran, Setup, Wrote
+from .messages import Assignment, Clock, Order, Over, Ran, Setup, Wrote
 
-MARK = "TASKSTORE_RUNNER"  # In the environment of all that a runner starts.
+MARK = "TASKSTORE_RUNNER"  # The environment variable by which all processes of a runner are found.
 END_S = 5.0
-LOOK_S = 0.25  # How often it is looked whether something is to be ordered.
+POLL_S = 0.25  # The longest wait before the caller can send an order.
 
 
 class RunnerDied(Exception):
-    """The process that runs the commands was killed, and what it ran with it."""
+    """The process that runs the commands was killed, together with the running command."""
 
 
 class RunnerLink:
-    """Starts a runner when it is needed, and another one after its death. One thread has it run lists."""
+    """A runner, which is started when needed and replaced if it dies. One thread runs lists on it."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._process: subprocess.Popen[bytes] | None = None
         self._sending = threading.Lock()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process, which may be running a command."""
+        return self._process is not None
+
     def run(self, commands: Sequence[tuple[Command, float]], clock: Clock) -> Iterator[Wrote | Ran | None]:
-        """What it tells of these commands; None now and then, when it tells nothing. Raises RunnerDied."""
+        """Run commands, and yield the runner's messages, or None after a short time without one. Raises RunnerDied."""
         if self._process is None:
             self._start()
         self._send(Assignment(commands=commands, clock=clock))
-        while not isinstance(message := self._heard(), Over):
+        while not isinstance(message := self._next_message(), Over):
             yield message
 
     def order(self, order: Order) -> None:
         self._send(order)
 
     def end(self) -> None:
-        """With all that it runs."""
+        """End the runner with everything that it runs."""
         if self._process is None:
             return
         self._connection.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
-        self._bury()
+        self._clean_up()
 
     def kill(self) -> None:
-        """From another thread: what it runs dies with it, and whoever listens to it hears that."""
+        """Kill the runner with everything that it runs. May be called by any thread; `run` raises RunnerDied."""
         if process := self._process:
             process.kill()
             process.wait()
-            self._kill_what_it_left()
+            descendants.kill_marked(self._mark)
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self._mark = f"{MARK}={secrets.token_hex(8)}"
         name, _, value = self._mark.partition("=")
         command = [sys.executable, "-m", f"{__package__}.runner", str(theirs.fileno())]
-        # A session of its own: Ctrl-C is for the worker.
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True, env=_environment()
-        )
-        theirs.close()
+        # A new session, so that Ctrl-C reaches only the worker.
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         self._connection = Connection(ours.detach())
         self._send(replace(self._setup, env={**self._setup.env, name: value}))
 
     def _send(self, message: object) -> None:
-        with self._sending, suppress(OSError):  # Who listens sees that it has died.
+        with self._sending, suppress(OSError):  # `run` notices a dead runner.
             self._connection.send(message)
 
-    def _heard(self) -> Wrote | Ran | Over | None:
+    def _next_message(self) -> Wrote | Ran | Over | None:
         try:
-            if not self._connection.poll(LOOK_S):
+            if not self._connection.poll(POLL_S):
                 return None
             message: Wrote | Ran | Over = self._connection.recv()
         except (EOFError, OSError) as problem:
             self._connection.close()
-            code = self._bury()
+            code = self._clean_up()
             raise RunnerDied(f"the process that runs the commands has ended with {code}") from problem
         return message
 
-    def _bury(self) -> int:
-        """See to it that nothing is left of it and of what it ran. Its exit code."""
+    def _clean_up(self) -> int:
+        """Kill the runner and everything that it started. Returns its exit code."""
         assert self._process is not None  # noqa: S101 - for the types.
         self._process.kill()
         code = self._process.wait()
-        self._kill_what_it_left()
+        descendants.kill_marked(self._mark)
         self._process = None
         return code
-
-    def _kill_what_it_left(self) -> None:
-        descendants.kill_bearers(self._mark)
-
-
-def _environment() -> dict[str, str]:
-    """In which the runner finds the modules that this process has."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,4 +1,4 @@
-"""A list that a worker has in hand."""
+"""A list that a worker is running, and its time limits."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING
 
 from ..types.command_record import Command, CommandList, LiveOutput, Output, Run, is_late
 from ..worker.lease_keeper import Held
-from .clock import Clock
 from .closing import Finished
-from .messages import Ran, Wrote
+from .messages import Clock, Ran, Wrote
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
     from .runner_link import RunnerLink
 
-MARGIN_S = 10.0  # That a lease is longer than any of its commands may take: to kill it, and to say so.
+MARGIN_S = 10.0  # A lease exceeds the longest time limit by this, to kill the command and report it.
 MOST_DOUBLINGS = 6
-LONGEST_LEASE_S = 10.0 * 366 * 86_400  # What an import expects of a command may be more than a store can lease.
+LONGEST_LEASE_S = 10.0 * 366 * 86_400  # Imported commands may have expected durations beyond the range of a lease.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """How long commands and lists may take, by what is expected of them."""
+    """The time limits of commands and leases of lists, derived from expected durations."""
 
     timeout_factor: float = 2
     least_timeout_s: float = 30
@@ -36,7 +35,7 @@ class Times:
         return max(self.least_timeout_s, self.timeout_factor * command.expected_duration)
 
     def lease_s(self, made: CommandList, claims: int) -> float:
-        """Twice as long with each further claim: those before were too short, or their workers died."""
+        """Return the lease of a list. It doubles with each claim, because the previous leases were too short."""
         longest_s = max(map(self.limit_s, made.commands), default=0.0)
         once_s = max(self.least_lease_s, self.lease_factor * made.expected_duration, longest_s + MARGIN_S)
         return min(once_s * float(2 ** min(max(claims - 1, 0), MOST_DOUBLINGS)), LONGEST_LEASE_S)
@@ -44,27 +43,27 @@ class Times:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Work:
-    """What is known of it. Its runner's messages come in by one thread; another one shows what is written."""
+    """A list in progress. One thread handles its runner's messages; another one publishes its live output."""
 
-    key: int  # The id that its task was claimed with.
+    key: int  # The id with which its task was claimed.
     project: str
     commands: CommandList
     worker: str
     held: Held
     clock: Clock
-    started: int  # By the clock of the store.
+    started: int  # By the store's clock.
     lease_s: float
     lease_ends_at: float  # By the monotonic clock; math.inf: it is renewed.
-    link: RunnerLink | None = None  # To what runs it.
-    runs: dict[int, Run] = field(default_factory=dict)  # By the place of the command.
-    wrote: Wrote | None = None  # The newest of a command that is running.
+    link: RunnerLink | None = None
+    runs: dict[int, Run] = field(default_factory=dict)  # By the position of the command in the list.
+    wrote: Wrote | None = None  # The latest output of the running command.
     lost: threading.Event = field(default_factory=threading.Event)
 
     @property
     def task(self) -> Task:
         return self.held.task
 
-    def hear(self, message: Wrote | Ran) -> None:
+    def receive(self, message: Wrote | Ran) -> None:
         if isinstance(message, Ran):
             self.runs[message.place] = message.run
             self.wrote = None
@@ -79,7 +78,7 @@ class Work:
         return self.lease_ends_at - time.monotonic()
 
     def running_place(self) -> int | None:
-        """The place of the command that is running, or is next. None: all have run."""
+        """Return the position of the running or next command; None once all have run."""
         now = self.clock.now_s()
         places = (
             place
@@ -99,11 +98,11 @@ class Work:
         )
 
     def live(self) -> tuple[Command, LiveOutput] | None:
-        """What to show of it now: the command that is running. None: all have run."""
+        """Return the running command and its live output; None once all have run."""
         place = self.running_place()
         if place is None:
             return None
-        wrote = self.wrote  # Nothing is known of one that has just begun.
+        wrote = self.wrote  # None for a command that has just started.
         command = self.commands.commands[place]
         shown = LiveOutput(
             list=self.commands.name,

@@ -1,4 +1,4 @@
-"""A worker of shell commands, as programs make it."""
+"""`CommandWorker`, a worker that runs shell commands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import refuse
+from ..types import sentences
 from ..types.command_record import CommandStatus, group_of, why_no_project
 from ..types.tasks import Order
 from ..worker.engine import Engine
@@ -20,26 +21,30 @@ from .work import Times, Work
 
 OUTPUT_BYTES = 256 * 2**10
 OUTPUT_RANGE = range(2**10, 2 * 2**20 + 1)
-LIST_BYTES = 4 * 2**20  # Of outputs: then a list is closed, and others get the rest of it.
-WITHHELD = "TASKSTORE_TOKEN"  # What a command may do to the store is for others to say.
+LIST_BYTES = 4 * 2**20  # A list with more output is closed, and the rest of its commands become available again.
+WITHHELD = "TASKSTORE_TOKEN"  # Commands must not inherit the worker's access to the store.
 NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,100}")
 
 
 class CommandWorker(Engine[Work]):
-    """Runs the commands of these projects, `lists_at_once` at the same time: as the user that it runs as itself.
+    """A worker that runs the shell commands of these projects as its own user. Needs Linux.
 
-    * `name`: a part of the names of files, in TDF2's way: without a slash.
-    * `shell`: a program that takes `-c LINE`. `cwd`: where. `env`: beside what this process has, but for its token.
-    * `memory_bytes`: of a command with all that it starts; None: no limit.
-    * `timeout_factor`, `least_timeout_s`: a command may take so many times what is expected, and at least so long.
-    * `output_bytes`: of each output: half of it is of the beginning, half of the end.
-    * `lease_factor`, `least_lease_s`: a list is another worker's after so many times what is expected of its commands
-      together, and at least so long; twice as long with each further claim.
-    * `renew`: the lease is renewed instead, for as long as it takes.
-    * `grace_s`: how long a command may go on when the worker stops. Then it is killed, and others get it.
-    * `wait_ms`: how long a request waits for a list, which it brings at once.
+    * `name`: 1 to 100 characters without a slash, because TDF2's file names contain it; by default host and process.
+    * `lists_at_once`: how many lists run at the same time; the commands of a list run one after the other.
+    * `shell`: a program that takes `-c LINE`. `cwd`: the working directory of commands, by default this one's.
+    * `env`: environment variables in addition to this process's own, except for its TASKSTORE_TOKEN.
+    * `memory_bytes`: the limit for a command with all its child processes; None means no limit.
+    * `timeout_factor`, `least_timeout_s`: a command may take its expected duration times the factor, and at least
+      that many seconds. Then it is killed and counts as failed.
+    * `output_bytes`: the size of each output that is kept: half from its beginning, half from its end.
+    * `lease_factor`, `least_lease_s`: a list is leased for the expected duration of all its commands times the factor,
+      and at least that many seconds; the lease doubles with each further claim.
+    * `renew`: renew leases while commands run, instead of limiting them by the expected duration.
+    * `grace_s`: how long a running command may continue when the worker stops. Then it is killed and made available
+      again.
+    * `wait_ms`: how long the server holds a claim when there is no open list.
 
-    Raises InvalidInput, which names what makes no sense.
+    Raises InvalidInput, which names every invalid argument.
     """
 
     def __init__(
@@ -73,14 +78,16 @@ class CommandWorker(Engine[Work]):
             most_bytes=LIST_BYTES,
         )
         checks = {
-            "platform": not sys.platform.startswith("linux") and "workers of commands need Linux",
-            "projects": not self.projects and "at least one",
+            "platform": not sys.platform.startswith("linux") and "must be Linux",
+            "projects": not self.projects and "must name at least one project",
             **{f"projects[{place}]": why_no_project(name) for place, name in enumerate(self.projects)},
-            "name": not NAME.fullmatch(setup.worker) and "1 to 100 characters, none of them / or a control character",
-            "shell": not os.access(shell, os.X_OK) and f"{shell} is no program",
-            "cwd": not Path(setup.cwd).is_dir() and f"{setup.cwd} is no folder",
-            "lists_at_once": lists_at_once < 1 and "1 or more",
-            "output_bytes": output_bytes not in OUTPUT_RANGE and f"from {OUTPUT_RANGE[0]} to {OUTPUT_RANGE[-1]}",
+            "name": not NAME.fullmatch(setup.worker)
+            and "must have 1 to 100 characters, without / and control characters",
+            "shell": not os.access(shell, os.X_OK) and f"must be an executable program, not {shell}",
+            "cwd": not Path(setup.cwd).is_dir() and f"must be an existing directory, not {setup.cwd}",
+            "lists_at_once": lists_at_once < 1 and f"must be at least 1, not {lists_at_once}",
+            "output_bytes": output_bytes not in OUTPUT_RANGE
+            and sentences.between(OUTPUT_RANGE[0], OUTPUT_RANGE[-1], output_bytes),
         }
         refuse((field, str(why)) for field, why in checks.items() if why)
         times = Times(

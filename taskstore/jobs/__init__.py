@@ -1,4 +1,4 @@
-"""Python functions run as jobs, each in a process of its own (contract.md section 7). No Django.
+"""Python functions run as jobs, each in a separate process (contract.md section 7). No Django.
 
-`taskstore.job` makes a function a job, `worker` runs jobs, and `taskstore.current_job` says inside of one which it is.
+`taskstore.job` turns a function into a job, `worker` runs jobs, `taskstore.current_job` returns the running job.
 """

@@ -1,4 +1,4 @@
-"""The fork server of a worker: it starts the processes of jobs, feeds and watches them, and reads what they write."""
+"""The fork server of a worker. It starts the processes of jobs, assigns jobs to them, and collects their output."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from typing import Any, NoReturn
 from ..types.job_record import LONGEST_LOG, How, JobError
 from . import child
 from .messages import Assignment, Channel, RunOutcome, Setup, now_ms, tree_of
-from .processes import be_first_to_go, die_with, end_group
+from .processes import die_with, end_group, prefer_for_oom_kill
 from .registry import Functions, resolve, why_not
 
-BYTES_KEPT = 4 * LONGEST_LOG  # A character is at most that long in UTF-8.
+BYTES_KEPT = 4 * LONGEST_LOG  # A character has at most 4 bytes in UTF-8.
 AT_ONCE = 2**16
-ROUNDS = 32  # Somebody who never ends writing does not keep us from all else.
+ROUNDS = 32  # A process that writes without end must not block everything else.
 
 
 class Output:
-    """The reading end of a pipe into which a process writes its outputs."""
+    """The reading end of the pipe to which a process writes its standard output and error."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -39,7 +39,7 @@ class Output:
         self._end = b""
 
     def read(self) -> bool:
-        """Take in what is there. False: nobody holds the other end any more."""
+        """Read what is available. Returns False once every writer has closed the pipe."""
         for _ in range(ROUNDS):
             try:
                 some = os.read(self.descriptor, AT_ONCE)
@@ -52,7 +52,7 @@ class Output:
         return True
 
     def text(self) -> str:
-        """What is not UTF-8, and a character that was cut in two, show as the sign for that."""
+        """Return the end of the output. Invalid UTF-8 becomes the replacement character."""
         self.has_news = False
         return self._end.decode(errors="replace")[-LONGEST_LOG:]
 
@@ -64,14 +64,11 @@ class Output:
         os.close(self.descriptor)
 
 
-TOLD = {  # How a job ended, by why it was told to.
-    How.TIMED_OUT: "TimedOut",
-    How.GIVEN_BACK: "GivenBack",
-}
+ERROR_TYPES = {How.TIMED_OUT: "TimedOut", How.GIVEN_BACK: "GivenBack"}  # Of jobs that were interrupted.
 
 
 class Process:
-    """A child, and the job that it runs."""
+    """A child process and the job that it runs."""
 
     def __init__(self, pid: int, end: socket.socket, output: int) -> None:
         self.pid = pid
@@ -79,10 +76,10 @@ class Process:
         self.output = Output(output)
         self.job: Assignment | None = None
         self.jobs_done = 0
-        self.told: How | None = None  # Why it was told to end.
-        self.told_text = ""
-        self.ends_at: float | None = None  # When it will be told to end; once it was: killed.
-        self.is_leaving = False  # It was ended, and gets no further job.
+        self.interrupted: How | None = None  # Why its job was interrupted.
+        self.interruption = ""  # The message of the job's error.
+        self.ends_at: float | None = None  # When to interrupt its job; after that: when to kill it.
+        self.is_leaving = False  # It was killed and gets no further job.
 
     @property
     def is_idle(self) -> bool:
@@ -94,9 +91,9 @@ class Process:
         self.output.forget()
         self.channel.send(tree_of(job))
 
-    def tell(self, why: How, text: str, kill_after_ms: int) -> None:
-        """Have the job end, by an exception in it; a while later by force."""
-        self.told, self.told_text = why, text
+    def interrupt(self, why: How, text: str, kill_after_ms: int) -> None:
+        """Raise an exception in the job by SIGTERM; kill it if it does not end in time."""
+        self.interrupted, self.interruption = why, text
         self.ends_at = time.monotonic() + kill_after_ms / 1000
         end_group(self.pid, signal.SIGTERM)
 
@@ -113,11 +110,6 @@ class Process:
             error=error,
             log=self.output.text(),
         )
-
-    def told_outcome(self, told: How, error: JobError | None) -> RunOutcome:
-        """Of a job that was told to end: the traceback shows where it was."""
-        where = error.traceback if error else ""
-        return self.outcome(told, JobError(type=TOLD[told], message=self.told_text, traceback=where))
 
     def end(self) -> None:
         self.is_leaving = True
@@ -136,14 +128,20 @@ class ForkServer:
     def __init__(self, control: socket.socket, setup: Setup) -> None:
         self._control = Channel(control)
         self._setup = setup
-        self._functions: Functions | None = None  # Each of the spawned finds its own.
-        self._is_prepared = False  # Whether the worker was told that jobs can be run, or why not.
+        self._functions: Functions | None = None  # Spawned processes load their own.
+        self._is_prepared = False  # Whether the worker has been sent "ready" or a problem.
         self._processes: dict[int, Process] = {}  # By pid.
         self._waiting: deque[Assignment] = deque()
         self._selector = selectors.DefaultSelector()
         self._next_logs_at = 0.0
         self._watch(control, self._listen)
-        self._watch(self._children_that_ended(), self._wake_up)
+        # The SIGCHLD of a child makes this pipe readable.
+        self._wakeups, wake = os.pipe()
+        for descriptor in (self._wakeups, wake):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._watch(self._wakeups, self._wake_up)
         self._someone_ended = False
 
     def run(self) -> NoReturn:
@@ -151,18 +149,18 @@ class ForkServer:
         while self._control.is_open:
             for key, _ in self._selector.select(self._until_next_s()):
                 key.data()
-            # Only now: what else was to be read may be of those that ended.
+            # After reading, because ended processes may have left messages.
             self._reap()
             self._start_what_waits()
-            self._look_at_the_clock()
+            self._check_deadlines()
             self._send_what_waits()
         for process in self._processes.values():
             process.end()
-        os._exit(0)  # What the jobs' modules would do at the end, or wait for, is not asked for.
+        os._exit(0)  # Skip the exit handlers and non-daemon threads of the jobs' modules.
 
     def _prepare(self) -> None:
         if self._setup.spawn:
-            self._fork()  # It says whether it could import everything, and has the first job.
+            self._fork()  # It reports whether the imports succeeded, and runs the first job.
             return
         self._is_prepared = True
         try:
@@ -171,7 +169,7 @@ class ForkServer:
             self._control.send({"problem": why_not(problem)})
             self._control.is_open = False
             return
-        # What is there now stays: the copies would only copy it to find that out.
+        # Keep the garbage collector of the forks from touching, and so copying, the shared pages.
         gc.collect()
         gc.freeze()
         self._control.send({"ready": True, "threads": threading.active_count()})
@@ -199,7 +197,7 @@ class ForkServer:
             self._control.send({"started": job.key, "pid": process.pid})
 
     def _take_back(self, key: int) -> None:
-        """Unless it was started."""
+        """Return a job to the worker unless it has started."""
         for job in [job for job in self._waiting if job.key == key]:
             self._waiting.remove(job)
             self._control.send(tree_of(RunOutcome(key=key, how=How.GIVEN_BACK)))
@@ -207,8 +205,8 @@ class ForkServer:
     def _stop(self, key: int) -> None:
         self._take_back(key)
         for process in self._processes.values():
-            if process.job and process.job.key == key and not process.told:
-                process.tell(How.GIVEN_BACK, "its worker stopped", self._setup.kill_after_ms)
+            if process.job and process.job.key == key and not process.interrupted:
+                process.interrupt(How.GIVEN_BACK, "its worker stopped", self._setup.kill_after_ms)
 
     def _fork(self) -> Process:
         ours, theirs = socket.socketpair()
@@ -224,38 +222,43 @@ class ForkServer:
         theirs.close()
         os.close(written)
         process = self._processes[pid] = Process(pid, ours, output)
-        self._watch(ours, lambda: self._hear(process))
-        self._watch(output, lambda: self._overhear(process))
+
+        def read_output() -> None:
+            if not process.output.read():
+                self._selector.unregister(output)
+
+        self._watch(ours, lambda: self._receive(process))
+        self._watch(output, read_output)
         return process
 
     def _be_a_child(self, parent: int, end: socket.socket, output: int) -> NoReturn:
         try:
-            os.setsid()  # A group of its own: what it starts ends with it.
+            os.setsid()  # A process group, so that everything the job starts ends with it.
             die_with(parent)
-            be_first_to_go()
+            prefer_for_oom_kill()
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             for key in list(self._selector.get_map().values()):
-                os.close(key.fd)  # What is the server's.
+                os.close(key.fd)  # The server's.
             self._selector.close()
-            _be_its_outputs(output)
+            _redirect_outputs(output)
             if self._functions is None:
                 spawn(end, self._setup)
-            child.work_off(end, self._functions, self._setup.jobs_per_process)
+            child.run_jobs(end, self._functions, self._setup.jobs_per_process)
         except BaseException:
             traceback.print_exc()  # Into the log of the job.
             sys.stderr.flush()
         finally:
             os._exit(1)
 
-    def _hear(self, process: Process) -> None:
+    def _receive(self, process: Process) -> None:
         try:
             for message in process.channel.receive():
                 if "how" in message:
                     error = JobError(**message["error"]) if message.get("error") else None
                     self._report(process, How(message["how"]), error, message.get("result"))
-                    if process.told or process.jobs_done >= self._setup.jobs_per_process:
+                    if process.interrupted or process.jobs_done >= self._setup.jobs_per_process:
                         process.end()
                     continue
                 self._control.send(message)
@@ -263,24 +266,23 @@ class ForkServer:
                 if "problem" in message and process.job:
                     self._report(process, How.FAILED, JobError(type="NotPrepared", message=message["problem"]))
         except (ValueError, TypeError, KeyError):
-            process.end()  # A job has written into the socket of its process.
+            process.end()  # The job wrote to the socket of its process.
         if not process.channel.is_open:
             self._selector.unregister(process.channel.end)
 
     def _report(self, process: Process, how: How, error: JobError | None, result: Any = None) -> None:
         if process.job is None:
             return
-        # Who was told that the worker stops, and was done then, is done.
-        is_done = how is How.SUCCEEDED and process.told is not How.TIMED_OUT
-        told = None if is_done else process.told
-        outcome = process.told_outcome(told, error) if told else process.outcome(how, error, result)
-        self._control.send(tree_of(outcome))
+        # A job that succeeded while its worker was stopping counts as done.
+        is_done = how is How.SUCCEEDED and process.interrupted is not How.TIMED_OUT
+        if process.interrupted and not is_done:
+            # The traceback shows where the job was interrupted.
+            where = error.traceback if error else ""
+            how, result = process.interrupted, None
+            error = JobError(type=ERROR_TYPES[how], message=process.interruption, traceback=where)
+        self._control.send(tree_of(process.outcome(how, error, result)))
         process.job, process.ends_at = None, None
         process.jobs_done += 1
-
-    def _overhear(self, process: Process) -> None:
-        if not process.output.read():
-            self._selector.unregister(process.output.descriptor)
 
     def _wake_up(self) -> None:
         os.read(self._wakeups, 4096)
@@ -294,10 +296,10 @@ class ForkServer:
             if not ended:
                 continue
             process = self._processes.pop(pid)
-            # What it left behind, it had started; nobody else can have its group while one of these lives.
+            # Kill what the job started. The group id can't be reused while one of these processes lives.
             end_group(pid, signal.SIGKILL)
             if process.channel.end in self._selector.get_map():
-                self._hear(process)  # It may have answered, and died then.
+                self._receive(process)  # It may have answered before it died.
             self._report(process, How.DIED, JobError(type="Died", message=cause_of_death(status)))
             if not self._is_prepared:
                 process.output.read()
@@ -308,25 +310,25 @@ class ForkServer:
                     self._selector.unregister(source)
             process.close()
 
-    def _look_at_the_clock(self) -> None:
+    def _check_deadlines(self) -> None:
         now = time.monotonic()
         for process in self._processes.values():
             if process.ends_at is None or process.ends_at > now:
                 continue
-            if process.told or process.job is None or process.job.timeout_ms is None:
+            if process.interrupted or process.job is None or process.job.timeout_ms is None:
                 process.end()
             else:
                 text = f"it took longer than {process.job.timeout_ms / 1000:g} s"
-                process.tell(How.TIMED_OUT, text, self._setup.kill_after_ms)
+                process.interrupt(How.TIMED_OUT, text, self._setup.kill_after_ms)
         if now >= self._next_logs_at:
             self._next_logs_at = now + LOG_EVERY_S
             for process in self._processes.values():
-                # A worker that waits for the store does not listen: what it has not read yet must not pile up.
+                # Don't queue logs for a worker that is waiting for the store and does not read.
                 if process.job and process.output.has_news and not self._control.has_more_to_send:
                     self._control.send({"log": process.job.key, "text": process.output.text()})
 
     def _until_next_s(self) -> float | None:
-        """None: only something that happens ends the wait."""
+        """Return the time until the next deadline; None: there is none."""
         now = time.monotonic()
         ends = [process.ends_at for process in self._processes.values() if process.ends_at is not None]
         if any(process.output.has_news for process in self._processes.values() if process.job):
@@ -334,7 +336,7 @@ class ForkServer:
         return max(0, min(ends) - now) if ends else None
 
     def _send_what_waits(self) -> None:
-        """Wait until there is room again, where somebody does not read as fast as we write."""
+        """Flush all channels, and wait for those that are full to become writable."""
         for channel in (self._control, *(process.channel for process in self._processes.values())):
             channel.flush()
             with suppress(KeyError):
@@ -346,42 +348,33 @@ class ForkServer:
     def _watch(self, source: socket.socket | int, then: Callable[[], None]) -> None:
         self._selector.register(source, selectors.EVENT_READ, then)
 
-    def _children_that_ended(self) -> int:
-        """A descriptor that can be read when one has."""
-        self._wakeups, wake = os.pipe()
-        for descriptor in (self._wakeups, wake):
-            os.set_blocking(descriptor, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        return self._wakeups
-
 
 def cause_of_death(status: int) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        hint = ": by hand, or by the system for want of memory" if number == signal.SIGKILL else ""
+        hint = ": by a person, or by the system when memory ran out" if number == signal.SIGKILL else ""
         return f"its process was ended by {name}{hint}"
     return f"its process ended with code {os.WEXITSTATUS(status)} before the function returned"
 
 
-def _be_its_outputs(output: int) -> None:
-    """What is written to the outputs of this process goes to the pipe, line by line, and nothing comes in."""
+def _redirect_outputs(output: int) -> None:
+    """Send standard output and error of this process to the pipe, line by line, and close standard input."""
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     for standard in (1, 2):
         os.dup2(output, standard)
     os.close(output)
-    # The ones there were may have begun as files: such do not take to becoming pipes.
+    # The old stream objects may have been opened for files, and would buffer.
     sys.stdout, sys.stderr = (
         open(standard, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         for standard in (1, 2)
     )
-    faulthandler.enable()  # Where it was when C code crashed stands in the log.
+    faulthandler.enable()  # Crashes in C code leave a traceback in the log.
 
 
 def interpreter(module: str, *arguments: str) -> list[str]:
-    """A fresh Python that finds modules where this one does, and runs `main` of the module."""
+    """Return the command of a new Python with this one's module path that runs the module's `main`."""
     start = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; main(sys.argv[1:])"
     return [sys.executable, "-c", start, *arguments]
 
@@ -393,10 +386,10 @@ def spawn(end: socket.socket, setup: Setup) -> NoReturn:
 
 
 def main(arguments: list[str]) -> None:
-    """`PARENT DESCRIPTOR SETUP`: whose server it is, the socket to it, and a Setup as JSON."""
+    """Run a fork server. Arguments: the worker's process id, the descriptor of its socket, and a Setup as JSON."""
     parent, descriptor, setup = arguments
     die_with(int(parent))
-    # They are for the worker, which says what becomes of its jobs.
+    # The worker handles these signals and decides what happens to its jobs.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     ForkServer(socket.socket(fileno=int(descriptor)), Setup(**json.loads(setup))).run()

@@ -1,4 +1,4 @@
-"""A worker's fork server, as the worker sees it."""
+"""The worker's side of its fork server."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Message = dict[str, Any]
 
 
 class NotPrepared(Exception):
-    """The processes of the jobs can't be started. Their modules can't be imported, say, or hold no jobs."""
+    """The processes of the jobs can't be started: for example, a module can't be imported or contains no jobs."""
 
 
 class ForkServerLink:
-    """Starts a fork server and waits until it can run jobs. It dies with the thread that starts it.
+    """A running fork server. It ends with the thread that created it.
 
-    Any thread may tell it what to do; one receives what comes of it. Raises NotPrepared.
+    Any thread may send to it; one thread receives. Raises NotPrepared if it can't run jobs.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -48,10 +48,10 @@ class ForkServerLink:
         if not said or "problem" in said[0]:
             self.end()
             raise NotPrepared(said[0]["problem"] if said else "the process that starts the jobs ended at once")
-        self.threads_found: int = said[0]["threads"]  # In it, once everything was imported.
+        self.threads_found: int = said[0]["threads"]  # Threads in the server after all imports.
 
     def receive(self, patience_s: float | None = None) -> Sequence[Message] | None:
-        """What it has said, when it says something within that time. None: it has ended, and all its processes."""
+        """Return the messages that arrive within that time. None: the server and all its processes have ended."""
         if self._has_ended:
             return None
         poller = select.poll()
@@ -64,20 +64,20 @@ class ForkServerLink:
         self._send(tree_of(job))
 
     def stop(self, key: int) -> None:
-        """Have the job ended; its outcome comes as any other."""
+        """End a job. Its outcome is received like any other."""
         self._send({"stop": key})
 
     def take_back(self, key: int) -> None:
-        """The same, unless it was started."""
+        """End a job unless it has started."""
         self._send({"take_back": key})
 
     def hang_up(self) -> None:
-        """Have it end with all its processes. Whoever receives hears that."""
+        """End the server with all its processes. `receive` then returns None."""
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
-        """Wait until it has ended. Nobody may be receiving; whoever does so later hears that it has ended."""
+        """End the server and wait for it. No thread may be in `receive`; later calls return None."""
         self._has_ended = True
         self.hang_up()
         try:
@@ -88,6 +88,6 @@ class ForkServerLink:
         self._end.close()
 
     def _send(self, message: Message) -> None:
-        # One that has died says so by the end of its messages.
+        # A server that has died is noticed by `receive`.
         with self._sending, suppress(OSError):
             self._end.sendall(packed(message))

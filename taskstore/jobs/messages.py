@@ -1,4 +1,4 @@
-"""What the worker, its fork server and the processes of the jobs tell each other: JSON objects over sockets."""
+"""The messages between a worker, its fork server and the processes of jobs: JSON objects over sockets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ AT_ONCE = 2**16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A job that a process is to run."""
+    """A job to run, as sent to a process."""
 
-    key: int  # Of this run, in this worker.
+    key: int  # Identifies this run within the worker.
     function: str
     job_id: int = 0
     args: Sequence[Any] = ()
@@ -35,7 +35,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What came of it. Times are milliseconds since the Epoch."""
+    """The result of a run. Times are milliseconds since the Epoch."""
 
     key: int
     how: How
@@ -56,11 +56,11 @@ class RunOutcome:
 class Setup:
     """How a fork server runs its jobs."""
 
-    runner: Sequence[str]  # What finds functions: `module:callable`, and what it is called with.
-    processes: int = 1  # At the same time. Further jobs wait for their turn.
+    runner: Sequence[str]  # `module:callable` and its arguments; it returns the lookup of functions.
+    processes: int = 1  # At the same time; further jobs are queued.
     jobs_per_process: int = 1
-    spawn: bool = False  # Each process is a fresh interpreter, not a copy of the server.
-    kill_after_ms: int = 5_000  # How long after SIGTERM a job is ended by SIGKILL.
+    spawn: bool = False  # Start a new interpreter for each process instead of forking the server.
+    kill_after_ms: int = 5_000  # The time from SIGTERM to SIGKILL.
 
 
 def now_ms() -> int:
@@ -72,13 +72,13 @@ def tree_of(value: Assignment | RunOutcome | Setup) -> dict[str, Any]:
 
 
 def packed(message: Any) -> bytes:
-    """JSON behind its length. ASCII: text that is no Unicode comes through, too."""
+    """Encode a message as its length followed by JSON. ASCII, because text may contain lone surrogates."""
     body = json.dumps(message, separators=(",", ":")).encode("ascii")
     return LENGTH.pack(len(body)) + body
 
 
 def read(stream: BinaryIO) -> Any | None:
-    """The next message; None when nobody will send one any more. Waits."""
+    """Wait for the next message and return it; None once the other end is closed."""
     try:
         head = stream.read(LENGTH.size)
         if len(head) < LENGTH.size:
@@ -91,11 +91,11 @@ def read(stream: BinaryIO) -> Any | None:
 
 
 class Channel:
-    """One end of a socket, for somebody who must not wait."""
+    """One end of a socket, read and written without blocking."""
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end
-        self.is_open = True  # As far as we know: the other end may still send.
+        self.is_open = True  # Until the other end is found closed.
         self._unread = bytearray()
         self._unsent = bytearray()
 
@@ -108,7 +108,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Send what there is room for. What nobody reads any more is dropped."""
+        """Send as much as the socket takes. Drops everything once the other end is closed."""
         try:
             while self._unsent:
                 del self._unsent[: self.end.send(self._unsent[:AT_ONCE], socket.MSG_DONTWAIT)]
@@ -118,7 +118,7 @@ class Channel:
             self._unsent.clear()
 
     def receive(self) -> Iterator[Any]:
-        """The messages that have come so far."""
+        """Yield the messages that have arrived."""
         with suppress(BlockingIOError):
             while self.is_open:
                 try:

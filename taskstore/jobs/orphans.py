@@ -1,4 +1,4 @@
-"""Jobs whose worker died on this machine: others need not wait for the end of their leases."""
+"""Free the jobs of workers that died on this machine, before their leases end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 5.0
-LOOKS = 2  # At what a dead worker holds: the answer to its last claim may have been on its way.
+LOOKS = 2  # A dead worker is checked twice, because its last claim may have been in progress.
 MOST_AT_ONCE = 100
 
 
@@ -31,13 +31,13 @@ class Found(Protocol):
 
 
 class JobStore(Store, Protocol):
-    """The verbs of a worker of jobs: it also looks for what others hold."""
+    """The methods that a job worker needs. It also searches for the jobs of other workers."""
 
     def search(self, query: str = "", *, limit: int = 50) -> Found: ...
 
 
 class Orphans:
-    """Looks, from time to time, for workers that are dead, and gives back what they hold."""
+    """Finds dead workers and gives back the jobs that they hold."""
 
     def __init__(self, store: JobStore, groups: Collection[str], settling: Settling) -> None:
         self._store, self._groups, self._settling = store, frozenset(groups), settling
@@ -55,7 +55,7 @@ class Orphans:
             logger.warning(
                 "worker %s (process %s) is dead: others get its jobs (%d)", heard.name, heard.pid, len(changes)
             )
-        # When somebody else was quicker, that is well, too.
+        # A refusal means that another worker was faster, which is fine.
         self._settling.write([Entry.of(change) for change in changes], client_id=heard.client_id)
 
     def _held_by(self, client_id: int) -> Iterator[Task]:
@@ -66,22 +66,22 @@ class Orphans:
 
 
 def is_dead(heard: Heard) -> bool:
-    """Whether it worked on this machine, and its process is no longer there."""
+    """Whether the worker ran on this machine and its process has ended without a goodbye."""
     known = heard.info.get("machine") == machine() and not heard.info.get("stopped")
     return bool(known and heard.pid and has_ended(heard.pid, heard.info.get("born")))
 
 
 def whereabouts(pid: int) -> dict[str, Any]:
-    """What a worker says of itself, for others to see whether it is dead."""
+    """Return the part of a heartbeat by which other workers can tell whether this process is dead."""
     return {"machine": machine(), "born": born(pid)}
 
 
 def given_back(task: Task, heard: Heard) -> NewTask | Change | None:
-    """A job in the name of its dead worker: to be had again, or reported failed, as its options say."""
+    """Return the change that retries the job of a dead worker or reports it failed, as its options say."""
     queue = queue_of(task.group)
     otherwise = Attempt(worker=heard.name, host=heard.host)
     try:
         verdict = lost_while_held(task, JobRecord.decode(task.data), now_ms(), otherwise)
         return change_of(task, queue, verdict) if queue and verdict else None
-    except (TypeError, ValueError):  # NotAJob is one. Whoever claims it next lays it aside.
+    except (TypeError, ValueError):  # Such as NotAJob. The next worker that claims it moves it to the failed group.
         return None

@@ -1,4 +1,4 @@
-"""What the system knows and is told of processes. Beyond Linux some of it is not to be had, and left out."""
+"""Operating system calls about processes. On systems other than Linux some have no effect."""
 
 from __future__ import annotations
 
@@ -13,51 +13,53 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
-SPARE_BYTES = 8 * 2**20  # A limit below what the process already has would only keep it from saying so.
-FIRST_TO_GO = 500  # Of 1000: the system that runs out of memory ends a job before the worker.
+SPARE_BYTES = 8 * 2**20  # Allowed beyond the present use, so that the process can report that it hit the limit.
+OOM_SCORE = 500  # Of 1000: when memory runs out, Linux kills a job before its worker.
 
 IS_LINUX = sys.platform == "linux"
-_prctl = ctypes.CDLL(None).prctl if IS_LINUX else None  # Looked up before any fork.
+_prctl = ctypes.CDLL(None).prctl if IS_LINUX else None  # Loaded before any fork.
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when its parent dies, in whatever way."""
+    """Have this process killed when its parent dies."""
     if _prctl is not None:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(1)  # It was dead before we asked.
+        os._exit(1)  # The parent died before the call.
 
 
-def be_first_to_go() -> None:
+def prefer_for_oom_kill() -> None:
+    """Have Linux kill this process before others when memory runs out."""
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
 
 
 @contextmanager
 def memory_limit(limit: int | None) -> Iterator[None]:
-    """Make allocations fail beyond so many bytes, imports and all. None: no limit."""
+    """Make allocations fail beyond `limit` bytes for the whole process. None: no limit."""
     kind = resource.RLIMIT_DATA if IS_LINUX else resource.RLIMIT_AS
     soft, hard = resource.getrlimit(kind)
     if limit is None:
         yield
         return
-    wanted = max(limit, _data_bytes() + SPARE_BYTES)
+    used = [line.split()[1] for line in _text("/proc/self/status").splitlines() if line.startswith("VmData:")]
+    wanted = max(limit, sum(map(int, used)) * 1024 + SPARE_BYTES)
     resource.setrlimit(kind, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
     try:
         yield
     finally:
-        # What says that the limit was reached needs memory, too.
+        # Reporting that the limit was reached needs memory too.
         resource.setrlimit(kind, (soft, hard))
 
 
 def end_group(group: int, number: signal.Signals) -> None:
-    """Signal to a process and to all that it started."""
+    """Send a signal to a process group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
 
 def machine() -> str:
-    """What is the same for processes that can look each other up by their pid, and for no others."""
+    """Return an id shared by exactly the processes that can find each other by process id."""
     boot = _text("/proc/sys/kernel/random/boot_id") or socket.gethostname()
     with suppress(OSError):
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -65,7 +67,7 @@ def machine() -> str:
 
 
 def born(pid: int) -> str | None:
-    """When the process started: a pid may be used again. None: it has ended, or can't be seen."""
+    """Return when the process started, because ids are reused. None: it has ended or is not visible."""
     if not IS_LINUX:
         return "" if _is_there(pid) else None
     fields = _stat(pid)
@@ -73,15 +75,15 @@ def born(pid: int) -> str | None:
 
 
 def has_ended(pid: int, was_born: str | None) -> bool:
-    """Whether the process that had this pid, and was born then, is no more."""
+    """Whether the process with this id and start time has ended."""
     if not IS_LINUX or not _stat(pid):
-        # Those of other users may be hidden, and live.
+        # Processes of other users may be alive but hidden.
         return not _is_there(pid)
     return born(pid) != was_born
 
 
 def _stat(pid: int) -> list[str]:
-    # The name, in brackets, may hold anything; the state comes next.
+    # The name, in brackets, may contain anything; the state follows it.
     return _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
@@ -99,10 +101,3 @@ def _text(path: str) -> str:
     with suppress(OSError):
         return Path(path).read_text().strip()
     return ""
-
-
-def _data_bytes() -> int:
-    for line in _text("/proc/self/status").splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    return 0

@@ -1,4 +1,4 @@
-"""Functions as jobs: `@job`, `current_job`, and how a worker finds a function by its name."""
+"""`@job`, `current_job`, and the lookup of a function by its name."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """Which job it is."""
+    """The job that is running, from `current_job`."""
 
     job_id: int
-    attempt: int  # The first is 1.
-    is_last: bool  # Whether the job is reported failed when this attempt fails.
-    worker: str
+    attempt: int  # Starts at 1.
+    is_last: bool  # Whether the job fails for good if this attempt fails.
+    worker: str  # The worker's name.
 
 
 class Stopped(BaseException):
-    """The job is to end: its time is up, its lease is lost, or its worker stops. Not for the job to catch."""
+    """Raised in a job that must end: it timed out, its lease is lost, or its worker stops. Don't catch it."""
 
 
 _current: ContextVar[JobContext] = ContextVar("taskstore_job")
 
 
 def current_job() -> JobContext:
-    """The job that this code runs in. Raises LookupError outside of one."""
+    """Return the job that this code runs in. Raises LookupError outside of a job."""
     return _current.get()
 
 
@@ -48,13 +48,15 @@ def enter(context: JobContext) -> None:
 
 
 def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What the function returns; an asyncio function is run to its end."""
+    """Call the function and return its result. A coroutine function runs in an event loop of its own."""
     returned = function(*args, **kwargs)
-    return asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+    if not inspect.isawaitable(returned):
+        return returned
 
+    async def result() -> Any:
+        return await returned
 
-async def _awaited(returned: Any) -> Any:
-    return await returned
+    return asyncio.run(result())
 
 
 IMPORTING = importlib.__file__ or "<frozen"
@@ -62,7 +64,7 @@ REGISTERED = "taskstore.jobs.registry:Registered"
 
 
 def resolve(runner: Sequence[str]) -> Functions:
-    """`module:callable`, called with the words that follow. Raises what the import or the call raises."""
+    """Call `module:callable`, the first item, with the other items. Raises what the import or the call raises."""
     resolver, *words = runner
     module, _, name = resolver.partition(":")
     functions: Functions = getattr(importlib.import_module(module), name)(*words)
@@ -70,7 +72,7 @@ def resolve(runner: Sequence[str]) -> Functions:
 
 
 def why_not(problem: Exception) -> str:
-    """For people: what kept functions from being found, and where."""
+    """Explain to people why functions could not be loaded, with the place in their code."""
     if isinstance(problem, UnknownFunction):
         return str(problem)
     ours = str(Path(__file__).parent)
@@ -86,11 +88,11 @@ Runnable = Callable[[JobContext, Sequence[Any], Mapping[str, Any]], Any]
 
 
 class UnknownFunction(LookupError):
-    """A job names a function that this worker does not run. The text says which it does."""
+    """A job names a function that this worker does not run. The message lists those that it runs."""
 
 
 class Functions(Protocol):
-    """What a worker finds functions in. Other kinds of functions come with one of their own."""
+    """The lookup of functions for a worker."""
 
     def find(self, function: str) -> Runnable:
         """Raises UnknownFunction."""
@@ -98,9 +100,9 @@ class Functions(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class JobFunction:
-    """A function that workers run. Called as such it runs here and now."""
+    """A function that workers run as a job. Calling it directly runs it in this process."""
 
-    path: str  # Its name for workers: `module.qualname`.
+    path: str  # The name by which workers know it: `module.qualname`.
     function: Callable[..., Any]
     queue: str = DEFAULT_QUEUE
     priority: int = 0
@@ -118,9 +120,12 @@ class JobFunction:
         at: datetime | None = None,
         **options: Any,
     ) -> JobFunction:
-        """The same function, enqueued in another way. `at` needs a zone; the options are those of `job`."""
+        """Return a copy that is enqueued with other settings.
+
+        `at`: when the job is due; raises ValueError without a time zone. The options are those of `job`.
+        """
         if at is not None and at.tzinfo is None:
-            raise ValueError(f"{at} says no zone: add one, such as tzinfo=UTC")
+            raise ValueError(f"at must have a time zone, such as tzinfo=UTC; {at} has none")
         return replace(
             self,
             queue=checked(queue) if queue is not None else self.queue,
@@ -130,7 +135,7 @@ class JobFunction:
         )
 
     def enqueue(self, client: Client, *args: Any, **kwargs: Any) -> Job:
-        """Add a job that calls it with these parameters: JSON. Raises InvalidInput."""
+        """Enqueue a job that calls the function with these arguments, which must be JSON. Raises InvalidInput."""
         return client.jobs.enqueue(
             self.path,
             args,
@@ -142,7 +147,7 @@ class JobFunction:
         )
 
 
-functions: dict[str, JobFunction] = {}  # By path: what `job` has been put on.
+functions: dict[str, JobFunction] = {}  # The functions decorated with `job`, by path.
 
 
 @overload
@@ -156,23 +161,33 @@ def job(*, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Any) -> Cal
 def job(
     function: Callable[..., Any] | None = None, /, *, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Any
 ) -> JobFunction | Callable[..., JobFunction]:
-    """Let workers run the function: `@job`, or `@job(queue="mail", max_attempts=3)`.
+    """Decorate a function so that workers can run it: `@job`, or `@job(queue="mail", max_attempts=3)`.
 
     Options: `max_attempts`, `backoff` and `timeout` (timedelta), `memory_bytes`, `on_lost` ("retry" or "fail")
-    and `max_lost`; see JobOptions. Raises TypeError for one that is not known.
+    and `max_lost`; see JobOptions. Raises TypeError for an unknown option, ValueError for an invalid queue name.
     """
-    if function is None:
-        return lambda function: _registered(function, checked(queue), priority, JobOptions(**in_ms(options)))
-    return _registered(function, queue, priority, JobOptions())
+
+    def register(function: Callable[..., Any]) -> JobFunction:
+        made = JobFunction(
+            path=path_of(function),
+            function=function,
+            queue=checked(queue),
+            priority=priority,
+            options=JobOptions(**in_ms(options)),
+        )
+        functions[made.path] = made
+        return made
+
+    return register if function is None else register(function)
 
 
 def in_ms(options: Mapping[str, Any]) -> dict[str, Any]:
-    """As JobOptions has them: durations as numbers."""
+    """Convert the options of `job` to those of JobOptions, with durations in milliseconds."""
     made = dict(options)
     for name in made.keys() & {"timeout", "backoff"}:
         duration = made.pop(name)
         if not isinstance(duration, timedelta | None):
-            raise TypeError(f"{name} has to be a timedelta, such as timedelta(seconds=30), not {duration!r}")
+            raise TypeError(f"{name} must be a timedelta, such as timedelta(seconds=30), not {duration!r}")
         made[f"{name}_ms"] = None if duration is None else round(duration / MILLISECOND)
     if "on_lost" in made:
         made["on_lost"] = OnLost(made["on_lost"])
@@ -180,42 +195,32 @@ def in_ms(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(queue: str) -> str:
-    if right := why_no_queue(queue):
-        raise ValueError(f"{queue!r} is not the name of a queue: {right}")
+    if why := why_no_queue(queue):
+        raise ValueError(f"the queue {queue!r} {why}")
     return queue
 
 
-def _registered(function: Callable[..., Any], queue: str, priority: int, options: JobOptions) -> JobFunction:
-    made = JobFunction(path=path_of(function), function=function, queue=queue, priority=priority, options=options)
-    functions[made.path] = made
-    return made
-
-
 def path_of(function: Callable[..., Any]) -> str:
-    """The name under which a worker that imports the function's module knows it."""
-    return f"{_module_name(function.__module__)}.{function.__qualname__}"
-
-
-def _module_name(module: str) -> str:
-    """Of a script that runs right now: the name by which others import it."""
-    main = sys.modules["__main__"]
-    if module != "__main__":
-        return module
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    return spec.name if spec else Path(file).stem if file else module
+    """Return the dotted path by which a worker that imports the function's module knows it."""
+    module = function.__module__
+    if module == "__main__":  # The running script: use the name by which others import it.
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec else Path(file).stem if file else module
+    return f"{module}.{function.__qualname__}"
 
 
 class Registered:
-    """The functions that `job` was put on, in the modules that the worker was told to import."""
+    """The functions decorated with `job` in these modules, which it imports."""
 
     def __init__(self, *modules: str) -> None:
         for module in modules:
             importlib.import_module(module)
         if not functions:
-            raise UnknownFunction(f"no function of {', '.join(modules)} is a job: put @job on those that are")
+            raise UnknownFunction(f"no function in {', '.join(modules)} is a job: decorate functions with @job")
 
     def find(self, function: str) -> Runnable:
         found = functions.get(function)
         if found is None:
-            raise UnknownFunction(f"{function} is not among what this worker runs: {', '.join(sorted(functions))}")
+            raise UnknownFunction(f"this worker does not run {function}, only {', '.join(sorted(functions))}")
         return lambda context, args, kwargs: call(found.function, args, kwargs)

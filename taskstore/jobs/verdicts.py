@@ -1,4 +1,4 @@
-"""What becomes of a job after an attempt, and the change that says so. Pure."""
+"""The next state of a job after an attempt, and the change that records it. Pure."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ LONGEST_BACKOFF_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is to be kept of a job, and where it goes."""
+    """The new record of a job and its next state."""
 
     record: JobRecord
-    finished: JobStatus | None = None  # None: it is to be had again.
-    in_ms: int = 0  # From when on.
+    finished: JobStatus | None = None  # None: it runs again.
+    in_ms: int = 0  # The delay before it runs again.
 
 
 def after(record: JobRecord, attempt: Attempt, *, result: Any = None, log: str = "") -> Verdict:
-    """What becomes of a job by an attempt that has ended."""
+    """Decide the next state of a job after an attempt that has ended."""
     if attempt.how is How.SUCCEEDED:
         return _finished(JobStatus.SUCCEEDED, record, attempt, result=result, error=None, log=log)
     if is_over(record, attempt):
         return _finished(JobStatus.FAILED, record, attempt, error=attempt.error, log=log)
-    if attempt.how is How.GIVEN_BACK:  # Nothing went wrong with it.
+    if attempt.how is How.GIVEN_BACK:  # Not a failure.
         return Verdict(record=record.with_attempt(replace(attempt, error=None)))
     kept = record.with_attempt(attempt, error=attempt.error, log=log)
-    return Verdict(record=kept, in_ms=_backoff_ms(kept) if attempt.how in FAILURES else 0)
+    if attempt.how not in FAILURES:
+        return Verdict(record=kept)
+    doublings = min(_times(kept, FAILURES) - 1, 40)
+    return Verdict(record=kept, in_ms=min(record.options.backoff_ms << doublings, LONGEST_BACKOFF_MS))
 
 
 def is_over(record: JobRecord, attempt: Attempt) -> bool:
-    """Whether a job has had all the tries that its options allow, once this attempt has gone wrong."""
+    """Whether a job has used up the attempts that its options allow, if this attempt failed."""
     options = record.options
     if attempt.how is How.LOST:
         return options.on_lost is OnLost.FAIL or _times(record, frozenset({How.LOST})) + 1 >= options.max_lost
@@ -45,14 +48,18 @@ def is_over(record: JobRecord, attempt: Attempt) -> bool:
 
 
 def lost(record: JobRecord, times: int, ended: int, otherwise: Attempt) -> Verdict | None:
-    """What becomes of a job whose workers died with it, so often. None: none did.
+    """Decide the next state of a job whose workers died `times` times while running it. None if `times` is 0.
 
-    `otherwise`: what is known of an attempt that the record does not show as under way.
+    `otherwise`: the attempt to record if the job's record shows none under way.
     """
     verdict = None
     for _ in range(times):
         attempt = replace(record.under_way or otherwise, ended=ended, how=How.LOST)
-        verdict = after(record, replace(attempt, error=_how_it_was_lost(attempt)), log=record.log)
+        who = f" {attempt.worker}" if attempt.worker else ""
+        process = f", process {attempt.pid}" if attempt.pid else ""
+        where = f", on {attempt.host}" if attempt.host else ""
+        error = JobError(type="WorkerLost", message=f"its worker{who}{process}{where} died with it, or lost its lease")
+        verdict = after(record, replace(attempt, error=error), log=record.log)
         record = verdict.record
         if verdict.finished:
             break
@@ -60,19 +67,19 @@ def lost(record: JobRecord, times: int, ended: int, otherwise: Attempt) -> Verdi
 
 
 def lost_before(task: Task, record: JobRecord, now_ms: int) -> Verdict | None:
-    """What becomes of a job that was claimed now, by those who claimed it before and left no trace."""
+    """Decide the next state of a job just claimed, given the earlier claims that left no record."""
     return lost(record, not_recorded(record, task.claims), now_ms, Attempt())
 
 
 def lost_while_held(task: Task, record: JobRecord, now_ms: int, otherwise: Attempt) -> Verdict | None:
-    """What becomes of a job that somebody holds who is dead."""
+    """Decide the next state of a job that is leased to a dead worker."""
     return lost(record, not_recorded(record, task.claims + 1), now_ms, otherwise)
 
 
 def change_of(task: Task, queue: str, verdict: Verdict) -> NewTask | Change:
-    """An add takes the place of the task, which has to be deleted with it; a change replaces it.
+    """Return the change that records a verdict; an add is a successor in another group, so delete the task with it.
 
-    Raises TypeError or ValueError when the record is no JSON.
+    Raises TypeError or ValueError if the record is not JSON.
     """
     data = verdict.record.encode()
     if verdict.finished is None:
@@ -83,7 +90,7 @@ def change_of(task: Task, queue: str, verdict: Verdict) -> NewTask | Change:
 
 
 def no_job(task: Task, queue: str, why: Exception) -> NewTask:
-    """What lies among the jobs and is none is laid aside as it is."""
+    """Move a task that is not a job to the failed group, with its data unchanged."""
     return NewTask.successor_of(task, group=finished_group(queue, JobStatus.FAILED), error=str(why))
 
 
@@ -93,15 +100,3 @@ def _finished(status: JobStatus, record: JobRecord, attempt: Attempt, **members:
 
 def _times(record: JobRecord, how: frozenset[How]) -> int:
     return sum(attempt.how in how for attempt in record.counted)
-
-
-def _backoff_ms(record: JobRecord) -> int:
-    doublings = min(_times(record, FAILURES) - 1, 40)
-    return min(record.options.backoff_ms << doublings, LONGEST_BACKOFF_MS)
-
-
-def _how_it_was_lost(attempt: Attempt) -> JobError:
-    who = f" {attempt.worker}" if attempt.worker else ""
-    process = f", process {attempt.pid}" if attempt.pid else ""
-    where = f", on {attempt.host}" if attempt.host else ""
-    return JobError(type="WorkerLost", message=f"its worker{who}{process}{where} died with it, or lost its lease")

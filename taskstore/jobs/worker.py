@@ -1,36 +1,42 @@
-"""A worker of jobs, as programs make it."""
+"""`JobWorker`, and the function behind `taskstore work MODULE...`."""
 
 from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from ..client.client import Client
 from ..types.job_record import DEFAULT_QUEUE, queue_group
 from ..types.tasks import Order
 from ..worker.engine import Engine
 from .executor import Jobs, Work
 from .messages import Setup
 from .orphans import JobStore
+from .registry import REGISTERED
 
-KILL_AFTER_MS = 5_000  # How long after SIGTERM a job is ended by SIGKILL.
+KILL_AFTER_MS = 5_000  # The time from SIGTERM to SIGKILL.
 
 
 class JobWorker(Engine[Work]):
-    """Runs jobs of these queues, `processes` at the same time. `run` raises NotPrepared when there is nothing to run.
+    """A worker that runs the jobs of these queues, up to `processes` at the same time.
 
-    * `runner`: what finds their functions: `module:callable` and the words that it is called with, once, in the
-      process that those of the jobs are copies of. See `registry.resolve`.
-    * `lease_ms`: how long it may take until others get the jobs of a worker whose machine has died.
-    * `jobs_per_process`: more than 1 saves the time that a process takes, for quick jobs. They share what they leave
-      behind in it.
-    * `start`: "spawn" makes each process a fresh interpreter, for modules that start threads when imported.
-    * `memory_bytes`: for the process of a job that says nothing of its own.
-    * `grace_s`: how long jobs may go on when the worker stops. Then they are given back. A store that is away then is
-      waited for as little: what it was not told is left to the leases.
-    * `kill_after_ms`: how long a job may take to end that was told to.
-    * `wait_ms`: how long a request waits for a job, which it brings at once.
+    `run` raises NotPrepared if the jobs' modules can't be imported or contain no jobs.
+
+    * `runner`: `module:callable` and its arguments. It is called once, before processes are forked, and returns the
+      lookup of functions; see `registry.resolve`.
+    * `processes`: by default the number of cores.
+    * `lease_ms`: how long until other workers get the jobs of a worker whose machine died.
+    * `jobs_per_process`: more than 1 saves the start of a process for quick jobs, which then share its state.
+    * `start`: "spawn" starts a new interpreter for each process, for modules that start threads when imported.
+    * `name`: for operators; by default the host and the process id.
+    * `memory_bytes`: the memory limit of jobs that don't set one.
+    * `grace_s`: how long running jobs may continue when the worker stops. Then they are given back. If the store is
+      unavailable at that time, their leases have to end first.
+    * `kill_after_ms`: how long a job may take to end after SIGTERM.
+    * `wait_ms`: how long the server holds a claim when no job is due.
     """
 
     def __init__(
@@ -67,3 +73,21 @@ class JobWorker(Engine[Work]):
             wait_ms=wait_ms,
             grace_s=grace_s,
         )
+
+
+def run_worker(
+    modules: Sequence[str],
+    *,
+    queues: Sequence[str] = (),
+    store: Client | None = None,
+    **options: Any,
+) -> None:
+    """Run the jobs of these modules until SIGTERM or SIGINT. Options: those of JobWorker.
+
+    Raises NotPrepared, which names the module that can't be imported or contains no jobs, and the errors of a Client.
+    """
+    if os.getcwd() not in sys.path:
+        # Python puts the folder of the installed command on the path, but users expect the current one.
+        sys.path.insert(0, os.getcwd())
+    runner = [REGISTERED, *modules]
+    JobWorker(store or Client(), queues or [DEFAULT_QUEUE], runner=runner, **options).run()

@@ -14,8 +14,9 @@ from django.db import connection
 from lab.testing import PROJECT
 from lab.testing.suite import clean_environment
 
-# Those that stand on the database of this run.
-CONTENDERS = ["psycopg", "writer", "daphne"] if connection.vendor == "postgresql" else ["writer-sqlite"]
+# Those that stand on the database of this run, the first of them without a server.
+POSTGRESQL, SQLITE = ["psycopg", "uvicorn", "uvicorn-before"], ["daphne-sqlite", "daphne-sqlite-before"]
+CONTENDERS = POSTGRESQL if connection.vendor == "postgresql" else SQLITE
 
 
 @pytest.fixture
@@ -42,13 +43,20 @@ def bench(tmp_path, disk):
 @pytest.mark.stress
 def test_it_measures_and_writes_a_report_and_leaves_nothing_behind(bench, disk, tmp_path):
     report = tmp_path / "docs" / "benchmarks.md"
-    done = bench("--quick", "--rounds", "1", "--save", str(report), "cycles", *CONTENDERS)
+    options = ["--quick", "--rounds", "1", "--against", str(PROJECT), "--save", str(report)]
+    done = bench(*options, "peers-psycopg", *CONTENDERS)
     assert (done.returncode, done.stderr) == (0, "")
-    rates = re.findall(r"^\| (\S+) +\| +(\d+) \| +([\d ]+) \(", report.read_text(), re.MULTILINE)
-    assert {(name, clients) for name, clients, _ in rates} >= {(CONTENDERS[0], "1"), (CONTENDERS[-1], "32")}
-    assert all(int(rate.replace(" ", "")) > 0 for _, _, rate in rates)
-    assert f"manage.py bench --folder {disk} --quick" in report.read_text()
-    assert report.read_text().rpartition("\n\n## ")[2] in done.stdout
+    text = report.read_text()
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    of = {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines if len(line) == len(lines[0])}
+    assert {*CONTENDERS} <= {*of}
+    for name in CONTENDERS:
+        assert int(of[name]["tasks a second"].partition("(")[0].replace(" ", "")) > 0
+        assert int(of[name]["server, µs a request"].replace(" ", "")) > 0
+        assert of[name]["database"].replace(" ", "").isdigit() == (connection.vendor == "postgresql")
+    assert "against before" in text
+    assert f"manage.py bench --folder {disk} --quick" in text
+    assert text.rpartition("\n\n## ")[2] in done.stdout
     assert os.listdir(disk) == []
 
 
@@ -57,6 +65,12 @@ def test_it_says_what_there_is_when_a_name_is_wrong(bench):
     done = bench("rest", "rset")
     assert done.returncode == 2
     assert re.fullmatch(r"taskstore: there is nothing called rset to measure; there is .*rest.*\n", done.stderr)
+
+
+@pytest.mark.once
+def test_it_compares_with_a_checkout_only(bench, tmp_path):
+    done = bench("--against", str(tmp_path))
+    assert (done.returncode, done.stderr) == (2, f"taskstore: there is no checkout of this project in {tmp_path}\n")
 
 
 @pytest.mark.once

@@ -5,9 +5,34 @@ import pytest
 from lab.benchmarks import CannotMeasure
 from lab.benchmarks.load import Load, Verb
 from lab.benchmarks.measuring import confirm
-from lab.benchmarks.places import Account
+from lab.benchmarks.places import Account, all_but
 
 pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("load", "requests"),
+    [
+        (Load(clients=1), 2),
+        (Load(clients=1, batch=100), 0.02),
+        (Load(clients=1, batch=100, verb=Verb.CLAIM), 0.01),
+        (Load(clients=1, verb=Verb.REPLACE), 2),
+    ],
+)
+def test_a_cycle_is_two_requests(load, requests):
+    assert load.requests_per_task == requests
+
+
+def test_only_the_processes_of_the_place_count():
+    before, after = {1: 5.0, 7: 2.0, 8: 3.0}, {1: 5.5, 7: 2.25, 8: 9.0}
+    assert all_but({8}, after) - all_but({8}, before) == 0.75
+
+
+def test_a_process_that_has_ended_counts_with_what_it_used_meanwhile():
+    # Its parent has its time now: 2 s from before, and 0.5 s since.
+    before, after = {1: 5.0, 7: 2.0}, {1: 7.5}
+    assert all_but(set(), after) - all_but(set(), before) == 0.5
+
 
 CYCLE, REPLACE = Load(clients=1), Load(clients=1, verb=Verb.REPLACE)
 

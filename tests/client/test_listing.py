@@ -5,7 +5,7 @@ import json
 import pytest
 
 from taskstore import UnexpectedAnswer
-from taskstore.client.listing import Listing
+from taskstore.client.reading import TaskListParser
 
 pytestmark = pytest.mark.once
 
@@ -16,10 +16,10 @@ TASKS = [
 
 
 def read(content: bytes, size: int) -> list[str]:
-    listing = Listing()
+    parser = TaskListParser()
     pieces = [content[place : place + size] for place in range(0, len(content), size)]
-    found = [task for piece in pieces for task in listing.feed(piece)]
-    return [task.text for task in [*found, *listing.end()]]
+    found = [task for piece in pieces for task in parser.feed(piece)]
+    return [task.text for task in [*found, *parser.end()]]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100, 10_000])

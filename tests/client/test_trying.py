@@ -19,7 +19,7 @@ from taskstore import (
 )
 from taskstore.client.calls import Call
 from taskstore.client.operating import Operating
-from taskstore.client.reading import Looking
+from taskstore.client.reading import Reading
 from taskstore.client.transport import Access, Patience, Pause, conversation
 from taskstore.client.working import Working
 from taskstore.types.tasks import NewTask
@@ -33,7 +33,7 @@ UNKNOWN = httpx.Response(503, json={"detail": "maybe", "code": "commit_unknown"}
 
 COMMIT = Working(1).commit(adds=[NewTask(group="mail")])
 CLAIM = Working(1).claim("mail")
-GROUPS = Looking().groups()
+GROUPS = Reading().groups()
 UNDO = Operating().undo_operation(1)
 
 
@@ -161,9 +161,9 @@ def test_who_asks_too_often_learns_for_how_long():
 
 
 def test_a_task_that_is_not_there_is_an_answer():
-    assert Talk(Looking().task(1), failure(404)).answer.status_code == 404
+    assert Talk(Reading().task(1), failure(404)).answer.status_code == 404
     with pytest.raises(NotFound):
-        Talk(Looking().task(1), httpx.Response(404, text="<html>of somebody else"))
+        Talk(Reading().task(1), httpx.Response(404, text="<html>of somebody else"))
 
 
 def test_a_new_token_is_taken_from_the_file():

@@ -277,6 +277,28 @@ def test_it_stops_at_once_and_others_get_what_it_had(store, events):
     release.set()
 
 
+def test_one_lost_task_of_a_claim_costs_the_others_nothing(store, monkeypatch):
+    for name in ("a", "b", "c"):
+        store.add("mail", name)
+    for task in store.claim("mail", limit=3):
+        store.release(task)  # Claimed before: the worker notes the attempt.
+    claim = Client.claim
+
+    def claim_and_lose_one(self, *args, **kwargs):
+        tasks = claim(self, *args, **kwargs)
+        for task in tasks:
+            if task.text == "b":
+                self.delete(task)
+        return tasks
+
+    monkeypatch.setattr(Client, "claim", claim_and_lose_one)
+    worker = Worker(store, batch=3, lease_ms=600_000, wait_ms=WAIT_MS)
+    worker.handle("mail")(lambda task: NewTask(group="sent", data=task.data))
+    with Running(worker):
+        gone(store)
+    assert sorted(texts(store, "sent")) == ["a", "c"]
+
+
 def test_what_is_being_committed_when_the_grace_ends_is_committed(store, worker, monkeypatch):
     """The grace ends after its thread has begun with that, and before it has looked whether the lease is lost."""
     is_over, take, end = threading.Event(), Attempt.take_settling, Functions.end

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from taskstore.commands.files import NotFiles, ProjectContent, read_project, write_project, write_result
+from taskstore.commands.files import NotFiles, ProjectContent, read_project, write_entries, write_result
 from taskstore.types.command_record import Command, CommandList, CommandStatus, Output, Run
 
 from .samples import PROJECTS
@@ -43,9 +43,9 @@ def files(directory: Path) -> dict[str, bytes]:
 def test_a_project_is_the_same_after_it_was_files(content):
     with tempfile.TemporaryDirectory() as parent:
         first, second = Path(parent) / "first", Path(parent) / "second"
-        write_project(content, first)
+        write_entries(content.entries, first)
         read = read_project(first)
-        write_project(read, second)
+        write_entries(read.entries, second)
         assert read == content
         assert files(first) == files(second)
 
@@ -68,7 +68,7 @@ def test_the_example_is_written_as_it_is_documented(tmp_path):
         ),
         lists=((CommandStatus.CLOSED, closed),),
     )
-    write_project(content, tmp_path / "mail")
+    write_entries(content.entries, tmp_path / "mail")
     of_the_run = b"worker_123\n1448978619\n1448978622\n"
     assert files(tmp_path / "mail") == {
         "new/1448978609795035000_0.task": ITS_LINES,
@@ -86,7 +86,7 @@ def test_the_example_is_written_as_it_is_documented(tmp_path):
 
 def test_a_running_list_is_written_with_its_worker_and_read_as_open(tmp_path):
     running = CommandList(name="5", commands=(EXAMPLE,), worker="a_1_2", started=7)
-    write_project(ProjectContent(lists=((CommandStatus.RUNNING, running),)), tmp_path / "mail")
+    write_entries(ProjectContent(lists=((CommandStatus.RUNNING, running),)).entries, tmp_path / "mail")
     assert [*files(tmp_path / "mail")] == ["running/5_a_1_2_7/1448978609795035000_0.task"]
     read = read_project(tmp_path / "mail")
     assert read.lists == ((CommandStatus.OPEN, CommandList(name="5", commands=(EXAMPLE,))),)
@@ -108,23 +108,39 @@ def test_where_bytes_are_missing_the_file_says_how_many(tmp_path):
 @pytest.mark.parametrize(
     ("status", "entry", "told"),
     [
-        ("new", replace(EXAMPLE, cmd="a\nb"), "new/1448978609795035000_0: its command has line breaks"),
-        ("new", replace(EXAMPLE, cmd="a\r"), "its command has line breaks"),
-        ("new", replace(EXAMPLE, id="../a"), "new/../a: an id of letters"),
-        ("new", replace(EXAMPLE, id="a" * 201), "an id of at most 200 characters"),
-        ("new", replace(EXAMPLE, run=RUN), "it was run, and is new"),
-        ("completed", EXAMPLE, "it was not run, and is completed"),
-        ("completed", replace(EXAMPLE, run=replace(RUN, worker="a\nb")), "the name of its worker has line breaks"),
-        ("closed", CommandList(name="5", worker="a", started=1, finished=2), "a list without commands"),
-        ("closed", CommandList(name="5", commands=(EXAMPLE,)), "closed/5: this can't be the name of a directory"),
+        (
+            "new",
+            replace(EXAMPLE, cmd="a\nb"),
+            "new/1448978609795035000_0: its command line must not contain line breaks",
+        ),
+        ("new", replace(EXAMPLE, cmd="a\r"), "its command line must not contain line breaks"),
+        ("new", replace(EXAMPLE, id="../a"), "new/../a: must consist of letters"),
+        ("new", replace(EXAMPLE, id="a" * 201), "must have at most 200 characters before the number of fails"),
+        ("new", replace(EXAMPLE, run=RUN), "must not have a run: its status is new"),
+        ("completed", EXAMPLE, "must have a run: its status is completed"),
+        (
+            "completed",
+            replace(EXAMPLE, run=replace(RUN, worker="a\nb")),
+            "the name of its worker must not contain line breaks",
+        ),
+        ("closed", CommandList(name="5", worker="a", started=1, finished=2), "must contain commands"),
+        ("closed", CommandList(name="5", commands=(EXAMPLE,)), "closed/5: must have a name that fits a directory"),
         (
             "closed",
             CommandList(name="5", commands=(EXAMPLE,), worker="a/b", started=1, finished=2),
             "closed/5_a/b_1_2: ",
         ),
-        ("closed", CommandList(name="5", commands=(EXAMPLE,), worker="a" * 250, started=1, finished=2), "can't be"),
-        ("open", CommandList(name="../5", commands=(EXAMPLE,)), "open/../5: this can't be the name"),
-        ("open", CommandList(name="5", commands=(EXAMPLE, EXAMPLE)), "there is another command of this id"),
+        (
+            "closed",
+            CommandList(name="5", commands=(EXAMPLE,), worker="a" * 250, started=1, finished=2),
+            "must have a name",
+        ),
+        ("open", CommandList(name="../5", commands=(EXAMPLE,)), "open/../5: must have a name that fits a directory"),
+        (
+            "open",
+            CommandList(name="5", commands=(EXAMPLE, EXAMPLE)),
+            "must have a unique id: another command has the same",
+        ),
         (
             "failed_count",
             replace(EXAMPLE, run=replace(RUN, exit_code=3)),
@@ -138,7 +154,7 @@ def test_what_files_cannot_hold_is_named_and_nothing_is_written(tmp_path, status
     good = ((CommandStatus.NEW, replace(EXAMPLE, id="good")),)
     content = ProjectContent(commands=good if of_lists else good + entries, lists=entries if of_lists else ())
     with pytest.raises(NotFiles) as refused:
-        write_project(content, tmp_path / "mail")
+        write_entries(content.entries, tmp_path / "mail")
     assert len(refused.value.problems) == 1
     assert told in str(refused.value)
     assert list(tmp_path.iterdir()) == []
@@ -146,17 +162,17 @@ def test_what_files_cannot_hold_is_named_and_nothing_is_written(tmp_path, status
 
 def test_two_lists_of_one_name_are_told(tmp_path):
     lists = tuple((CommandStatus.OPEN, CommandList(name="5", commands=(replace(EXAMPLE, id=each),))) for each in "ab")
-    with pytest.raises(NotFiles, match="open/5: there is another list of this name"):
-        write_project(ProjectContent(lists=lists), tmp_path / "mail")
+    with pytest.raises(NotFiles, match="open/5: must have a unique name: another list has the same"):
+        write_entries(ProjectContent(lists=lists).entries, tmp_path / "mail")
 
 
 def test_a_directory_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(NotFiles, match="this has to be a new directory, or an empty one"):
-        write_project(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)), tmp_path)
+    with pytest.raises(NotFiles, match="must be a new or an empty directory"):
+        write_entries(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)).entries, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_an_empty_directory_is_filled(tmp_path):
-    write_project(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)), tmp_path)
+    write_entries(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)).entries, tmp_path)
     assert read_project(tmp_path).commands == ((CommandStatus.NEW, EXAMPLE),)

@@ -4,8 +4,7 @@ import os
 import time
 from dataclasses import replace
 
-from taskstore.commands.clock import Clock
-from taskstore.commands.messages import Ran, Setup, Wrote
+from taskstore.commands.messages import Clock, Ran, Setup, Wrote
 from taskstore.commands.runner_link import RunnerLink
 from taskstore.types.command_record import Command
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskstore.commands.descendants import bearers
+from taskstore.commands.descendants import marked
 from taskstore.commands.messages import Order, Ran
 from taskstore.commands.runner_link import MARK, RunnerDied
 from tests.jobs.workers import eventually
@@ -182,7 +182,7 @@ def test_a_line_bears_the_mark_of_its_runner(lines):
     """By which all is found that it started, when the runner is killed."""
     run = lines.run(f"echo ${MARK}")
     assert len(run.out.text.strip()) == 16
-    assert list(bearers(f"{MARK}={run.out.text.strip()}")) == []
+    assert list(marked(f"{MARK}={run.out.text.strip()}")) == []
 
 
 def ordered(link, order, *told):

@@ -10,6 +10,7 @@ from tasks_app.commands import reopen
 from tasks_app.models import Scope
 from taskstore import Client, NotAllowed
 from taskstore.commands import work
+from taskstore.commands.runner_link import RunnerLink
 from taskstore.commands.worker import CommandWorker
 from taskstore.errors import InvalidInput, StoreUnavailable
 from taskstore.types.command_record import CommandStatus, group_of
@@ -143,7 +144,7 @@ def test_what_is_no_list_is_laid_aside(project):
     with project.worker():
         assert eventually(lambda: project.tasks(CommandStatus.OPEN_STASHED))
     [task] = project.tasks(CommandStatus.OPEN_STASHED)
-    assert task.error.startswith("this is not a list of commands: ")
+    assert task.error.startswith("invalid list of commands: ")
     assert task.data == b"no list"
 
 
@@ -281,6 +282,20 @@ def test_results_wait_for_a_store_that_is_away(project, tmp_path):
         store.problem = None
         [closed] = project.closed()
     assert closed.commands[0].run.out.text == "a\n"
+
+
+def test_a_list_is_open_at_once_when_no_runner_can_be_started(project, monkeypatch):
+    def fail(self):
+        raise OSError("no memory")
+
+    monkeypatch.setattr(RunnerLink, "_start", fail)
+    project.add_list("echo a")
+    with pytest.raises(OSError, match="no memory"):
+        CommandWorker(project.store, [NAME], wait_ms=100, least_lease_s=1_000).run()
+    wait_for_threads()
+    [task] = project.tasks(OPEN)
+    assert task.owner == 0
+    assert left_s(project) <= 0
 
 
 def test_others_see_that_it_is_there(project):

@@ -1,11 +1,20 @@
 """A worker of jobs: real processes, a real server."""
 
+from queue import SimpleQueue
+from types import SimpleNamespace
+
 import pytest
 
+from taskstore.jobs.executor import Jobs
+from taskstore.jobs.messages import RunOutcome, Setup, tree_of
 from taskstore.jobs.processes import born
 from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
+from tests.client.fakes import FakeStore
 
 from .workers import PATIENCE_S, eventually
+
+# They speak HTTP alone. test_killing.py has workers on each database.
+pytestmark = pytest.mark.once
 
 
 def test_what_a_function_returns_is_kept(queue):
@@ -24,6 +33,24 @@ def test_an_idle_worker_begins_at_once(queue):
     with queue.worker_process():
         queue.finished(queue.enqueue("add", 1, 1))
         queue.finished(queue.enqueue("add", 1, 1), patience_s=5)
+
+
+def test_a_job_that_never_began_says_nothing_about_how_long_jobs_take():
+    setup = Setup(runner=[], processes=1, jobs_per_process=20, spawn=False, kill_after_ms=100)
+    jobs = Jobs(FakeStore(), ["jobs"], setup, memory_bytes=None)
+    jobs._engine, jobs._heard = SimpleNamespace(works={7: SimpleNamespace(key=7)}, done=lambda key: None), SimpleQueue()
+    before = jobs.room(0)
+    jobs._hear(tree_of(RunOutcome(key=7, how=How.GIVEN_BACK)))
+    assert jobs.room(0) == before
+
+
+def test_a_worker_that_stops_does_not_get_again_what_it_gives_back(queue):
+    job = queue.enqueue("sleep", 60)
+    with queue.worker(processes=2, wait_ms=5_000, grace_s=0):
+        assert eventually(lambda: queue.record(job).under_way)
+    [attempt] = queue.record(job).attempts
+    assert attempt.how is How.GIVEN_BACK
+    assert queue.status(job) == JobStatus.PENDING
 
 
 def test_a_failure_is_tried_again_and_then_reported(queue):
@@ -92,7 +119,6 @@ def test_a_worker_that_stops_gives_back_what_does_not_end_in_time(queue):
     assert [task.origin for task in queue.store.claim(queue_group("default"))] == [job]
 
 
-@pytest.mark.once
 def test_sigterm_lets_jobs_finish(queue):
     job = queue.enqueue("sleep", 1)
     with queue.worker_process() as process:
@@ -115,7 +141,6 @@ def test_what_is_no_job_is_laid_aside(queue, data, error):
     assert error in queue.task(task.origin).error
 
 
-@pytest.mark.once
 def test_quick_jobs_may_share_processes(queue):
     jobs = [queue.enqueue("who_am_i") for _ in range(12)]
     with queue.worker(jobs_per_process=6):
@@ -123,7 +148,6 @@ def test_quick_jobs_may_share_processes(queue):
     assert 2 <= len(pids) <= 6
 
 
-@pytest.mark.once
 def test_what_comes_while_a_slow_job_runs_is_not_claimed_before_its_turn(queue):
     """Also after quick ones, of which several are claimed ahead."""
     quick = [queue.enqueue("add", 1, 1) for _ in range(12)]

@@ -66,7 +66,7 @@ class Queue:
     @contextmanager
     def worker_process(self, **options):
         """Ends by kill -9."""
-        code = f"from taskstore.jobs.serving import run_worker; run_worker(['{SAMPLE}'], **{options!r})"
+        code = f"from taskstore.jobs.worker import run_worker; run_worker(['{SAMPLE}'], **{options!r})"
         environment = {**os.environ, "TASKSTORE_URL": self.store.url, "TASKSTORE_TOKEN": self.token}
         process = subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, env=environment)
         try:

@@ -1,16 +1,18 @@
 """The rules against a plain model of the contract: sequences of operations, and broken rules that must show."""
 
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app.core import rules
+from tasks_app.core.operations import Commit, TaskRecord
 from taskstore.types.tasks import Ending, Refusal
 
-from .harness import Disagreement, check
-from .sequences import SEQUENCES
+from .harness import Disagreement, TableInMemory, check
+from .sequences import SEQUENCES, START_MS, batches, resolved
 
 pytestmark = pytest.mark.once
 
@@ -43,6 +45,33 @@ def test_the_rules_agree_with_the_model():
     assert set(seen) == EVERY_KIND_OF_ANSWER | EVERY_ENDING
 
 
+@settings(max_examples=300, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None)
+@given(SEQUENCES)
+def test_what_is_deleted_at_once_is_what_the_general_way_deletes(sequence):
+    decide = rules.decide
+
+    def decide_both_ways(operations, world):
+        same_world = deepcopy(world)
+        answers = decide(operations, world)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rules, "_effect_of_deletions", lambda *_: None)
+            assert decide(operations, same_world) == answers
+        return answers
+
+    table, now_ms = TableInMemory(), START_MS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "decide", decide_both_ways)
+        for elapsed_ms, operations in batches(sequence):
+            now_ms += elapsed_ms
+            table.run([resolved(operation, sorted(table.tasks), table.last_id) for operation in operations], now_ms)
+
+
+def test_what_a_claim_leases_is_a_successor_with_nothing_else_changed():
+    task = TaskRecord._make(f"value of {name}" for name in TaskRecord._fields)._replace(claims=3)
+    lease = {"available_at_ms": 2_000, "owner": 7, "claims": 4, "leased_since_ms": 1_000}
+    assert rules._leased(task, 1_000, 2_000, 7) == rules._successor(task, 1_000, **lease)
+
+
 def wrong_successor(**wrong):
     """A `_successor` that gets fields wrong: each is a value, or a function of the task that is replaced."""
     right = rules._successor
@@ -71,9 +100,8 @@ def found_in_every_group(self, task_id, scope):
 
 
 def everything_is_claimable(world, claim):
-    return (
-        task for group in claim.reachable for task in world._candidates.get(group, ()) if task.id not in world._gone
-    )
+    candidates = [task for group in claim.reachable for task in world._candidates.get(group, ())]
+    return [task for task in candidates if task.id not in world._gone][: claim.limit]
 
 
 def with_old_leases(effect):
@@ -107,7 +135,10 @@ FAULTS = {
     "what makes no sense is done": ("_bugs", lambda commit: ()),
     "a delay counts backwards": ("available_at", lambda timespec_ms, now_ms: timespec_ms or now_ms),
     "the origin is lost": ("_successor", wrong_successor(origin=0)),
-    "the claims are not counted": ("_successor", wrong_successor(claims=lambda task: task.claims)),
+    "the claims are not counted": (
+        "_leased",
+        lambda task, *lease, right=rules._leased: right(task, *lease)._replace(claims=task.claims),
+    ),
     "the labels are lost": ("_successor", wrong_successor(labels={})),
     "the owner stays when a task is given back": ("_successor", wrong_successor(owner=lambda task: task.owner)),
     "the age starts anew": ("_successor", wrong_successor(created_at_ms=0)),
@@ -118,7 +149,14 @@ FAULTS = {
         "_effect_of_claim",
         lambda claim, world, right=rules._effect_of_claim: with_old_leases(right(claim, world)),
     ),
-    "a claim takes all": ("islice", lambda tasks, limit: tasks),
+    "a claim takes all": (
+        "World.claimable",
+        lambda self, claim, right=rules.World.claimable: right(self, replace(claim, limit=1_000)),
+    ),
+    "what is deleted at once was looked at by nobody": (
+        "_effect_of_deletions",
+        lambda operation, world: rules._effect_of(operation, world) if isinstance(operation, Commit) else None,
+    ),
     "the last of several adds is the successor": ("_successors_among", last_add_succeeds),
     "a move is a deletion": ("_successors_among", lambda adds, deletes: {}),
     "every ending is a change": ("_ending", lambda *_: Ending.CHANGED),

@@ -1,6 +1,7 @@
 """What the writer makes of many operations at once, and of what goes wrong among them."""
 
 import asyncio
+import gc
 import random
 import sqlite3
 import threading
@@ -14,10 +15,12 @@ from django.db import connection, transaction
 
 from tasks_app.core.operations import Claim, Commit
 from tasks_app.database import PostgreSQL, claim_pools, transact
+from tasks_app.database.batch import Done
+from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
-from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection
-from tasks_app.writer.waiting_claims import Asked
+from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection, settings_of_batches
+from tasks_app.writer.waiting_claims import Awaited
 from tasks_app.writer.writer import Bounds
 from taskstore.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
 from taskstore.types.tasks import Change, NewTask, Order
@@ -171,7 +174,6 @@ def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
 def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_knows_the_table(db):
     """Else each look for what there is to claim would read the whole group."""
     dialect = PostgreSQL("default", waits=False)
-    _, configure = PostgreSQLConnection.opening
     statement = dialect._read_pool("mail")
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3_000)
     # As if it had never been looked through, whatever other tests left.
@@ -179,7 +181,7 @@ def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_
     of_table = "SELECT indexrelid FROM pg_index WHERE indrelid = 'tasks_app_task'::regclass"
     unknown = "UPDATE pg_class SET reltuples = -1, relpages = 0"
     dialect.rows(f"{unknown} WHERE oid = 'tasks_app_task'::regclass OR oid IN ({of_table})")
-    dialect.rows(configure.sql, ["on", "60s", "60s"])
+    dialect.rows(*settings_of_batches(is_local=True))
     dialect.rows(f"PREPARE pool AS {_numbered(statement.sql).decode()}")
     plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 0)"))
     dialect.rows("DEALLOCATE pool")
@@ -219,10 +221,37 @@ def test_its_connection_may_be_cut_off_at_any_time(play):
     assert len(there) == Task.objects.count(), "nothing is there twice"
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_an_error_after_the_commit_has_nothing_done_twice(play, monkeypatch, caplog, count):
+    errors = [ZeroDivisionError("a defect")]
+
+    def fail_once(*args):
+        if errors:
+            raise errors.pop()
+        return Done(*args)
+
+    async def scenario(writer):
+        answers = await asyncio.gather(
+            *(writer.submit(adding(b"%d" % number)) for number in range(count)), return_exceptions=True
+        )
+        # On SQLite it is noticed before the COMMIT: the batch is taken back, and its operations are done one by one.
+        if isinstance(writer._connection, PostgreSQLConnection):
+            assert {type(answer) for answer in answers} == {CommitUnknown}
+            assert "a defect" in caplog.text
+            assert not outage.is_on
+        assert [task.data for task in await writer.submit(adding(b"next"))] == [b"next"]
+
+    monkeypatch.setattr("tasks_app.database.transaction.Done", fail_once)
+    play(scenario)
+    there = [bytes(task.data) for task in Task.objects.all()]
+    assert sorted(there) == sorted(set(there))
+    assert len(there) == count + 1 or (count == 1 and there == [b"next"])
+
+
 @only_postgresql
 def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypatch):
     def long_ago(operation, answer):
-        return Asked(operation, answer, arrived_s=time.monotonic() - 3_600)
+        return Awaited(operation, answer, arrived_s=time.monotonic() - 3_600)
 
     def hold(task_id, is_locked, may_end):
         with transaction.atomic():
@@ -236,7 +265,7 @@ def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypat
         [held] = await writer.submit(adding(b"1"))
         holding = asyncio.ensure_future(asyncio.to_thread(hold, held.id, is_locked, may_end))
         await asyncio.to_thread(is_locked.wait)
-        monkeypatch.setattr("tasks_app.writer.writer.Asked", long_ago)
+        monkeypatch.setattr("tasks_app.writer.writer.Awaited", long_ago)
         try:
             with pytest.raises(StoreBusy):
                 await asyncio.wait_for(writer.submit(Commit(owner=ANN, deletes=(held.id,))), 30)
@@ -322,6 +351,24 @@ def test_claims_from_a_large_busy_group_take_each_task_once_and_any_of_the_oldes
     play(scenario)
 
 
+def test_claims_from_a_busy_group_find_what_is_left_when_others_have_deleted_nearly_all(play, monkeypatch):
+    monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
+
+    async def scenario(writer):
+        tasks = await writer.submit(adding(*[b""] * 1_500))
+        busy = [await writer.submit(Claim(groups=("mail",), owner=BOB)) for _ in range(3)]
+        gone = {task.origin for claimed in busy for task in claimed}
+        left = [task.id for task in tasks if task.id not in gone][:5]
+        delete = sync_to_async(Task.objects.commit, thread_sensitive=False)
+        await delete(owner=ANN, deletes=[task.id for task in tasks if task.id not in gone.union(left)])
+        claimed = await writer.submit(Claim(groups=("mail",), owner=BOB, limit=3))
+        claimed += await writer.submit(Claim(groups=("mail",), owner=BOB, limit=3))
+        assert sorted(task.origin for task in claimed) == left
+        assert await writer.submit(Claim(groups=("mail",), owner=BOB)) == []
+
+    play(scenario)
+
+
 def test_a_higher_priority_comes_first_also_in_a_busy_group(play, monkeypatch):
     monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
@@ -374,3 +421,70 @@ def test_a_reader_without_a_write_ahead_log_holds_a_commit_up_and_no_more(rollba
         assert [task.data for task in decision] == [b"1"]
 
     asyncio.run(asyncio.wait_for(scenario(), timeout=30))
+
+
+def test_an_idle_writer_keeps_nothing_of_its_last_batch(play):
+    def kept():
+        return [each for each in gc.get_objects() if isinstance(each, (Awaited, Done))]
+
+    async def scenario(writer):
+        await writer.submit(adding(*[b"1"] * 400))
+        async with asyncio.timeout(5):  # The thread that worked on it may still be about to let go of it.
+            while kept():  # noqa: ASYNC110 - Nothing tells.
+                await asyncio.sleep(0.01)
+
+    gc.collect()  # Of earlier tests.
+    gc.disable()  # Not by a collection, which would come too late.
+    try:
+        play(scenario)
+    finally:
+        gc.enable()
+
+
+def test_a_connection_that_sent_much_is_replaced(play, monkeypatch):
+    monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 100_000)
+
+    async def scenario(writer):
+        await writer.submit(adding(*[b"1"] * 400))
+        first = writer._connection._connection
+        await writer.submit(adding(b"2"))
+        assert writer._connection._connection is first
+        await writer.submit(adding(*[b"x" * 300] * 400))
+        assert writer._connection._connection is not first
+        [last] = await writer.submit(adding(b"3"))
+        assert last.data == b"3"
+
+    play(scenario)
+    assert Task.objects.count() == 802
+
+
+@only_sqlite
+def test_a_batch_is_answered_when_its_connection_can_not_be_replaced(play, monkeypatch, caplog):
+    monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 100_000)
+
+    async def scenario(writer):
+        await writer.submit(adding(b"1"))
+        monkeypatch.setattr(sqlite3, "connect", fail)
+        tasks = await writer.submit(adding(*[b"x" * 300] * 400))
+        assert len(tasks) == 400
+        await writer.submit(adding(b"2"))
+        monkeypatch.undo()
+
+    def fail(*_, **__):
+        raise sqlite3.OperationalError("unable to open database file")
+
+    play(scenario)
+    assert Task.objects.count() == 402
+    assert "could not be replaced" in caplog.text
+
+
+@only_sqlite
+def test_an_old_connection_is_replaced(play, monkeypatch):
+    async def scenario(writer):
+        await writer.submit(adding(b"1"))
+        first = writer._connection._connection
+        monkeypatch.setattr("tasks_app.writer.connection.KEPT_S", 0.0)
+        await writer.submit(adding(b"2"))
+        assert writer._connection._connection is not first
+
+    play(scenario)

@@ -28,7 +28,6 @@ CLIENTS = {
     "rest": "rest:RestClient",
     "grpc": "masstasker:GrpcClient",
     "psycopg": "psycopg_statements:PsycopgClient",
-    "pgbench": "pgbench:PgbenchClient",
     "procrastinate": "procrastinate_jobs:ProcrastinateClient",
     "django-tasks-db": "django_tasks:DjangoTasksClient",
     "rq": "rq_jobs:RQClient",

@@ -6,6 +6,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 from ..load import Load, Verb
@@ -63,8 +64,10 @@ class AsyncClient(Client):
         return sample
 
     async def _keep_busy(self, owner: int, notes: Notes) -> None:
-        while notes.is_open:
-            asked_s = time.monotonic()
+        for turn in count():
+            asked_s = await self._turn(owner, turn, notes)
+            if not notes.is_open:
+                return
             ids = await self.claim(owner)
             claimed_s = time.monotonic()
             if not ids:
@@ -73,6 +76,17 @@ class AsyncClient(Client):
             if self.load.verb is not Verb.CLAIM:
                 await self.finish(owner, ids)
             notes.done(asked_s, claimed_s, len(ids))
+
+    async def _turn(self, owner: int, turn: int, notes: Notes) -> float:
+        """Wait until this client may start its next cycle. Return the moment from which its claim is timed."""
+        if not self.load.rate:
+            return time.monotonic()
+        # The clients take turns. One that is late because its last cycle took long has waited since its turn.
+        due_s = notes.started_s + (turn * self.load.clients + owner - 1) / self.load.rate
+        if (ahead_s := due_s - time.monotonic()) <= 0:
+            return due_s
+        await asyncio.sleep(ahead_s)
+        return time.monotonic()  # The event loop's timers are late by up to a millisecond.
 
     @abstractmethod
     async def open(self, owners: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""The bare database from Python: every operation its own transaction, a connection for each client."""
+"""The bare database from Python: every statement its own transaction, a connection for each client."""
 
 from __future__ import annotations
 
@@ -7,18 +7,90 @@ from typing import Any
 
 import psycopg
 
-from . import raw_sql
-from .client import AsyncClient
-from .raw_table import RawClient
+from tasks_app.core.operations import TaskRecord
 
-CLAIM = raw_sql.claim(owner="%s", limit="%s").encode()
-DELETE = raw_sql.delete(ids="%s").encode()
+from ..load import DATA, GROUP, LEASE_MS
+from .client import AsyncClient
+
+COLUMNS = ", ".join(f'"{name}"' for name in TaskRecord._fields)
+NOW_MS = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms"
+
+# The same table as the store's, without its trigger.
+TABLE = (
+    b"CREATE TABLE raw_task (LIKE tasks_app_task INCLUDING ALL)",
+    b"""
+    DO $$ BEGIN
+        EXECUTE (SELECT format('ALTER TABLE raw_task SET (%s)', array_to_string(reloptions, ', '))
+                 FROM pg_class WHERE oid = 'tasks_app_task'::regclass);
+    END $$
+    """,
+    b"CREATE SEQUENCE raw_ids",
+)
+
+
+def values(named: dict[str, str], other: str) -> str:
+    """Expressions in the order of the columns. `other`: one for those that are not named, with {} for the column."""
+    return ", ".join(named.get(name, other.format(f'"{name}"')) for name in TaskRecord._fields)
+
+
+ADDED = values(
+    {
+        "id": "nextval('raw_ids')",
+        "group": f"'{GROUP}'",
+        "available_at_ms": "now_ms",
+        "data": f"'{DATA.decode()}'::bytea",
+        "labels": "'{}'",
+        "created_at_ms": "now_ms",
+        "made_at_ms": "now_ms",
+        "origin": "currval('raw_ids')",
+        "data_type": "''",
+        "error": "''",
+    },
+    "0",
+)
+SUCCESSOR = values(
+    {
+        "id": "nextval('raw_ids')",
+        "available_at_ms": f"now_ms + {LEASE_MS}",
+        "owner": "%s::bigint",
+        "claims": "claims + 1",
+        "leased_since_ms": "now_ms",
+        "made_at_ms": "now_ms",
+    },
+    "{}",
+)
+ADD = f"INSERT INTO raw_task ({COLUMNS}) SELECT {ADDED} FROM ({NOW_MS}) AS clock, generate_series(1, %s::int)".encode()
+# Not a join after LIMIT: the planner would read the whole table.
+CLAIM = f"""
+    WITH clock AS MATERIALIZED ({NOW_MS}), gone AS (
+        DELETE FROM raw_task
+        WHERE id = ANY(ARRAY(
+            SELECT id FROM raw_task
+            WHERE "group" = '{GROUP}' AND available_at_ms <= (SELECT now_ms FROM clock)
+            ORDER BY available_at_ms, id
+            LIMIT %s
+            FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING *
+    )
+    INSERT INTO raw_task ({COLUMNS}) SELECT {SUCCESSOR} FROM gone, clock RETURNING id
+""".encode()
+DELETE = b"DELETE FROM raw_task WHERE id = ANY(%s::bigint[])"
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
-class PsycopgClient(RawClient, AsyncClient):
+class PsycopgClient(AsyncClient):
     connections: dict[int, Connection]
+
+    def prepare(self) -> None:
+        with psycopg.connect(self.where["url"], autocommit=True) as connection:
+            for statement in TABLE:
+                connection.execute(statement)
+
+    def add(self, tasks: int) -> None:
+        with psycopg.connect(self.where["url"], autocommit=True) as connection:
+            connection.execute(ADD, [tasks])
 
     async def open(self, owners: Sequence[int]) -> None:
         self.connections = {owner: await self._connection() for owner in owners}

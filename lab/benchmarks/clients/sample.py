@@ -45,6 +45,7 @@ class Notes:
 
     window: Window
     sample: Sample = field(init=False)
+    started_s: float = field(default_factory=time.monotonic)
     _cpu_before_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -87,10 +88,12 @@ def summary(samples: Sequence[Sample], window: Window) -> dict[str, Any]:
     parts = [sum(counts) for counts in zip(*(sample.tasks for sample in samples), strict=True)]
     claims_ms = [ms for sample in samples for ms in sample.claims_ms]
     return {
+        "seconds": seconds,
         "taken": sum(sample.taken for sample in samples),
         "has_run_dry": has_run_dry,
         "per_second": sum(parts) / seconds,
         "parts": [count / (seconds / window.parts) for count in parts],
+        "mean_ms": sum(claims_ms) / max(len(claims_ms), 1),
         "p50_ms": percentile(claims_ms, 50),
         "p99_ms": percentile(claims_ms, 99),
         "cores": sum(sample.cpu_s for sample in samples) / seconds,

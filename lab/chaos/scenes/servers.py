@@ -98,8 +98,13 @@ def contention(stage: Stage) -> SceneResult:
     history = stage.history(servers[0])
     answered = sum(request.status == 200 for request in history.requests)
     least = Figure(name="operations", value=answered, limit=stage.pace.least_operations, unit="", is_least=True)
-    lost = [f"request {event.path} of client {event.client} was never answered" for event in history.in_doubt]
-    return outcome_of(history, faults=0, problems=lost, figures=[least])
+    problems = [f"request {event.path} of client {event.client} was never answered" for event in history.in_doubt]
+    for server in servers:
+        if code := server.end():
+            problems.append(f"the server ended with exit code {code}: {server.last_words()}")
+        if "Traceback" in server.log.read_text(errors="replace"):
+            problems.append(f"the server logged a traceback: {server.last_words()}")
+    return outcome_of(history, faults=0, problems=problems, figures=[least])
 
 
 KILLS = 4  # As many times fewer than where servers are killed only.

@@ -45,15 +45,32 @@ class Command(ProjectCommand):
             metavar="DIR",
             help="on the disk to measure; the database's user has to reach it (default: %(default)s)",
         )
+        parser.add_argument(
+            "--against",
+            type=Path,
+            metavar="DIR",
+            help="another checkout of this project, whose servers are measured beside these in the scenes of `goals`",
+        )
         parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
 
-    def handle(self, *, parts: Sequence[str], quick: bool, folder: Path, save: Path | None, **options: Any) -> None:
+    def handle(
+        self,
+        *,
+        parts: Sequence[str],
+        quick: bool,
+        folder: Path,
+        against: Path | None,
+        save: Path | None,
+        **options: Any,
+    ) -> None:
         # Whoever ends us wants what we started to end too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if not folder.is_dir():
             raise CannotRun(f"there is no folder {folder} for the databases")
+        if against and not (against / "taskstore_project").is_dir():
+            raise CannotRun(f"there is no checkout of this project in {against}")
         pace = pace_of(QUICK if quick else FULL, **options)
-        selected = selection(pace, parts, quick=quick)
+        selected = selection(scenes(pace, against and against.resolve()), parts, quick=quick)
         get_peers(selected)
         get_browser(selected)
         allow_many_connections()
@@ -90,9 +107,8 @@ def pace_of(pace: Pace, *, seconds: int | None, rounds: int | None, **_: Any) ->
     return replace(pace, seconds=seconds or pace.seconds, rounds=rounds or pace.rounds)
 
 
-def selection(pace: Pace, parts: Sequence[str], *, quick: bool) -> list[Scene]:
+def selection(everything: Sequence[Scene], parts: Sequence[str], *, quick: bool) -> list[Scene]:
     """Raises CannotRun when a word names nothing, or nothing is left."""
-    everything = scenes(pace)
     if unknown := [part for part in parts if part not in names(everything)]:
         raise CannotRun(f"there is nothing called {unknown[0]} to measure; there is {', '.join(names(everything))}")
     # What is quick is a choice of scenes too, but one that a name overrules.

@@ -6,19 +6,18 @@
     DIR/closed/<list>_<worker>_<started>_<finished>/<id>.task|.out|.err
     DIR/completed/<id>.task|.out|.err
 
-and so on for each status. A `.task` has seven lines, or ten when it was run; `.out` and `.err` are there when they
-are not empty. Nothing here knows a store.
+and so on for each status. A `.task` has seven lines, or ten after a run; `.out` and `.err` exist only if they are not
+empty. Nothing here knows a store.
 """
 
-from .content import NotFiles, ProjectContent
 from .parsing import read_project
-from .writing import write_entries, write_project, write_result
+from .texts import NotFiles, ProjectContent
+from .writing import write_entries, write_result
 
 __all__ = [
     "NotFiles",
     "ProjectContent",
     "read_project",
     "write_entries",
-    "write_project",
     "write_result",
 ]

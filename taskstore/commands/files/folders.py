@@ -1,4 +1,4 @@
-"""Directories and the files of commands in them, with all that is wrong."""
+"""Read directories of command files, and collect every problem in them."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...types import sentences
 from ...types.command_record import LONGEST_CMD, Command, why_no_id
-from .content import NotFiles
-from .texts import ERR, OUT, TASK, command_of, shown
+from .texts import ERR, OUT, TASK, NotFiles, command_of, shown
 
 LONGEST_TASK = LONGEST_CMD + 16 * 2**10  # Bytes.
-LONGEST_OUTPUT = 10 * 2**20  # Bytes: a task of the store holds no more.
+LONGEST_OUTPUT = 10 * 2**20  # Bytes: the largest task that the store accepts.
 
 
 @dataclass(slots=True)
 class Folders:
-    """What lies below `root`. Nothing is raised: what is wrong is noted, and left out."""
+    """The directories and files below `root`. Problems are collected instead of raised."""
 
     root: Path
     problems: list[str] = field(default_factory=list)
-    places: dict[str, str] = field(default_factory=dict)  # Of each id.
+    places: dict[str, str] = field(default_factory=dict)  # The path of each command's file, by its id.
 
     def note(self, path: Path, why: str) -> None:
         self.problems.append(f"{self.place(path)}: {why}")
 
     @contextmanager
     def noting(self, path: Path) -> Iterator[None]:
-        """Note what is raised about a path, and go on."""
+        """Collect the problems that are raised about a path."""
         try:
             yield
         except NotFiles as wrong:
             for problem in wrong.problems:
                 self.note(path, problem)
         except OSError as problem:
-            self.note(path, f"it can't be read: {problem.strerror}")
+            self.note(path, f"can't be read: {problem.strerror}")
 
     def place(self, path: Path) -> str:
-        """As problems name it."""
+        """Return the path as problems name it."""
         return str(self.root) if path == self.root else shown(str(path.relative_to(self.root)))
 
     def directories(self, parent: Path, known: Collection[str] | None = None) -> Iterator[Path]:
-        """Those in a directory, by name. `known`: how they may be called; None: anything."""
+        """Yield the directories in a directory, sorted. `known`: the allowed names; None allows any."""
         for entry in self._entries(parent):
             path = parent / entry.name
             if known is not None and entry.name not in known:
-                self.note(path, f"there is nothing of this name; there are {', '.join(sorted(known))}")
+                self.note(path, sentences.one_of(sorted(known), entry.name))
             elif not entry.is_dir(follow_symlinks=False):
-                self.note(path, "this has to be a directory, not a file or a link")
+                self.note(path, "must be a directory, not a file or a link")
             else:
                 yield path
 
     def commands(self, parent: Path) -> Iterator[tuple[Path, Command]]:
-        """Those whose files lie in a directory, by name, each with its `.task`."""
+        """Yield the commands whose files are in a directory, sorted, each with the path of its `.task`."""
         names = set(self._files(parent))
         for name in sorted(names):
             task = parent / (name.rpartition(".")[0] + TASK)
@@ -62,14 +62,14 @@ class Folders:
                 with self.noting(task):
                     yield task, self._command(task, names)
             elif task.name not in names:
-                self.note(parent / name, f"there is no {self.place(task)}")
+                self.note(parent / name, f"needs {self.place(task)}, which does not exist")
 
     def _files(self, parent: Path) -> Iterator[str]:
         for entry in self._entries(parent):
             if not entry.is_file(follow_symlinks=False):
-                self.note(parent / entry.name, "this has to be a file, not a directory or a link")
+                self.note(parent / entry.name, "must be a file, not a directory or a link")
             elif not entry.name.endswith((TASK, OUT, ERR)):
-                self.note(parent / entry.name, f"a file here ends in {TASK}, {OUT}, or {ERR}")
+                self.note(parent / entry.name, f"must have a name that ends in {TASK}, {OUT} or {ERR}")
             else:
                 yield entry.name
 
@@ -83,7 +83,7 @@ class Folders:
         if why := why_no_id(name):
             raise NotFiles([why])
         if (place := self.places.setdefault(name, self.place(task))) != self.place(task):
-            raise NotFiles([f"there is a command of this id already: {place}"])
+            raise NotFiles([f"must have a unique id: {place} has the same"])
         out, err = (
             _content(task.with_name(name + end), LONGEST_OUTPUT) if name + end in names else b"" for end in (OUT, ERR)
         )
@@ -94,5 +94,5 @@ def _content(file: Path, most: int) -> bytes:
     with file.open("rb") as stream:
         content = stream.read(most + 1)
     if len(content) > most:
-        raise NotFiles([f"{file.suffix} is larger than {most} bytes"])
+        raise NotFiles([f"its {file.suffix} file must be at most {most} bytes"])
     return content

@@ -1,4 +1,4 @@
-"""Directories of TDF2, read as a whole, or refused with everything that is wrong in them."""
+"""Read a whole project from TDF2's directories, or report everything that is wrong in them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...types.command_record import OF_LISTS, Command, CommandList, CommandStatus, fates_of, why_misplaced
-from .content import NotFiles, ProjectContent
 from .folders import Folders
-from .texts import list_of
+from .texts import NotFiles, ProjectContent, list_of
 
-FAILED = "failed"  # TDF2's alone: what lies there is on its way to another status.
+FAILED = "failed"  # A directory that only TDF2 has, for commands on their way to another status.
 
 
 def read_project(directory: Path, *, now: int | None = None) -> ProjectContent:
-    """All that the directories hold. Lists that were running are open, and what lies in `failed` is settled.
+    """Read all commands and lists below a directory. Running lists become open; commands in `failed` are settled.
 
-    `now`: when that is, in seconds; None: the clock tells. Raises NotFiles, which names everything that is not as it
-    should be.
+    `now`: the time for that, in seconds since the Epoch; by default the present. Raises NotFiles, which lists every
+    problem.
     """
     folders = Folders(root=directory)
     found = {Path(path).name: path for path in folders.directories(directory, {*CommandStatus, FAILED})}
     lists = list(_lists(folders, found))
     commands = list(_commands(folders, found))
-    failed = list(_failed(folders, found.get(FAILED)))
+    failed = []
+    for task, command in folders.commands(found[FAILED]) if FAILED in found else ():
+        if command.run and command.run.err:
+            failed.append(command)
+        else:
+            folders.note(task, "must have 10 lines, and a .err file that is not empty: its status is failed")
     if not folders.places and not folders.problems:
-        folders.note(directory, "there are no commands in it")
+        folders.note(directory, "must contain commands")
     if folders.problems:
         raise NotFiles(folders.problems)
     settled = _settled(failed, folders.places, int(time.time()) if now is None else now)
@@ -46,14 +50,14 @@ def _lists(folders: Folders, found: Mapping[str, Path]) -> Iterator[tuple[Comman
     for status in CommandStatus:
         for path in folders.directories(found[status]) if status in found and status in OF_LISTS else ():
             if made := _list(folders, path, status):
-                fate = _reopened(made) if status is CommandStatus.RUNNING else (status, made)
+                fate = (status, made)
+                if status is CommandStatus.RUNNING:
+                    fate = (CommandStatus.OPEN, CommandList(name=made.name, commands=made.commands))
                 if (there := names.setdefault((fate[0], fate[1].directory), path)) is not path:
-                    folders.note(path, f"there is an open list of this name already: {folders.place(there)}")
+                    folders.note(
+                        path, f"must have a unique name: {folders.place(there)} is an open list with the same name"
+                    )
                 yield fate
-
-
-def _reopened(running: CommandList) -> tuple[CommandStatus, CommandList]:
-    return CommandStatus.OPEN, CommandList(name=running.name, commands=running.commands)
 
 
 def _list(folders: Folders, path: Path, status: CommandStatus) -> CommandList | None:
@@ -61,7 +65,7 @@ def _list(folders: Folders, path: Path, status: CommandStatus) -> CommandList | 
     commands = tuple(_placed(folders, path, status))
     with folders.noting(path):
         if not commands and len(folders.problems) == problems:
-            raise NotFiles(["a list without commands"])
+            raise NotFiles(["must contain commands"])
         return replace(list_of(status, path.name), commands=commands)
     return None
 
@@ -74,17 +78,9 @@ def _placed(folders: Folders, parent: Path, status: CommandStatus) -> Iterator[C
             yield command
 
 
-def _failed(folders: Folders, parent: Path | None) -> Iterator[Command]:
-    for task, command in folders.commands(parent) if parent else ():
-        if command.run and command.run.err:
-            yield command
-        else:
-            folders.note(task, "a command that failed has 10 lines, and a .err that is not empty")
-
-
 def _settled(failed: list[Command], places: Mapping[str, str], now: int) -> Iterator[tuple[CommandStatus, Command]]:
     for command in failed:
         status, *more = fates_of(command, now)
         yield status
-        # TDF2 may have been stopped after it had made the duplicate: there must not be two.
+        # TDF2 may have been stopped after it created the duplicate: don't add a second one.
         yield from (fate for fate in more if fate[1].id not in places)

@@ -1,21 +1,47 @@
-"""The lines of a `.task`, and the names of files and directories. Pure."""
+"""Convert between commands and the lines of `.task` files and the names of files and directories. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from ...types import sentences
+from ...types.command_lines import Entry
 from ...types.command_record import LONGEST_CMD, Command, CommandList, CommandStatus, Output, Run, why_no_id
 from ...types.records import MOST
-from .content import NotFiles
+
+
+class NotFiles(ValueError):
+    """Directories that are not in TDF2's format, or commands that its files can't hold. Nothing was read or written.
+
+    `problems` lists all of them, each with its file.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectContent:
+    """All commands of a project: those in lists, and the others."""
+
+    commands: Sequence[tuple[CommandStatus, Command]] = ()
+    lists: Sequence[tuple[CommandStatus, CommandList]] = ()
+
+    @property
+    def entries(self) -> Iterator[Entry]:
+        yield from self.commands
+        yield from self.lists
+
 
 FIELDS = ("id", "created", "until", "expected_duration", "max_fails", "fails", "cmd", "worker", "started", "ended")
 TASK, OUT, ERR = ".task", ".out", ".err"
-BEFORE_A_RUN = 7  # So many of them.
-NUMBER = re.compile(r"0|[1-9][0-9]{0,14}")  # No other digits: it would not be written the same.
+BEFORE_A_RUN = 7  # The number of fields before a run.
+NUMBER = re.compile(r"0|[1-9][0-9]{0,14}")  # Only the form in which it is written again.
 NAME = "(?P<name>[0-9]{1,20})"
-RUNNING = NAME + "_(?P<worker>[^/]+)_(?P<started>[0-9]+)"  # Names of workers hold underscores: the last ones count.
+RUNNING = NAME + "_(?P<worker>[^/]+)_(?P<started>[0-9]+)"  # Greedy, because worker names may contain underscores.
 CLOSED = RUNNING + "_(?P<finished>[0-9]+)"
 LISTS = {
     CommandStatus.OPEN: re.compile(NAME),
@@ -27,7 +53,7 @@ LONGEST_NAME = 255  # Bytes, on nearly every file system.
 
 
 def task_text(command: Command) -> str:
-    """The content of its `.task`. What can't be one is told by `why_no_file`."""
+    """Return the content of the command's `.task`. Call `why_no_file` first."""
     run = command.run
     numbers = (command.created, command.until, command.expected_duration, command.max_fails, command.fails)
     ran = (run.worker, run.started, run.ended) if run else ()
@@ -35,7 +61,7 @@ def task_text(command: Command) -> str:
 
 
 def command_of(name: str, content: bytes, out: bytes = b"", err: bytes = b"") -> Command:
-    """The command that `<name>.task` holds, and what it wrote. Raises NotFiles, which names each line that is wrong."""
+    """Parse `<name>.task` and the command's outputs. Raises NotFiles, which lists each invalid line."""
     lines = _lines(content)
     wrong = list(_wrong_fields(name, lines))
     if wrong:
@@ -54,46 +80,42 @@ def command_of(name: str, content: bytes, out: bytes = b"", err: bytes = b"") ->
 
 
 def list_of(status: CommandStatus, directory: str) -> CommandList:
-    """The list that a directory of this name is, still empty. Raises NotFiles when the name is no such."""
+    """Parse the name of a list's directory into a list without commands. Raises NotFiles for an invalid name."""
     found = LISTS[status].fullmatch(directory)
     parts = found.groupdict() if found else {}
     if not found or not directory.isprintable() or not all(map(is_number, list(parts.values())[2:])):
-        raise NotFiles([f"no list that is {status} has a name like this"])
+        raise NotFiles([f"must be a valid name of a list with the status {status}"])
     started, finished = int(parts.get("started", 0)), int(parts.get("finished", 0))
     return CommandList(name=parts["name"], worker=parts.get("worker", ""), started=started, finished=finished)
 
 
 def why_no_file(command: Command) -> str | None:
-    """Why TDF2's files can't hold it; None when they can."""
+    """Return why TDF2's files can't hold the command; None if they can."""
     run = command.run
     if has_line_breaks(command.cmd):
-        return "its command has line breaks, and a line of TDF2's files can't"
+        return "its command line must not contain line breaks, which TDF2's files can't hold"
     if run and has_line_breaks(run.worker):
-        return "the name of its worker has line breaks"
+        return "the name of its worker must not contain line breaks"
     if run and run.failed and not run.err:
-        return f"it ended with {run.exit_code} and wrote nothing to stderr: to TDF2 it would not have failed"
+        return f"it ended with {run.exit_code} and wrote nothing to stderr, which TDF2 would count as a success"
     return why_no_id(command.id)
 
 
 def why_no_directory(status: CommandStatus, made: CommandList) -> str | None:
-    """Why no directory of this status can be named after it; None when one can."""
+    """Return why no directory of this status can hold the list; None if one can."""
     if not made.commands:
-        return "a list without commands"
-    if len(made.directory.encode()) > LONGEST_NAME or not _is_named(made, status):
-        return "this can't be the name of a directory: a number of seconds, the worker, when it started and finished"
+        return "must contain commands"
+    try:
+        is_named = list_of(status, made.directory) == replace(made, commands=())
+    except NotFiles:
+        is_named = False
+    if len(made.directory.encode()) > LONGEST_NAME or not is_named:
+        return "must have a name that fits a directory: a number of seconds, the worker, start and end"
     return None
 
 
-def _is_named(made: CommandList, status: CommandStatus) -> bool:
-    """Whether the directory's name says of a list what there is to say."""
-    try:
-        return list_of(status, made.directory) == replace(made, commands=())
-    except NotFiles:
-        return False
-
-
 def has_line_breaks(text: str) -> bool:
-    """Or NUL, which is no less of a break to a shell."""
+    """Whether the text contains line breaks, or NUL, which ends a line for a shell."""
     return any(sign in text for sign in "\n\r\0")
 
 
@@ -102,22 +124,22 @@ def is_number(text: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """Without signs that do something to a terminal, and in a line."""
+    """Return the text in one line, with the control characters of terminals escaped."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _lines(content: bytes) -> Sequence[str]:
-    """Raises NotFiles when they are not as many as a `.task` has, each with its end."""
+    """Split a `.task` into its lines. Raises NotFiles if their number is wrong or the last one has no end."""
     try:
         text = content.decode()
     except UnicodeDecodeError as problem:
         number = 1 + content.count(b"\n", 0, problem.start)
-        raise NotFiles([f"line {number}: it is not UTF-8"]) from None
+        raise NotFiles([f"line {number}: must be valid UTF-8"]) from None
     *lines, rest = text.split("\n")
     if rest:
         raise NotFiles(["the last line has no end"])
     if len(lines) not in (BEFORE_A_RUN, len(FIELDS)):
-        raise NotFiles([f"it has 7 lines, or 10 when it was run, not {len(lines)}"])
+        raise NotFiles([f"must have 7 lines, or 10 after a run, not {len(lines)}"])
     return lines
 
 
@@ -131,7 +153,7 @@ def _run(lines: Sequence[str], out: bytes, err: bytes) -> Run | None:
         worker=worker,
         started=started,
         ended=ended,
-        duration_ms=min(max(0, ended - started) * 1_000, MOST),  # No more is known of it.
+        duration_ms=min(max(0, ended - started) * 1_000, MOST),
         out=Output.of(out),
         err=Output.of(err),
     )
@@ -140,9 +162,9 @@ def _run(lines: Sequence[str], out: bytes, err: bytes) -> Run | None:
 def _wrong_fields(name: str, lines: Sequence[str]) -> Iterator[str]:
     for number, (field, line) in enumerate(zip(FIELDS, lines, strict=False), 1):
         if line.endswith("\r"):
-            yield f"line {number}: it ends with CR LF; TDF2's lines end with LF"
+            yield f"line {number}: must end with LF, not CR LF"
         elif has_line_breaks(line):
-            yield f"line {number}: it holds CR or NUL"
+            yield f"line {number}: must not contain CR or NUL"
         elif why := _why_wrong(field, line, name):
             yield f"line {number}: {why}"
 
@@ -150,16 +172,14 @@ def _wrong_fields(name: str, lines: Sequence[str]) -> Iterator[str]:
 def _why_wrong(field: str, line: str, name: str) -> str | None:
     match field:
         case "id":
-            return None if line == name else f"the id of the file's name, not {_quoted(line)}"
+            return None if line == name else f"must be the id in the file's name, not {_quoted(line)}"
+        case "cmd" if not line.strip():
+            return "must be a command line, not an empty line"
         case "cmd":
-            return "a command, not an empty line" if not line.strip() else _why_too_long(line)
+            return f"must be at most {LONGEST_CMD} bytes" if len(line.encode()) > LONGEST_CMD else None
         case "worker":
             return None if line else "the name of a worker, not an empty line"
-    return None if is_number(line) else f"{field}, a whole number from 0 to {MOST}, not {_quoted(line)}"
-
-
-def _why_too_long(cmd: str) -> str | None:
-    return f"a command of at most {LONGEST_CMD} bytes" if len(cmd.encode()) > LONGEST_CMD else None
+    return None if is_number(line) else f"{field} {sentences.between(0, MOST)}, not {_quoted(line)}"
 
 
 def _quoted(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Commands written as the files of TDF2."""
+"""Write commands as TDF2's files."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...types.command_lines import Entry
-from ...types.command_record import Command, CommandList, CommandStatus, why_misplaced
-from .content import NotFiles, ProjectContent
-from .texts import ERR, OUT, TASK, shown, task_text, why_no_directory, why_no_file
-
-
-def write_project(content: ProjectContent, directory: Path) -> None:
-    """As `write_entries`."""
-    write_entries(content.entries, directory)
+from ...types.command_record import Command, CommandStatus, why_misplaced
+from .texts import ERR, OUT, TASK, NotFiles, shown, task_text, why_no_directory, why_no_file
 
 
 def write_entries(entries: Iterable[Entry], directory: Path) -> int:
-    """Make the directory with all of a project in it, or nothing. Returns the number of commands.
+    """Write a whole project into a directory, or nothing. Returns the number of commands.
 
-    A directory that is there has to be empty. Raises NotFiles, which names every command that TDF2's files can't
-    hold, and OSError.
+    An existing directory must be empty. Raises NotFiles, which lists every command that TDF2's files can't hold;
+    OSError.
     """
-    _refuse_full(directory)
-    # Beside it, to be moved there as a whole: half of a project would pass for one.
+    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
+        raise NotFiles([f"{directory}: must be a new or an empty directory"])
+    # Write to a temporary directory and rename it, because half a project would look like a whole one.
     made = directory.absolute().parent / f".{directory.absolute().name}-{secrets.token_hex(4)}"
     try:
         writer = ProjectWriter(root=made)
@@ -39,7 +34,7 @@ def write_entries(entries: Iterable[Entry], directory: Path) -> int:
 
 
 def write_result(command: Command, directory: Path) -> None:
-    """Its `.task`, `.out` and `.err`, in place of those that are there. Raises NotFiles and OSError."""
+    """Write the `.task`, `.out` and `.err` of a command, replacing existing ones. Raises NotFiles and OSError."""
     if why := why_no_file(command):
         raise NotFiles([f"{shown(command.id)}: {why}"])
     for end, content in _files(command):
@@ -50,13 +45,8 @@ def write_result(command: Command, directory: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def _refuse_full(directory: Path) -> None:
-    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        raise NotFiles([f"{directory}: this has to be a new directory, or an empty one"])
-
-
 def _files(command: Command) -> Iterator[tuple[str, bytes]]:
-    """The ends of the names of its files, and what they hold."""
+    """Yield the suffix and the content of each of the command's files."""
     run = command.run
     yield TASK, task_text(command).encode()
     yield OUT, run.out.content if run else b""
@@ -65,39 +55,38 @@ def _files(command: Command) -> Iterator[tuple[str, bytes]]:
 
 @dataclass(slots=True)
 class ProjectWriter:
-    """Writes below `root`, until there is something that can't be written; from then on it only looks for more."""
+    """Writes below `root` until the first problem; after that it only collects further problems."""
 
     root: Path
     problems: list[str] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Raises NotFiles, which names all that can't be written."""
+        """Write all entries. Raises NotFiles, which lists everything that can't be written."""
         self.root.mkdir()
         for status in CommandStatus:
             (self.root / status).mkdir()
         for status, entry in entries:
-            if isinstance(entry, CommandList):
-                self._write_list(status, entry)
-            else:
+            if isinstance(entry, Command):
                 self._write(status, entry, self.root / status)
+                continue
+            directory = self.root / status / entry.directory
+            why = why_no_directory(status, entry)
+            if not why and directory.exists():
+                why = "must have a unique name: another list has the same"
+            if why:
+                self.problems.append(f"{status}/{shown(entry.directory)}: {why}")
+                continue
+            directory.mkdir()
+            for command in entry.commands:
+                self._write(status, command, directory)
         if self.problems:
             raise NotFiles(self.problems)
-
-    def _write_list(self, status: CommandStatus, made: CommandList) -> None:
-        directory = self.root / status / made.directory
-        why = why_no_directory(status, made) or ("there is another list of this name" if directory.exists() else None)
-        if why:
-            self.problems.append(f"{status}/{shown(made.directory)}: {why}")
-            return
-        directory.mkdir()
-        for command in made.commands:
-            self._write(status, command, directory)
 
     def _write(self, status: CommandStatus, command: Command, directory: Path) -> None:
         why = why_no_file(command) or why_misplaced(status, command)
         if not why and command.id in self.ids:
-            why = "there is another command of this id"
+            why = "must have a unique id: another command has the same"
         self.ids.add(command.id)
         if why:
             self.problems.append(f"{status}/{shown(command.id)}: {why}")

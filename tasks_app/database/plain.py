@@ -1,0 +1,273 @@
+"""PostgreSQL as the writer uses it: a batch of plain operations takes two round trips of few, simple statements.
+
+Plain are claims of one group in any order, and commits without depends, operator and long data: nearly all that workers
+send. The look locks everything in one statement and then draws the ids, so that each is larger than those of what is
+locked; so the rows are complete when they are written, and nobody needs what the database says to that.
+
+Whatever is unusual goes the general way of postgresql.py in the same transaction: what to look at when a group is
+paused, something of a higher priority is there, or the end of the log may be lost; what to write when more was locked
+after the ids had been drawn, or data is kept apart from its task.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from taskstore.types.tasks import Order
+
+from ..core.operations import Claim, Operation, Query, TaskRecord, Update
+from .batch import Seen, Written
+from .demand import Demand, kept_by_key, keys_of
+from .postgresql import PostgreSQL
+from .postgresql_pipeline import Column, RowPacker, packed
+from .postgresql_writing import insertion_of
+from .rows import (
+    COLUMNS,
+    DELTA_COLUMNS,
+    ENDED_COLUMNS,
+    KEPT_ANSWER_COLUMNS,
+    PAYLOAD,
+    PAYLOAD_BYTES,
+    Questions,
+    Row,
+    Statement,
+    Steps,
+    Unread,
+    quoted,
+    record_of,
+)
+
+MOST = 1_024  # Tasks that a plain batch names, and ids that it draws. Beyond it the statements count for little.
+FEW_GROUPS = 8  # So many rows of counts are written one by one.
+
+# How the columns of these tables are called, in the order of the rows that are packed.
+PACKED_TABLES = {"tasks_app_task": COLUMNS, "tasks_app_endedtask": ENDED_COLUMNS}
+ROW_TYPES = Statement(
+    f"""
+    SELECT relname::text, reltype::bigint, attname::text, atttypid::regtype::text, attnotnull
+    FROM pg_class
+    JOIN pg_attribute ON attrelid = pg_class.oid
+    WHERE pg_class.oid IN ({", ".join(f"'{table}'::regclass" for table in PACKED_TABLES)})
+        AND attnum > 0 AND NOT attisdropped
+    ORDER BY relname, attnum
+    """
+)
+
+# By the places of rows that are locked: no index is looked into, not even a wrong one while a plan knows nothing.
+REMOVAL = "DELETE FROM tasks_app_task WHERE ctid = ANY(%s::tid[])"
+INSERTION = {table: f"INSERT INTO {table} SELECT * FROM unnest(%s::{table}[])" for table in PACKED_TABLES}
+DELTA = f"""
+    INSERT INTO tasks_app_countdelta ({", ".join(quoted(DELTA_COLUMNS))})
+    VALUES ({", ".join(["%s"] * len(DELTA_COLUMNS))})
+"""
+KEPT_COLUMNS = (*KEPT_ANSWER_COLUMNS, "ids")
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a plain batch asks for."""
+
+    named: list[int] = field(default_factory=list)
+    # Of these: what commits replace, with the owner of each commit. What is refused must not use up ids.
+    replaced: list[int] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+    demands: dict[str, Demand] = field(default_factory=dict)
+    drafts: int = 0  # At most.
+
+
+def asked_by(operations: Sequence[Operation]) -> Asked | None:
+    """What the operations ask for; None when one of them is not plain."""
+    asked = Asked()
+    for operation in operations:
+        if operation.depends:
+            return None
+        if isinstance(operation, Claim):
+            groups = operation.groups
+            if isinstance(operation, Query):
+                return None
+            if len(groups) > 1 or operation.order is not Order.RANDOM or not operation.scope.allows(groups[0]):
+                return None
+            demand = asked.demands.get(groups[0])
+            if demand is None:
+                demand = asked.demands[groups[0]] = Demand()
+            demand.limit += operation.limit
+            asked.drafts += operation.limit
+        else:
+            if operation.operator:
+                return None
+            for add in operation.adds:
+                if len(add.data) >= PAYLOAD_BYTES or not add.group:
+                    return None
+            for change in operation.updates:
+                if change.data is not None and len(change.data) >= PAYLOAD_BYTES:
+                    return None
+            drafts = len(operation.adds) + len(operation.updates)
+            named = operation.changed_ids if operation.updates else operation.deletes
+            if drafts and named:
+                if operation.scope.patterns is not None and isinstance(operation, Update):
+                    return None
+                asked.replaced += named
+                asked.owners += [operation.owner] * len(named)
+            asked.named += named
+            asked.drafts += drafts
+    if asked.drafts > MOST or len(asked.named) > MOST:
+        return None
+    is_contested = bool(asked.replaced) and len(set(asked.named)) < len(asked.named)
+    return None if is_contested else asked
+
+
+class PlainPostgreSQL(PostgreSQL):
+    """`row_packers`: of the tables with packed rows. None: they are not known, and every batch goes the general way."""
+
+    def __init__(self, using: str, *, waits: bool = False) -> None:
+        super().__init__(using, waits=waits)
+        self.row_packers: Mapping[str, RowPacker] | None = None
+
+    def know_candidates(self, ids: Mapping[str, Sequence[int]]) -> None:
+        """Take these tasks for the longest available of their groups, without priorities."""
+        for group, each in ids.items():
+            self._pools.know(group, each)
+
+    def array(self, type_name: str, values: Sequence[Any]) -> Any:
+        return packed(type_name, values)
+
+    def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
+        asked = asked_by(operations) if self.row_packers else None
+        if asked is None or not all(self._pools.knows(group, each.limit) for group, each in asked.demands.items()):
+            return (yield from super().look(operations))
+        seen = yield from self._look_at_once(operations, asked)
+        return seen or (yield from super().look(operations))
+
+    def _look_at_once(self, operations: Sequence[Operation], asked: Asked) -> Steps[Seen | None]:
+        """Lock all that is named and the candidates, read the time and draw the ids. None: something is unusual."""
+        demands, keys = asked.demands, keys_of(operations)
+        chosen: dict[str, list[int]] = {}
+        priorities: dict[str, int] = {}
+        if demands:
+            self._pools.begin(demands)
+            for group, demand in demands.items():
+                priorities[group], chosen[group] = self._pools.take(group, demand.limit) or (0, [])
+        questions = Questions()
+        ids = {task_id for each in chosen.values() for task_id in each}.union(asked.named)
+        rows = questions.ask(self._lock_listed(ids)) if ids else []
+        kept = questions.ask(self.kept_answers(keys)) if keys else []
+        # Last, as in the general look; and ids are drawn when all is locked.
+        numbers = questions.ask(self._time_numbers_and_ids(len(operations), asked, priorities))
+        yield from questions.answered()
+        [(now_ms, is_log_intact, sent_commits, sent_ids, is_unusual)] = numbers
+        if is_unusual or not is_log_intact:
+            return None
+        named = {row[0]: record_of(row[:-1]) for row in rows}
+        candidates = {
+            group: [task for task_id in each if (task := named.get(task_id)) and task.available_at_ms <= now_ms]
+            for group, each in chosen.items()
+        }
+        seen = Seen(
+            now_ms=now_ms,
+            named=named,
+            candidates=candidates,
+            commits=_numbers_in(sent_commits),
+            kept=kept_by_key(kept),
+            ids=_numbers_in(sent_ids),
+            places={row[0]: row[-1] for row in rows},
+        )
+        if len(seen.ids or ()) < asked.drafts or any(row[PAYLOAD] for row in rows):
+            seen.ids = None
+        if any(len(candidates[group]) < demand.limit for group, demand in demands.items()):
+            seen.ids = None  # What is locked from here on may have larger ones.
+            yield from self._look_behind_locks(demands, seen)
+        if missing := [task_id for task_id in asked.named if task_id not in named]:
+            yield from self._note_locked(missing, seen)
+        return seen
+
+    def _lock_listed(self, ids: Iterable[int]) -> Statement:
+        sql = f"""
+            SELECT {self.selected}, ctid::text FROM tasks_app_task WHERE {self.is_listed}
+            ORDER BY id FOR UPDATE SKIP LOCKED
+        """
+        return Statement(sql, [self.list_of(ids)])
+
+    def _time_numbers_and_ids(self, commits: int, asked: Asked, priorities: Mapping[str, int]) -> Statement:
+        # In the same words as the look at known candidates in postgresql_claims.py; but what has a higher priority is
+        # asked for whether or not it is available.
+        unusual = """
+            EXISTS (
+                SELECT FROM unnest(%s::text[], %s::smallint[]) AS claimed(name, known)
+                WHERE EXISTS (SELECT FROM tasks_app_pausedgroup WHERE "group" = name)
+                    OR (SELECT max(priority) FROM tasks_app_task WHERE "group" = name AND priority > known) IS NOT NULL
+            )
+        """
+        # No id is drawn where the rules will refuse a commit that needs some: ids are not skipped without need.
+        refused = f"""
+            EXISTS (
+                SELECT FROM unnest(%s::bigint[], %s::bigint[]) AS replaced(task_id, commit_owner)
+                WHERE NOT EXISTS (
+                    SELECT FROM tasks_app_task
+                    WHERE id = task_id AND (available_at_ms <= (SELECT {self.clock}) OR owner = commit_owner)
+                )
+            )
+        """
+        sql = f"""
+            SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact),
+                array_send(ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s))),
+                array_send(ARRAY(
+                    SELECT nextval('tasks_app_ids')
+                    FROM generate_series(1, {f"CASE WHEN {refused} THEN 0 ELSE %s END" if asked.replaced else "%s"})
+                )),
+                {unusual if priorities else "false"}
+        """
+        parameters: list[Any] = [commits]
+        if asked.replaced:
+            parameters += [self.list_of(asked.replaced), self.list_of(asked.owners)]
+        parameters.append(asked.drafts)
+        if priorities:
+            parameters += [self.array("text", list(priorities)), self.array("smallint", list(priorities.values()))]
+        return Statement(sql, parameters)
+
+    def write(self, written: Written) -> Steps[Sequence[int]]:
+        if not (written.has_ids and self.row_packers):
+            return (yield from super().write(written))
+        self._pools.lower(written.drafts)
+        statements = []
+        if written.removed:
+            places = '","'.join([written.places[task_id] for task_id in written.removed])
+            statements.append(Statement(REMOVAL, [f'{{"{places}"}}']))
+        for table, rows in (("tasks_app_task", written.drafts), ("tasks_app_endedtask", written.ended)):
+            if rows:
+                statements.append(Statement(INSERTION[table], [self.row_packers[table].packed(rows)]))
+        if written.kept:
+            answers = [(*row[:-2], _ids_of(written.drafts[row[-2] : row[-1]])) for row in written.kept]
+            statements.append(insertion_of("tasks_app_keptanswer", KEPT_COLUMNS, answers, "", self.array))
+        if len(written.deltas) <= FEW_GROUPS:
+            statements += [Statement(DELTA, row) for row in written.deltas]
+        else:
+            statements.append(insertion_of("tasks_app_countdelta", DELTA_COLUMNS, written.deltas, "", self.array))
+        yield Unread(statements)
+        return [task.id for task in written.drafts]
+
+
+def row_packers_of(rows: Iterable[Row]) -> Mapping[str, RowPacker] | None:
+    """For the tables that ROW_TYPES tells of. None where one has other columns than this code, as after an upgrade."""
+    columns: dict[str, list[Column]] = defaultdict(list)
+    row_types: dict[str, int] = {}
+    for table, row_type, name, type_name, is_filled in rows:
+        row_types[table] = row_type
+        columns[table].append(Column(name, type_name, is_filled))
+    try:
+        return {table: RowPacker(row_types[table], columns[table], names) for table, names in PACKED_TABLES.items()}
+    except LookupError:
+        return None
+
+
+def _ids_of(tasks: Sequence[TaskRecord]) -> str:
+    return ",".join([str(task.id) for task in tasks])
+
+
+def _numbers_in(sent: bytes) -> Sequence[int]:
+    """The elements of a bigint[] in PostgreSQL's binary form: each follows its length."""
+    count = (len(sent) - 20) // 12
+    return struct.unpack_from("!" + "4xq" * count, sent, 20) if count > 0 else ()
