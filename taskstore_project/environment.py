@@ -21,9 +21,9 @@ from taskstore.types import sentences
 env = Env()
 
 POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
-# As the store is (PATIENCE_S): whoever waits for the database is told within five seconds that it can't be had.
+# As in the store (PATIENCE_S): an unreachable database is reported within five seconds.
 PATIENCE_S = 4.5
-# One connection for the writer, one to fall back to, the rest for pages and lookups.
+# One connection for the writer, one spare, the rest for pages and queries.
 POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
 # What an address may say otherwise. A network that is silent for five seconds is given up, and a try to connect after
 # two: the system repeats what was lost at ever longer intervals, and a new connection is faster once it is back. A
@@ -36,14 +36,14 @@ CONNECTING = {
     "tcp_user_timeout": 5_000,
     "target_session_attrs": "read-write",
 }
-# Pages do not wait long for a standby: the primary has it all, too.
+# Pages do not wait long for a standby, as they can use the primary.
 CONNECTING_TO_REPLICA = {**CONNECTING, "target_session_attrs": "any"}
 REPLICA_POOL = {"min_size": 0, "max_size": 8, "timeout": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a variable takes, and what it is without one: docs/settings.md says the same."""
+    """The valid values of a variable, and its default; docs/settings.md is generated from it."""
 
     default: str
     takes: str
@@ -62,12 +62,12 @@ def file(name: str) -> Path | None:
 
 
 def files(name: str) -> list[Path]:
-    """Files with colons between them, as in PATH."""
+    """Read files separated by colons, as in PATH."""
     return [Path(path).expanduser().absolute() for path in env.str(name, "").split(os.pathsep) if path]
 
 
 def choice(name: str, *choices: str) -> str:
-    """One of `choices`; the first is the default."""
+    """Read one of `choices`; the first is the default."""
     READINGS[name] = Reading(choices[0], " or ".join((", ".join(choices[:-1]), choices[-1])))
     text = env.str(name, choices[0])
     if text not in choices:
@@ -88,7 +88,7 @@ def number(name: str, default: int, *, least: int = 1, most: int | None = None) 
 
 
 def retention(name: str) -> str:
-    """For how long tasks lie in groups, as tasks_app.conf.retention reads it; empty: for good."""
+    """Read how long groups keep their tasks, for tasks_app.conf.retention; empty: without a limit."""
     READINGS[name] = Reading(GROUPS, "GROUP=7d or GROUP=forever, with a space between rules")
     text = env.str(name, GROUPS)
     try:
@@ -156,7 +156,7 @@ def database(name: str, password_name: str, *, sqlite: Path, durable: bool) -> d
 
 
 def with_password(database: dict[str, Any], password: str, names: str) -> dict[str, Any]:
-    """The same, with a password that does not stand in its address; empty: with the one that does."""
+    """Return the database with this password; an empty one keeps the password of the address."""
     if password and database["PASSWORD"]:
         raise ImproperlyConfigured(f"{names} must not both have a password: remove one")
     return database | {"PASSWORD": password or database["PASSWORD"]}
@@ -168,7 +168,7 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": file,
         "OPTIONS": {
-            # A transaction that turns into a writer half-way fails at once instead of waiting.
+            # A transaction that starts to write later would fail at once instead of waiting.
             "transaction_mode": "IMMEDIATE",
             "timeout": PATIENCE_S,
             "init_command": f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}",
@@ -177,7 +177,7 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
 
 
 def replica_database(name: str) -> dict[str, Any]:
-    """Django's description of the standby that the variable names; empty when it is not set."""
+    """Return Django's description of the standby in the variable; empty when it is not set."""
     url = env.str(name, "")
     if url and not (url.startswith(POSTGRESQL_SCHEMES) and env.str("DATABASE_URL", "")):
         raise ImproperlyConfigured(
@@ -189,10 +189,9 @@ def replica_database(name: str) -> dict[str, Any]:
 
 
 def direct_database(name: str, password_name: str) -> dict[str, Any]:
-    """How psycopg reaches the PostgreSQL that the variable names; empty when it is not set.
+    """Return psycopg's parameters for the PostgreSQL in the variable; empty when it is not set.
 
-    It is the server behind DATABASE_URL, so that the password of that one is its password too, unless its address
-    has another one.
+    It is the server behind DATABASE_URL and has the same password, unless its address has another one.
     """
     url = env.str(name, "")
     if url and not url.startswith(POSTGRESQL_SCHEMES):
@@ -204,7 +203,7 @@ def direct_database(name: str, password_name: str) -> dict[str, Any]:
 
 
 def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
-    # libpq's own parser: sockets, several hosts and TLS options mean what they mean everywhere else.
+    # libpq's own parser, which supports sockets, several hosts and TLS options.
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
