@@ -2,6 +2,7 @@
 
 from queue import SimpleQueue
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,8 @@ def test_an_idle_worker_begins_at_once(queue):
 
 def test_a_job_that_never_began_says_nothing_about_how_long_jobs_take():
     setup = Setup(runner=[], processes=1, jobs_per_process=20, spawn=False, kill_after_ms=100)
-    jobs = Jobs(FakeStore(), ["jobs"], setup, memory_bytes=None)
+    store: Any = FakeStore()
+    jobs: Any = Jobs(store, ["jobs"], setup, memory_bytes=None)
     jobs._engine, jobs._heard = SimpleNamespace(works={7: SimpleNamespace(key=7)}, done=lambda key: None), SimpleQueue()
     before = jobs.room(0)
     jobs._hear(tree_of(RunOutcome(key=7, how=How.GIVEN_BACK)))
