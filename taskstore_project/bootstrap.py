@@ -28,7 +28,7 @@ SERVER_MODULES = (
     *("grpc", "prometheus_client", "cronsim", "markdown_it"),
 )
 
-# What is in requirements/, and who needs it.
+# The sets in requirements/, as parts of a sentence.
 SETS = {
     "server": "the server needs",
     "test": "the tests need",
@@ -57,7 +57,7 @@ def enter_environment() -> None:
         environment = Environment(environment_folder())
         if environment.is_running():
             # Modules can be missing despite the stamp after an upgrade of the system's Python.
-            environment.install("server", anew=not has_server_modules())
+            environment.install("server", force=not has_server_modules())
         elif not has_server_modules():
             environment.install("server")
             become(environment.python)
@@ -121,12 +121,12 @@ class Environment:
         stamp = self.stamp(name)
         return self.exists() and stamp.exists() and stamp.read_text() == fingerprint(name)
 
-    def install(self, name: str, anew: bool = False) -> None:
+    def install(self, name: str, force: bool = False) -> None:
         """Install the set unless it is installed already. Never removes another set's packages."""
-        if self.has(name) and not anew:
+        if self.has(name) and not force:
             return
         with one_at_a_time():
-            if not self.has(name) or anew:
+            if not self.has(name) or force:
                 self.make(name)
 
     def make(self, name: str) -> None:

@@ -25,9 +25,9 @@ POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
 PATIENCE_S = 4.5
 # One connection for the writer, one spare, the rest for pages and queries.
 POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
-# What an address may say otherwise. A network that is silent for five seconds is given up, and a try to connect after
-# two: the system repeats what was lost at ever longer intervals, and a new connection is faster once it is back. A
-# server that takes no changes, a standby or what has become of a primary, is none of the store's.
+# Defaults that an address can override. A connection is closed after five silent seconds, and an attempt to connect
+# after two: TCP retransmits at ever longer intervals, so a new connection works sooner once the network is back.
+# Servers that refuse changes, such as standbys and former primaries, are skipped.
 CONNECTING = {
     "connect_timeout": 2,
     "keepalives_idle": 2,
@@ -43,7 +43,7 @@ REPLICA_POOL = {"min_size": 0, "max_size": 8, "timeout": 2}
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The valid values of a variable, and its default; docs/settings.md is generated from it."""
+    """The valid values of a variable, and its default, as in docs/settings.md."""
 
     default: str
     takes: str
@@ -99,7 +99,7 @@ def retention(name: str) -> str:
 
 
 def switch(name: str) -> bool:
-    """Off, unless it says that it is on."""
+    """Read a switch, which is off by default."""
     try:
         return bool(env.bool(name, False))
     except EnvError:
@@ -107,7 +107,7 @@ def switch(name: str) -> bool:
 
 
 def command_lists(name: str) -> str:
-    """When lists are made of shell commands, as tasks_app.conf.command_rules reads it."""
+    """Read the rules for lists of shell commands, for tasks_app.conf.command_rules."""
     takes = f"PROJECT=COUNT/DURATION/AGE, with a space between rules; at most {command_rules.MOST_COMMANDS} commands"
     READINGS[name] = Reading(command_rules.DEFAULT, takes)
     text = env.str(name, command_rules.DEFAULT)
@@ -119,7 +119,7 @@ def command_lists(name: str) -> str:
 
 
 def public_url(name: str) -> str:
-    """The address under which browsers reach the server, without a slash at its end; empty when not set."""
+    """Read the address of the server for browsers, without a trailing slash; empty when not set."""
     url = env.str(name, "").rstrip("/")
     if url and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-f:]+\])(:\d{1,5})?", url, re.ASCII | re.IGNORECASE):
         raise ImproperlyConfigured(f'{name} must be an address such as https://tasks.example.org, not "{url}"')
@@ -127,7 +127,7 @@ def public_url(name: str) -> str:
 
 
 def secret(name: str) -> str:
-    """The first line of the file that the variable names, as containers and systemd hand secrets over; else empty."""
+    """Read the first line of the file in the variable, as containers and systemd pass secrets; empty when not set."""
     path = file(name)
     if not path:
         return ""
@@ -141,16 +141,16 @@ def secret(name: str) -> str:
 
 
 def database(name: str, password_name: str, *, sqlite: Path, durable: bool) -> dict[str, Any]:
-    """Django's description of the database: the PostgreSQL that the variable names, else the SQLite file."""
+    """Return Django's description of the database: the PostgreSQL in the variable, otherwise the SQLite file."""
     url, password = env.str(name, ""), secret(password_name)
     if url.startswith(POSTGRESQL_SCHEMES):
         return with_password(postgresql_database(name, url), password, f"{name} and {password_name}")
     if password and not url:
-        # Else a store would be begun where nobody looks for it.
+        # Otherwise, the server would silently start an empty store on SQLite.
         raise ImproperlyConfigured(f"{password_name} needs PostgreSQL: set {name} too, or unset {password_name}")
     if not url:
         return sqlite_database(sqlite, durable=durable)
-    # The rest of the address may hold a password.
+    # The error leaves out the rest of the address, which may contain a password.
     scheme = url.partition(":")[0]
     raise ImproperlyConfigured(f'{name} must start with postgresql://, not "{scheme}", or be empty for SQLite')
 

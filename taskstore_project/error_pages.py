@@ -109,13 +109,13 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def unavailable(request: HttpRequest, error: Exception, told: StoreUnavailable | StoreBusy) -> HttpResponse:
+def unavailable(request: HttpRequest, error: Exception, outage: StoreUnavailable | StoreBusy) -> HttpResponse:
     # Imported late: the console needs models, which are loaded after this module.
     from tasks_app.console.pages import is_partial, problem
 
     if is_partial(request) or wants_html(request):
         return problem(request, error)
-    response = JsonResponse({"detail": str(told), "code": told.code}, status=503)
+    response = JsonResponse({"detail": str(outage), "code": outage.code}, status=503)
     response["Retry-After"] = RETRY_AFTER_S
     response["Cache-Control"] = "no-store"
     return response
@@ -134,8 +134,8 @@ def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
     request.COOKIES = parse_cookie(headers.get("cookie", ""))
     detail = f"The request must be at most {size_in_words(most)}."
     if is_partial(request):
-        told = {"title": "The form is too large", "text": f"{detail} Nothing was changed."}
-        response = HttpResponse(get_template("console/_problem.html").render(told, request), status=413)
+        context = {"title": "The form is too large", "text": f"{detail} Nothing was changed."}
+        response = HttpResponse(get_template("console/_problem.html").render(context, request), status=413)
     else:
         response = answer(request, 413, detail, errors={"body": [f"must be at most {most} bytes"]})
     response["Cache-Control"] = "no-store"

@@ -1,4 +1,4 @@
-"""Django's settings. What a user can choose comes first, all of it from the environment."""
+"""Django's settings. Those for users come first, all of them from the environment."""
 
 import os
 import sys

@@ -134,7 +134,7 @@ def _may_lose(user: User, actor: Actor) -> Iterator[None]:
 def _give(user: User, rights: Rights) -> None:
     beside = {SEES_PAYLOADS: rights.sees_payloads, COMMANDS: rights.commands}
     names = {rights.role} | {name for name, is_given in beside.items() if is_given}
-    # A project that installs the store may have groups of its own.
+    # A project that installs the store may have other groups, too.
     user.groups.remove(*Group.objects.filter(name__in=set(ROLES) - names))
     user.groups.add(*Group.objects.filter(name__in=names))
     if user.is_superuser and rights.role != ADMIN:

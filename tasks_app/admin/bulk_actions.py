@@ -138,7 +138,7 @@ class ActsOnSelected(KeyedAdmin):
         ids = ids_in(request)
         operation = begin(action, ids, actor_of(user_of(request), reason))
         level = messages.SUCCESS if operation.done else messages.WARNING
-        self.message_user(request, told(operation, len(ids)), level)
+        self.message_user(request, describe_result(operation, len(ids)), level)
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def begin(action: Action, ids: Sequence[int], actor: Actor) -> BulkOperation:
         return bulk.start(asked, actor)
 
 
-def told(operation: BulkOperation, meant: int) -> str:
+def describe_result(operation: BulkOperation, meant: int) -> str:
     """Describe the result of an operation on so many tasks, with a link to its undo."""
     address = f"{resolve_url('console:overview')}operations/{operation.pk}"
     if operation.state == BulkOperation.State.RUNNING:

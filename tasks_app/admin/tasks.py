@@ -29,7 +29,7 @@ from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..reading import history
-from .bulk_actions import ActsOnSelected, begin, forbidden_as_django, told, user_of
+from .bulk_actions import ActsOnSelected, begin, describe_result, forbidden_as_django, user_of
 from .keyset import read_id
 
 # Errors after which a person can only retry, or view the present task.
@@ -265,7 +265,7 @@ class TaskAdmin(ActsOnSelected):
         operation = begin(Purge(takes_claimed=True), [obj.id], actor_of(user_of(request)))
         if operation.ended_at_ms and not operation.done:
             raise CommitRefused(Refusal(deletes=(obj.id,)))
-        self.message_user(request, told(operation, 1), messages.SUCCESS)
+        self.message_user(request, describe_result(operation, 1), messages.SUCCESS)
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: int) -> HttpResponse:
         return redirect("admin:tasks_app_task_changelist")

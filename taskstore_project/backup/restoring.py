@@ -19,7 +19,7 @@ from taskstore_project.text_table import grouped
 from .databases import Session, changing
 from .file import Archive, Manifest, opened
 from .tables import TABLES
-from .writing import ROLES, Tell, migrations, told
+from .writing import ROLES, Tell, migrations, with_progress
 
 # More than any store gives out. After a restore, ids continue beyond all that may have been given out since the backup,
 # also by a store that was restored from the same backup before.
@@ -90,7 +90,7 @@ def fill(session: Session, archive: Archive, tell: Tell) -> None:
         ):
             session.execute(f"DELETE FROM {name}")
     for table in TABLES:
-        rows = told(archive.rows(table.name, table.kinds), table.name, {}, tell)
+        rows = with_progress(archive.rows(table.name, table.kinds), table.name, {}, tell)
         session.insert(table, table.for_the_database(rows, session.connection))
     for user, role in archive.rows(ROLES, [int, str]):
         sql = f"INSERT INTO {ROLES} (user_id, group_id) SELECT %s, id FROM auth_group WHERE name = %s"

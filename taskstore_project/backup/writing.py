@@ -33,8 +33,8 @@ def write(file: Path, tell: Tell) -> Manifest:
         counted: dict[str, int] = {}
         for table in TABLES:
             rows = table.for_the_file(session.rows(table))
-            draft.put(table.name, map(encode, told(rows, table.name, counted, tell)))
-        draft.put(ROLES, map(encode, told(roles(session), ROLES, counted, tell)))
+            draft.put(table.name, map(encode, with_progress(rows, table.name, counted, tell)))
+        draft.put(ROLES, map(encode, with_progress(roles(session), ROLES, counted, tell)))
         manifest = Manifest(
             format=FORMAT,
             made_at_ms=made_at_ms,
@@ -48,7 +48,7 @@ def write(file: Path, tell: Tell) -> Manifest:
     return manifest
 
 
-def told(rows: Iterable[Row], name: str, counted: dict[str, int], tell: Tell) -> Iterator[Row]:
+def with_progress(rows: Iterable[Row], name: str, counted: dict[str, int], tell: Tell) -> Iterator[Row]:
     """Yield the rows, and store their number in `counted`."""
     counted[name] = 0
     for count, row in enumerate(rows, start=1):
