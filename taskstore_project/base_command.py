@@ -1,4 +1,4 @@
-"""What the commands of this project share: how they tell what the user has to put right."""
+"""The base of this project's commands, which report the user's mistakes in one line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ USERS_MISTAKE = 2
 
 
 class CannotRun(Exception):
-    """The user has to put something right; the text is one line that says what."""
+    """The user has to correct something; the text is one line that says what."""
 
 
 class ProjectCommand(BaseCommand):
     """A command that ends with one line on standard error and exit code 2 where the user has to act."""
 
-    # The server checks by itself; the others need not load every page to do so.
+    # The server runs the checks itself; the other commands need not load every page for them.
     requires_system_checks = []
-    # Django's own options work; in the help they would hide ours.
+    # Django's own options work, but in the help they would hide those of the command.
     suppressed_base_arguments = {
         "--version",
         "--verbosity",
@@ -54,7 +54,7 @@ def fail(problem: Exception) -> NoReturn:
 
 
 def typed(command: str) -> str:
-    """A command as one types it here, about the store that this process works with."""
+    """Return a command as the user types it, with the options that select this store."""
     return f"{settings.TYPED_AS} {command}{settings.TYPED_BEHIND}"
 
 
@@ -64,7 +64,7 @@ def one_line(problem: Exception) -> str:
 
 
 def number_up_to(most: int) -> Callable[[str], int]:
-    """Reads an option's value, from 1 to this."""
+    """Return a parser for an option's value between 1 and `most`."""
 
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and 1 <= int(text) <= most:

@@ -21,13 +21,13 @@ from taskstore.types import sentences
 env = Env()
 
 POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
-# As the store is (PATIENCE_S): whoever waits for the database is told within five seconds that it can't be had.
+# As in the store (PATIENCE_S): an unreachable database is reported within five seconds.
 PATIENCE_S = 4.5
-# One connection for the writer, one to fall back to, the rest for pages and lookups.
+# One connection for the writer, one spare, the rest for pages and queries.
 POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
-# What an address may say otherwise. A network that is silent for five seconds is given up, and a try to connect after
-# two: the system repeats what was lost at ever longer intervals, and a new connection is faster once it is back. A
-# server that takes no changes, a standby or what has become of a primary, is none of the store's.
+# Defaults that an address can override. A connection is closed after five silent seconds, and an attempt to connect
+# after two: TCP retransmits at ever longer intervals, so a new connection works sooner once the network is back.
+# Servers that refuse changes, such as standbys and former primaries, are skipped.
 CONNECTING = {
     "connect_timeout": 2,
     "keepalives_idle": 2,
@@ -36,14 +36,14 @@ CONNECTING = {
     "tcp_user_timeout": 5_000,
     "target_session_attrs": "read-write",
 }
-# Pages do not wait long for a standby: the primary has it all, too.
+# Pages do not wait long for a standby, as they can use the primary.
 CONNECTING_TO_REPLICA = {**CONNECTING, "target_session_attrs": "any"}
 REPLICA_POOL = {"min_size": 0, "max_size": 8, "timeout": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a variable takes, and what it is without one: docs/settings.md says the same."""
+    """The valid values of a variable, and its default, as in docs/settings.md."""
 
     default: str
     takes: str
@@ -62,12 +62,12 @@ def file(name: str) -> Path | None:
 
 
 def files(name: str) -> list[Path]:
-    """Files with colons between them, as in PATH."""
+    """Read files separated by colons, as in PATH."""
     return [Path(path).expanduser().absolute() for path in env.str(name, "").split(os.pathsep) if path]
 
 
 def choice(name: str, *choices: str) -> str:
-    """One of `choices`; the first is the default."""
+    """Read one of `choices`; the first is the default."""
     READINGS[name] = Reading(choices[0], " or ".join((", ".join(choices[:-1]), choices[-1])))
     text = env.str(name, choices[0])
     if text not in choices:
@@ -88,7 +88,7 @@ def number(name: str, default: int, *, least: int = 1, most: int | None = None) 
 
 
 def retention(name: str) -> str:
-    """For how long tasks lie in groups, as tasks_app.conf.retention reads it; empty: for good."""
+    """Read how long groups keep their tasks, for tasks_app.conf.retention; empty: without a limit."""
     READINGS[name] = Reading(GROUPS, "GROUP=7d or GROUP=forever, with a space between rules")
     text = env.str(name, GROUPS)
     try:
@@ -99,7 +99,7 @@ def retention(name: str) -> str:
 
 
 def switch(name: str) -> bool:
-    """Off, unless it says that it is on."""
+    """Read a switch, which is off by default."""
     try:
         return bool(env.bool(name, False))
     except EnvError:
@@ -107,7 +107,7 @@ def switch(name: str) -> bool:
 
 
 def command_lists(name: str) -> str:
-    """When lists are made of shell commands, as tasks_app.conf.command_rules reads it."""
+    """Read the rules for lists of shell commands, for tasks_app.conf.command_rules."""
     takes = f"PROJECT=COUNT/DURATION/AGE, with a space between rules; at most {command_rules.MOST_COMMANDS} commands"
     READINGS[name] = Reading(command_rules.DEFAULT, takes)
     text = env.str(name, command_rules.DEFAULT)
@@ -119,7 +119,7 @@ def command_lists(name: str) -> str:
 
 
 def public_url(name: str) -> str:
-    """The address under which browsers reach the server, without a slash at its end; empty when not set."""
+    """Read the address of the server for browsers, without a trailing slash; empty when not set."""
     url = env.str(name, "").rstrip("/")
     if url and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-f:]+\])(:\d{1,5})?", url, re.ASCII | re.IGNORECASE):
         raise ImproperlyConfigured(f'{name} must be an address such as https://tasks.example.org, not "{url}"')
@@ -127,7 +127,7 @@ def public_url(name: str) -> str:
 
 
 def secret(name: str) -> str:
-    """The first line of the file that the variable names, as containers and systemd hand secrets over; else empty."""
+    """Read the first line of the file in the variable, as containers and systemd pass secrets; empty when not set."""
     path = file(name)
     if not path:
         return ""
@@ -141,22 +141,22 @@ def secret(name: str) -> str:
 
 
 def database(name: str, password_name: str, *, sqlite: Path, durable: bool) -> dict[str, Any]:
-    """Django's description of the database: the PostgreSQL that the variable names, else the SQLite file."""
+    """Return Django's description of the database: the PostgreSQL in the variable, otherwise the SQLite file."""
     url, password = env.str(name, ""), secret(password_name)
     if url.startswith(POSTGRESQL_SCHEMES):
         return with_password(postgresql_database(name, url), password, f"{name} and {password_name}")
     if password and not url:
-        # Else a store would be begun where nobody looks for it.
+        # Otherwise, the server would silently start an empty store on SQLite.
         raise ImproperlyConfigured(f"{password_name} needs PostgreSQL: set {name} too, or unset {password_name}")
     if not url:
         return sqlite_database(sqlite, durable=durable)
-    # The rest of the address may hold a password.
+    # The error leaves out the rest of the address, which may contain a password.
     scheme = url.partition(":")[0]
     raise ImproperlyConfigured(f'{name} must start with postgresql://, not "{scheme}", or be empty for SQLite')
 
 
 def with_password(database: dict[str, Any], password: str, names: str) -> dict[str, Any]:
-    """The same, with a password that does not stand in its address; empty: with the one that does."""
+    """Return the database with this password; an empty one keeps the password of the address."""
     if password and database["PASSWORD"]:
         raise ImproperlyConfigured(f"{names} must not both have a password: remove one")
     return database | {"PASSWORD": password or database["PASSWORD"]}
@@ -168,7 +168,7 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": file,
         "OPTIONS": {
-            # A transaction that turns into a writer half-way fails at once instead of waiting.
+            # A transaction that starts to write later would fail at once instead of waiting.
             "transaction_mode": "IMMEDIATE",
             "timeout": PATIENCE_S,
             "init_command": f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}",
@@ -177,7 +177,7 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
 
 
 def replica_database(name: str) -> dict[str, Any]:
-    """Django's description of the standby that the variable names; empty when it is not set."""
+    """Return Django's description of the standby in the variable; empty when it is not set."""
     url = env.str(name, "")
     if url and not (url.startswith(POSTGRESQL_SCHEMES) and env.str("DATABASE_URL", "")):
         raise ImproperlyConfigured(
@@ -189,10 +189,9 @@ def replica_database(name: str) -> dict[str, Any]:
 
 
 def direct_database(name: str, password_name: str) -> dict[str, Any]:
-    """How psycopg reaches the PostgreSQL that the variable names; empty when it is not set.
+    """Return psycopg's parameters for the PostgreSQL in the variable; empty when it is not set.
 
-    It is the server behind DATABASE_URL, so that the password of that one is its password too, unless its address
-    has another one.
+    It is the server behind DATABASE_URL and has the same password, unless its address has another one.
     """
     url = env.str(name, "")
     if url and not url.startswith(POSTGRESQL_SCHEMES):
@@ -204,7 +203,7 @@ def direct_database(name: str, password_name: str) -> dict[str, Any]:
 
 
 def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
-    # libpq's own parser: sockets, several hosts and TLS options mean what they mean everywhere else.
+    # libpq's own parser, which supports sockets, several hosts and TLS options.
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 

@@ -1,4 +1,4 @@
-"""The key that signs sessions: made at the first start, kept in the data folder; or one that several servers share."""
+"""The key that signs sessions: created at the first start and kept in the data folder, or shared by several servers."""
 
 import os
 import secrets
@@ -10,9 +10,9 @@ SHORTEST = 50
 
 
 def read_or_make(folder: Path) -> str:
-    """Return the key in `folder`, which is made too (both for this user alone).
+    """Return the key in `folder`, creating both if necessary, with access for this user only.
 
-    Raises ImproperlyConfigured when the folder can't be used: choose another one.
+    Raises ImproperlyConfigured when the folder can't be used.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -28,12 +28,12 @@ def read_or_make(folder: Path) -> str:
 
 
 def read_or_draw(folder: Path) -> str:
-    """Return the key in `folder`, or one for this process alone where there is none yet: nothing is made."""
+    """Return the key in `folder`, or a new one for this process alone. Creates no file."""
     return read_or_make(folder) if (folder / "secret_key").exists() else secrets.token_urlsafe(64)
 
 
 def read(name: str, file: Path) -> str:
-    """Return the key in the file, which the variable names. Raises ImproperlyConfigured when there is none."""
+    """Return the key in the file of the variable. Raises ImproperlyConfigured when it is missing or too short."""
     try:
         key = file.read_text().strip()
     except (OSError, ValueError) as problem:
@@ -44,8 +44,8 @@ def read(name: str, file: Path) -> str:
 
 
 def make(file: Path) -> None:
-    # Written whole before it gets its name, and a name is given once: of two commands
-    # that start together both read the same key.
+    # The draft is complete before it is linked, and only one link succeeds: two commands that start
+    # together read the same key.
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w") as opened:

@@ -1,4 +1,4 @@
-"""Who calls: a program with a token, or, without tokens, whoever is on this machine."""
+"""Authenticate gRPC calls by token, limit their rate and size, and turn errors into statuses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .message_size import LIGHT_BYTES, pieces_of
 from .statuses import CallRefused
 from .threads import beside_the_loop
 
-OPEN = "/grpc.health.v1.Health/"  # Whoever starts and watches servers has no token.
+OPEN = "/grpc.health.v1.Health/"  # Health checks need no token.
 
 Context = ServicerContext[Any, Any]
 Handler: TypeAlias = "RpcMethodHandler[Any, Any]"  # Not subscriptable at run time.
@@ -38,7 +38,7 @@ _caller: ContextVar[Token] = ContextVar("caller")
 
 
 def caller() -> Token:
-    """Who makes the call that runs now."""
+    """Return the token of the current call."""
     return _caller.get()
 
 
@@ -52,10 +52,10 @@ def must_reach(token: Token, action: Action, groups: Iterable[str] = ()) -> None
 
 
 class Authentication(ServerInterceptor):
-    """Lets nobody in without a valid token, too often, or with bytes that are no message; ends calls with a status."""
+    """Refuses calls without a valid token, beyond a limit, or with invalid bytes, and ends calls with a status."""
 
     def __init__(self) -> None:
-        self._guarded: dict[str, Handler] = {}  # By method: they are asked for with each call.
+        self._guarded: dict[str, Handler] = {}  # By method, as each call asks for its handler.
 
     async def intercept_service(
         self,
@@ -72,7 +72,7 @@ class Authentication(ServerInterceptor):
 
 
 def _guarded(handler: Handler, method: str) -> Handler:
-    behaviour: Any = handler.unary_unary  # Typed as that of a server with threads.
+    behaviour: Any = handler.unary_unary  # Its type is that of a server with threads.
 
     async def answer(body: bytes, context: Context) -> Any:
         charge = Charge(_sender(context) if len(body) > LEAST_BYTES else "")
@@ -96,7 +96,7 @@ def _guarded(handler: Handler, method: str) -> Handler:
         finally:
             charge.end()
 
-    # Without a deserializer: gRPC's own answer to bytes that are no message would be UNKNOWN.
+    # Without a deserializer: gRPC would answer invalid bytes with UNKNOWN.
     return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
 
 
@@ -104,7 +104,7 @@ def _guarded_stream(handler: Handler, method: str) -> Handler:
     behaviour: Any = handler.stream_stream
 
     async def answer(requests: Any, context: Context) -> AsyncIterator[Any]:
-        # Reflection too, from the loopback as well: a proxy on this machine calls from there, and need not say so.
+        # Reflection needs a token even from the loopback address, which a local proxy may call from.
         try:
             await caller_of(context)
         except Exception as error:
@@ -120,7 +120,7 @@ def _guarded_stream(handler: Handler, method: str) -> Handler:
 
 
 def _decoded(read: Any, body: bytes) -> Any:
-    """The request. Raises InvalidInput when the bytes are none."""
+    """Parse the request. Raises InvalidInput for invalid bytes."""
     try:
         request = read(body)
     except DecodeError:
@@ -131,13 +131,13 @@ def _decoded(read: Any, body: bytes) -> Any:
 
 
 def _decoded_bit_by_bit(read: Any, body: bytes) -> Any:
-    """The request, of a body that would keep everybody waiting if it were read at once.
+    """Parse a large request in pieces, outside the event loop.
 
-    Raises InvalidInput when the bytes are none, LimitExceeded when it holds more than it may.
+    Raises InvalidInput for invalid bytes, LimitExceeded when it holds more than it may.
     """
     try:
         request = read(b"")
-        # All of them first: nothing is made of what is refused.
+        # All pieces are checked before any message is made.
         for piece in (pieces := list(pieces_of(type(request), body, limits()))):
             request.MergeFromString(piece)
     except DecodeError:
@@ -148,25 +148,23 @@ def _decoded_bit_by_bit(read: Any, body: bytes) -> Any:
 
 
 async def caller_of(context: Context) -> Token:
-    """Who calls. Raises CallRefused when that is nobody who may, or when they call too often."""
-    token = tokens.ANYBODY if settings.TASKSTORE_NO_AUTH else await _token_of(context)
+    """Return the token of the call. Raises CallRefused without a valid token, and beyond a rate limit."""
+    token = tokens.ANYBODY
+    if not settings.TASKSTORE_NO_AUTH:
+        secret = _secret(context)
+        if tokens.is_known(secret):
+            found = tokens.recently_valid(secret)
+        else:
+            _slow_down(WRONG_TOKENS.wait_s(_network(context)))
+            found = await beside_the_loop(tokens.recently_valid, secret)
+        if found is None:
+            WRONG_TOKENS.take(_network(context))
+            raise no_token()
+        token = found
     if BY_ADDRESS.rate:
         _slow_down(BY_ADDRESS.take(_network(context)))
     if BY_TOKEN.rate:
         _slow_down(BY_TOKEN.take(token.pk))
-    return token
-
-
-async def _token_of(context: Context) -> Token:
-    secret = _secret(context)
-    if tokens.is_known(secret):
-        token = tokens.recently_valid(secret)
-    else:
-        _slow_down(WRONG_TOKENS.wait_s(_network(context)))
-        token = await beside_the_loop(tokens.recently_valid, secret)
-    if token is None:
-        WRONG_TOKENS.take(_network(context))
-        raise no_token()
     return token
 
 
@@ -175,22 +173,22 @@ def no_token() -> CallRefused:
 
 
 def _secret(context: Context) -> str:
-    scheme, _, secret = _said(context, "authorization").partition(" ")
+    scheme, _, secret = _metadata(context, "authorization").partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
         text = "send a token as metadata: authorization: Bearer <token>"
         raise CallRefused(StatusCode.UNAUTHENTICATED, text)
     return secret.strip()
 
 
-def _said(context: Context, name: str) -> str:
-    """What the call's metadata say under this name."""
+def _metadata(context: Context, name: str) -> str:
+    """Return the last value of this name in the call's metadata; empty when there is none."""
     values = [value for key, value in context.invocation_metadata() or () if key == name]
     return str(values[-1]) if values else ""
 
 
 def _sender(context: Context) -> str:
-    """Who counts for the bytes of the call."""
-    authorization, forwarded = _said(context, "authorization"), _said(context, "x-forwarded-for")
+    """Return the client that the bytes of the call count for."""
+    authorization, forwarded = _metadata(context, "authorization"), _metadata(context, "x-forwarded-for")
     return sender_of(authorization, _address(context.peer()), forwarded)
 
 
@@ -201,10 +199,10 @@ def _slow_down(wait_s: int) -> None:
 
 
 def _network(context: Context) -> str:
-    """Where the call comes from, as REST's limits see it."""
-    return network(beyond_proxies(_address(context.peer()), _said(context, "x-forwarded-for")))
+    """Return the network of the client, as for REST's limits."""
+    return network(beyond_proxies(_address(context.peer()), _metadata(context, "x-forwarded-for")))
 
 
 def _address(peer: str) -> str:
-    """Of `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000` what is between."""
+    """Return the address in `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
     return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")

@@ -1,4 +1,4 @@
-"""How the jobs of a backend are run: what its OPTIONS say, what they say for a queue, what a task says for itself."""
+"""The options of jobs: of a backend, of a queue, and of a task."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from taskstore.types.job_record import JobOptions, OnLost
 
-MODULES, QUEUES = "modules", "queues"  # Options that are about other things than how a job is run.
+MODULES, QUEUES = "modules", "queues"  # OPTIONS that are not job options.
 MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Of which kind the value is, in words, and how the record of a job has it.
+    """The field of a job's record, a description of valid values, and their conversion.
 
     `take` raises ValueError or TypeError.
     """
@@ -26,48 +26,43 @@ class Option:
 
 
 def for_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the OPTIONS of a backend say of every job."""
+    """Return the job options in the OPTIONS of a backend."""
     return {name: value for name, value in options.items() if name not in (MODULES, QUEUES)}
 
 
 def by_queue(options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """What they say of the jobs of single queues."""
-    said = options.get(QUEUES)
-    return said if isinstance(said, Mapping) else {}
+    """Return the job options of single queues."""
+    queues = options.get(QUEUES)
+    return queues if isinstance(queues, Mapping) else {}
 
 
 def job_options(*layers: Mapping[str, Any]) -> JobOptions:
-    """What the layers say, a later one in place of those before it. None says nothing.
+    """Merge the layers, of which later ones take precedence. None is ignored.
 
-    Raises ValueError naming the option with an invalid value.
+    Raises ValueError that names an option with an invalid value.
     """
-    said = {name: value for layer in layers for name, value in layer.items() if name in OPTIONS and value is not None}
-    return JobOptions(**{OPTIONS[name].member: _taken(name, value) for name, value in said.items()})
+    merged = {name: value for layer in layers for name, value in layer.items() if name in OPTIONS and value is not None}
+    return JobOptions(**{OPTIONS[name].member: _taken(name, value) for name, value in merged.items()})
 
 
 def problems(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with those for every job, or of one queue, and a hint, which may be empty."""
+    """Yield the errors of job options, each with a hint, which may be empty."""
     for name, value in options.items():
         if name not in OPTIONS:
             yield f"{name} is not a known option", f"Use one of {', '.join(OPTIONS)}."
-        elif value is not None and not _makes_sense(name, value):
-            yield f"{name} must be {OPTIONS[name].kind}, not {value!r}", ""
+        elif value is not None:
+            try:
+                _taken(name, value)
+            except ValueError as problem:
+                yield str(problem), ""
 
 
 def misshapen(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """As `problems`, of the others."""
+    """Yield the errors of the other options, each with a hint, which may be empty."""
     if not isinstance(options.get(QUEUES, {}), Mapping):
         yield f"{QUEUES} must be a dict of options by name of queue, not {options[QUEUES]!r}", ""
     if not isinstance(options.get(MODULES, []), list | tuple):
         yield f"{MODULES} must be a list of modules, not {options[MODULES]!r}", ""
-
-
-def _makes_sense(name: str, value: Any) -> bool:
-    try:
-        _taken(name, value)
-    except ValueError:
-        return False
-    return True
 
 
 def _taken(name: str, value: Any) -> Any:

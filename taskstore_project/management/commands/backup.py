@@ -1,4 +1,4 @@
-"""The whole store in a file, also while it is served."""
+"""Back up the whole store to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backup put back into an empty store."""
+"""Restore a backup into an empty store."""
 
 from __future__ import annotations
 

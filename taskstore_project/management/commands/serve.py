@@ -1,4 +1,4 @@
-"""The server as several processes, for heavy traffic, on PostgreSQL."""
+"""Run the server in several processes, for heavy traffic, on PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokens of programs: made, listed and revoked on the command line, also beside a running server."""
+"""Create, list and revoke the tokens of programs, also while a server runs."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def days(text: str) -> timedelta:
 
 
 def find(name_or_id: str) -> Token:
-    """The token that is still valid for anybody under this name or id. Raises CannotRun when that is not one."""
+    """Return the only unrevoked token of this name or id. Raises CannotRun when there is none, or more than one."""
     alive = Token.objects.filter(revoked_at=None)
-    match [token for token in alive if name_or_id in (str(token.pk), token.name)]:  # No name looks like an id.
+    match [token for token in alive if name_or_id in (str(token.pk), token.name)]:  # A name can't be a number.
         case [token]:
             return token
         case []:

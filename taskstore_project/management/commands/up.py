@@ -1,4 +1,4 @@
-"""The server as one process, with everything in it."""
+"""Run the server in one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Command(ServerCommand):
     help = "Run the server in one process: console, REST API and gRPC."
 
     def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
-        # Late, as it reads the settings and imports all pages.
+        # Imported late, as it reads the settings and imports all pages.
         from tasks_app.rest_api.lane import Lane
         from taskstore_project.asgi import application
 

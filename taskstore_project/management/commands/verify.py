@@ -1,4 +1,4 @@
-"""Whether the store holds together, also while it is served."""
+"""Verify the store, also while it is served."""
 
 from __future__ import annotations
 
