@@ -1,17 +1,17 @@
-"""What can go wrong, as a tree with stable codes.
+"""The errors of the store, as a tree with stable codes.
 
 TaskStoreError
-  InvalidInput         the caller's values make no sense: correct them
-    LimitExceeded      more than the store takes: ask for less
-      TooManyGroups    the store holds as many groups as it may: use one that exists
-  Forbidden            whoever asks may see these tasks, but not change them: the message says what is missing
-  CommitRefused        something that the commit names is gone or leased: drop the work, claim again
-  JobUnfinished        only what is finished can be deleted or requeued: wait until it is
-  KeyReused            the idempotency key came before with another request: use a new key
-  Immutable            a task row was about to be changed in place: use the verb that is named
-  StoreBusy            somebody else's transaction holds the rows for too long: try again later
+  InvalidInput         a value is invalid: correct it
+    LimitExceeded      a limit is exceeded: ask for less
+      TooManyGroups    the limit on groups is reached: use an existing one
+  Forbidden            the caller may see these tasks but not change them: the message says what is missing
+  CommitRefused        a task that the commit names is gone or leased: drop the work, claim again
+  JobUnfinished        the job has not finished, so it can't be deleted or requeued: wait
+  KeyReused            the idempotency key was used with another request: use a new key
+  Immutable            a task row was about to be changed in place: use the method that the message names
+  StoreBusy            another transaction locks the rows for too long: try again later
   StoreUnavailable     the database can't be reached: try again later
-    CommitUnknown      nothing has confirmed the COMMIT: look whether it happened before trying again
+    CommitUnknown      the COMMIT was not confirmed: check whether it happened before trying again
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ from .types.tasks import Problem, Refusal
 
 
 class TaskStoreError(Exception):
-    """The root: catch it to catch everything the store raises on purpose."""
+    """The base class of all errors that the store and its clients raise."""
 
     code: ClassVar[str] = "error"
 
 
 class InvalidInput(TaskStoreError):
-    """A value is not one that the store takes. Nothing was changed.
+    """A value is invalid. Nothing was changed.
 
-    `fields` says which and why: `{"adds[0].group": ["..."]}`. The caller corrects it.
+    `fields` contains the messages for each invalid field: `{"adds[0].group": ["..."]}`.
     """
 
     code = "invalid"
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self.fields = {name: list(texts) for name, texts in fields.items()}
-        super().__init__("; ".join(f"{name}: {' '.join(texts)}" for name, texts in self.fields.items()))
+        super().__init__("; ".join(f"{name}: {'; '.join(texts)}" for name, texts in self.fields.items()))
 
     def __reduce__(self) -> tuple[type[InvalidInput], tuple[Mapping[str, Sequence[str]]]]:
-        # Raised in the process that decodes large requests, and again here.
+        # Pickled between the process that decodes large requests and this one.
         return type(self), (self.fields,)
 
 
 class LimitExceeded(InvalidInput):
-    """More than the store takes at once. Nothing was changed. Ask for less; each limit is a setting."""
+    """A limit of the store is exceeded; each limit is a setting. Nothing was changed. Ask for less."""
 
     code = "limit"
 
 
 class TooManyGroups(LimitExceeded):
-    """There are as many groups as there may be. Nothing was changed. Use one that exists, or empty others first."""
+    """The limit on groups is reached. Nothing was changed. Use an existing group, or empty others first."""
 
     code = "too_many_groups"
 
 
 class Forbidden(TaskStoreError):
-    """Tasks of a group may be seen, but not changed, by whoever asks. Nothing was changed.
+    """The caller may see the tasks of a group but not change them. Nothing was changed.
 
-    The message names the group and says what is missing: a permission, or a switch of the server.
+    The message names the group and what is missing: a permission, or a setting of the server.
     """
 
     code = "forbidden"
 
 
 class CommitRefused(TaskStoreError):
-    """Something the operation names is gone, or leased to another client. Nothing was changed.
+    """A task that the commit names is gone, or leased to another client. Nothing was changed.
 
-    Usually: drop the work and claim again. `refusal` says which ids, and why.
+    Usually the caller drops the work and claims again. `refusal` lists the ids by reason.
     """
 
     code = "refused"
@@ -80,28 +80,28 @@ class CommitRefused(TaskStoreError):
 
 
 class JobUnfinished(TaskStoreError):
-    """The job is not finished, so that it can be neither deleted nor requeued. Nothing was changed.
+    """The job has not finished, so it can't be deleted or requeued. Nothing was changed.
 
-    The message says how far it is. The caller waits until it is finished.
+    The message contains its status. Wait until it has finished.
     """
 
     code = "unfinished"
 
 
 class KeyReused(TaskStoreError):
-    """The idempotency key came before, with another request. Nothing was changed. Use a new key."""
+    """The idempotency key was used before with another request. Nothing was changed. Use a new key."""
 
     code = "key_reused"
 
 
 class Immutable(TaskStoreError):
-    """Task rows are never changed in place. The message names the verb to use instead."""
+    """Task rows are never changed in place. The message names the method to use instead."""
 
     code = "immutable"
 
 
 class StoreBusy(TaskStoreError):
-    """Rows were locked by somebody else's transaction for too long. Nothing was changed. Try again later."""
+    """Another transaction locked the rows for too long. Nothing was changed. Try again later."""
 
     code = "busy"
 
@@ -113,16 +113,16 @@ class StoreUnavailable(TaskStoreError):
 
 
 class CommitUnknown(StoreUnavailable):
-    """The connection died during COMMIT, or a synchronous standby may not have it. Look before trying again."""
+    """The connection broke during COMMIT, or a standby did not confirm it. Check whether it happened."""
 
     code = "commit_unknown"
 
 
 def _sentence(refusal: Refusal) -> str:
     parts = [
-        ("not there to be updated", refusal.changes),
-        ("not there to be deleted", refusal.deletes),
-        ("not there to depend on", refusal.depends),
+        ("tasks to update do not exist", refusal.changes),
+        ("tasks to delete do not exist", refusal.deletes),
+        ("tasks to depend on do not exist", refusal.depends),
         ("leased to another client", refusal.owned),
         ("invalid", refusal.bugs),
     ]
@@ -130,13 +130,13 @@ def _sentence(refusal: Refusal) -> str:
 
 
 def refuse(problems: Iterable[Problem]) -> None:
-    """Raise InvalidInput when there are any."""
+    """Raise InvalidInput if there are any problems."""
     if fields := by_field(problems):
         raise InvalidInput(fields)
 
 
 def by_field(problems: Iterable[Problem]) -> dict[str, list[str]]:
-    """The texts of each field, by its path."""
+    """Group the messages by the path of their field."""
     fields: dict[str, list[str]] = {}
     for path, text in problems:
         fields.setdefault(path, []).append(text)

@@ -1,4 +1,4 @@
-"""Sizes and spans of time as people read them, in the console and on a terminal. Pure."""
+"""Format sizes and time spans for people. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ UNITS_S = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def size(value: int) -> str:
-    """Bytes with a unit: 112 B, 1.5 kB, 10 MB."""
+    """Format a number of bytes: 112 B, 1.5 kB, 10 MB."""
     if value < 1_000:
         return f"{value} B"
     amount = float(value)
@@ -18,7 +18,7 @@ def size(value: int) -> str:
 
 
 def duration(value_ms: int) -> str:
-    """A time span in its two largest units: 40 ms, 3.1 s, 4 min 9 s, 2 d 5 h."""
+    """Format a time span in its two largest units: 40 ms, 3.1 s, 4 min 9 s, 2 d 5 h."""
     if value_ms < 1_000:
         return f"{value_ms} ms"
     if value_ms < 10_000:

@@ -73,7 +73,7 @@ def take_data_folder(arguments: list[str]) -> list[str]:
             continue
         folder = value if equals else next(remaining, "")
         if not folder:
-            stop("--data needs a folder")
+            stop("--data needs a directory")
         os.environ["TASKSTORE_DATA"] = folder
         client_commands.OPTIONS["data"] = program.data_option(folder)
     return others

@@ -36,7 +36,7 @@ class ProjectCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         # `--data` is taken from the command line before the settings are read, see __main__.
-        note = "--data DIR is the folder of the store's data (default: TASKSTORE_DATA)."
+        note = "--data DIR is the directory of the store's data (default: TASKSTORE_DATA)."
         return super().create_parser(prog_name, subcommand, epilog=note, **kwargs)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -60,7 +60,7 @@ def typed(command: str) -> str:
 
 def one_line(problem: Exception) -> str:
     text = " ".join(str(problem).split())
-    return f"the database refuses: {text}" if isinstance(problem, DatabaseProblem) else text
+    return f"database error: {text}" if isinstance(problem, DatabaseProblem) else text
 
 
 def number_up_to(most: int) -> Callable[[str], int]:
@@ -69,6 +69,6 @@ def number_up_to(most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and 1 <= int(text) <= most:
             return int(text)
-        raise argparse.ArgumentTypeError(f"{text} is no such number: it has to be from 1 to {most}")
+        raise argparse.ArgumentTypeError(f"must be a number between 1 and {most}, not {text}")
 
     return read

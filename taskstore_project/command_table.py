@@ -54,30 +54,30 @@ COMMANDS = {
 SERVERS_COMMANDS = {
     "up": "Run the server in one process: console, REST API and gRPC.",
     "serve": "Run the server in several processes, on PostgreSQL, for heavy traffic.",
-    "token": "Make, list and revoke the tokens that programs use.",
+    "token": "Create, list and revoke access tokens for programs.",
     "backup": "Write the whole store to a file.",
-    "restore": "Put a backup into an empty store.",
+    "restore": "Restore a backup into an empty store.",
     "verify": "Check the store for damage.",
 }
 
 # Those of a checkout: a wheel has no lab.
 LAB_COMMANDS = {
-    "demo": "See the store at work: workers are killed, and no work is lost.",
-    "bench": "Measure how fast the store is on this machine.",
-    "chaos": "Break servers, databases and networks, and check that the store keeps its promises.",
+    "demo": "Watch the store at work while workers are killed and no work is lost.",
+    "bench": "Measure the speed of the store on this machine.",
+    "chaos": "Break servers, databases and networks, and check the store's guarantees.",
     "cluster": "Run the store on several nodes of this machine, with a database that fails over.",
-    "docs": "Make the generated pages and the pictures of the documentation.",
+    "docs": "Generate reference pages and screenshots of the documentation.",
     "test": "Run all checks and tests.",
 }
 
 # As the help shows them.
 SECTIONS = {
     "Run a server": ("up", "serve", "token", "backup", "restore", "verify"),
-    "See what is there": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
+    "Look at the store": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
     "Work with tasks": ("add", "claim", "update", "delete", "export", "import"),
     "Change many tasks": (*ACTIONS, "operations", "undo", "cancel", "pause", "resume"),
     "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
-    "Try it, and develop it": ("demo", "bench", "chaos", "cluster", "docs", "test"),
+    "Try it and develop it": ("demo", "bench", "chaos", "cluster", "docs", "test"),
     "Your shell": ("completion",),
 }
 

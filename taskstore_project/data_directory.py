@@ -42,7 +42,7 @@ class FolderTaken(CannotRun):
     """Another server works in this folder."""
 
     def __init__(self, folder: Path, other: Note) -> None:
-        super().__init__(f"another server{other} works with the data in {folder}: stop it, or choose another --data")
+        super().__init__(f"another server{other} is using the data in {folder}: stop it, or choose another --data")
 
 
 class Lock:

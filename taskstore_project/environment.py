@@ -1,6 +1,6 @@
-"""Typed readers of environment variables, which stop on nonsense and name the variable.
+"""Read environment variables by type, and stop at an invalid one with its name.
 
-environs checks the simple types; the rest raises ImproperlyConfigured.
+Each raises ImproperlyConfigured.
 """
 
 import os
@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from environs import Env, validate
+from environs import Env
+from environs.exceptions import EnvError
 
 from tasks_app.conf import command_rules
 from tasks_app.conf.retention import GROUPS, rules_in
+from taskstore.types import sentences
 
 env = Env()
 
@@ -67,12 +69,22 @@ def files(name: str) -> list[Path]:
 def choice(name: str, *choices: str) -> str:
     """One of `choices`; the first is the default."""
     READINGS[name] = Reading(choices[0], " or ".join((", ".join(choices[:-1]), choices[-1])))
-    return env.str(name, choices[0], validate=validate.OneOf(choices))
+    text = env.str(name, choices[0])
+    if text not in choices:
+        raise ImproperlyConfigured(f"{name} {sentences.one_of(choices, text)}")
+    return text
 
 
 def number(name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
     READINGS[name] = Reading(str(default), f"{least} to {most}" if most else f"{least} or more")
-    return env.int(name, default, validate=validate.Range(min=least, max=most))
+    right = f"{name} must be an integer " + (f"between {least} and {most}" if most else f"of at least {least}")
+    try:
+        value: int = env.int(name, default)
+    except EnvError:
+        raise ImproperlyConfigured(f'{right}, not "{env.str(name)}"') from None
+    if value < least or (most is not None and value > most):
+        raise ImproperlyConfigured(f"{right}, not {value}")
+    return value
 
 
 def retention(name: str) -> str:
@@ -88,7 +100,10 @@ def retention(name: str) -> str:
 
 def switch(name: str) -> bool:
     """Off, unless it says that it is on."""
-    return env.bool(name, False)
+    try:
+        return bool(env.bool(name, False))
+    except EnvError:
+        raise ImproperlyConfigured(f'{name} must be a boolean such as 1 or 0, not "{env.str(name)}"') from None
 
 
 def command_lists(name: str) -> str:
@@ -107,7 +122,7 @@ def public_url(name: str) -> str:
     """The address under which browsers reach the server, without a slash at its end; empty when not set."""
     url = env.str(name, "").rstrip("/")
     if url and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-f:]+\])(:\d{1,5})?", url, re.ASCII | re.IGNORECASE):
-        raise ImproperlyConfigured(f'{name} is "{url}"; it has to look like https://tasks.example.org')
+        raise ImproperlyConfigured(f'{name} must be an address such as https://tasks.example.org, not "{url}"')
     return url
 
 
@@ -121,7 +136,7 @@ def secret(name: str) -> str:
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"{name}: can't read {path}: {problem}") from None
     if not line:
-        raise ImproperlyConfigured(f"{name}: the first line of {path} is empty")
+        raise ImproperlyConfigured(f"{name}: the first line of {path} must not be empty")
     return line
 
 
@@ -132,18 +147,18 @@ def database(name: str, password_name: str, *, sqlite: Path, durable: bool) -> d
         return with_password(postgresql_database(name, url), password, f"{name} and {password_name}")
     if password and not url:
         # Else a store would be begun where nobody looks for it.
-        raise ImproperlyConfigured(f"{password_name} is for PostgreSQL: set {name} too, or leave it out")
+        raise ImproperlyConfigured(f"{password_name} needs PostgreSQL: set {name} too, or unset {password_name}")
     if not url:
         return sqlite_database(sqlite, durable=durable)
     # The rest of the address may hold a password.
     scheme = url.partition(":")[0]
-    raise ImproperlyConfigured(f'{name} starts with "{scheme}"; it has to be postgresql://..., or empty for SQLite')
+    raise ImproperlyConfigured(f'{name} must start with postgresql://, not "{scheme}", or be empty for SQLite')
 
 
 def with_password(database: dict[str, Any], password: str, names: str) -> dict[str, Any]:
     """The same, with a password that does not stand in its address; empty: with the one that does."""
     if password and database["PASSWORD"]:
-        raise ImproperlyConfigured(f"{names} both have a password: leave it out of the address")
+        raise ImproperlyConfigured(f"{names} must not both have a password: remove one")
     return database | {"PASSWORD": password or database["PASSWORD"]}
 
 
@@ -165,7 +180,9 @@ def replica_database(name: str) -> dict[str, Any]:
     """Django's description of the standby that the variable names; empty when it is not set."""
     url = env.str(name, "")
     if url and not (url.startswith(POSTGRESQL_SCHEMES) and env.str("DATABASE_URL", "")):
-        raise ImproperlyConfigured(f"{name} has to be postgresql://..., a standby of the one in DATABASE_URL")
+        raise ImproperlyConfigured(
+            f"{name} must start with postgresql://, and be a standby of the database in DATABASE_URL"
+        )
     if not url:
         return {}
     return {**postgresql_database(name, url, CONNECTING_TO_REPLICA, REPLICA_POOL), "TEST": {"MIRROR": "default"}}
@@ -179,7 +196,7 @@ def direct_database(name: str, password_name: str) -> dict[str, Any]:
     """
     url = env.str(name, "")
     if url and not url.startswith(POSTGRESQL_SCHEMES):
-        raise ImproperlyConfigured(f"{name} has to be postgresql://...")
+        raise ImproperlyConfigured(f"{name} must start with postgresql://")
     if not url:
         return {}
     password = secret(password_name)
@@ -194,9 +211,9 @@ def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
     try:
         parameters = conninfo_to_dict(url)
     except ProgrammingError as problem:
-        raise ImproperlyConfigured(f"{name} is no PostgreSQL address: {str(problem).strip()}") from None
+        raise ImproperlyConfigured(f"{name} must be a valid PostgreSQL address: {str(problem).strip()}") from None
     if not parameters.get("dbname"):
-        raise ImproperlyConfigured(f"{name} has to name a database: postgresql://user:password@host/database")
+        raise ImproperlyConfigured(f"{name} must name a database, such as postgresql://user:password@host/database")
     return dict(parameters)
 
 

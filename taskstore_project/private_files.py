@@ -27,7 +27,7 @@ def put_right(folder: Path) -> None:
     Leaves alone what belongs to somebody else, and a folder that is shared or holds more than a store.
     """
     if _is_shared(folder):
-        log.warning("%s is no folder of the store's own: other users may read what it keeps there", folder)
+        log.warning("%s does not belong to the store alone: other users may read its files there", folder)
         return
     changed = [path for path in (folder, *_below(folder)) if _was_open(path)]
     if changed:

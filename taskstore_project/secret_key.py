@@ -23,7 +23,7 @@ def read_or_make(folder: Path) -> str:
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"TASKSTORE_DATA or --data: can't keep data in {folder}: {problem}") from None
     if len(key) < SHORTEST:
-        raise ImproperlyConfigured(f"{file} holds no usable key; delete it, and everybody logs in anew")
+        raise ImproperlyConfigured(f"{file} has no valid key: delete it, and all users must sign in again")
     return key
 
 
@@ -39,7 +39,7 @@ def read(name: str, file: Path) -> str:
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"{name}: can't read the key in {file}: {problem}") from None
     if len(key) < SHORTEST:
-        raise ImproperlyConfigured(f"{name}: the key in {file} has to have {SHORTEST} characters at least")
+        raise ImproperlyConfigured(f"{name}: the key in {file} must have at least {SHORTEST} characters")
     return key
 
 

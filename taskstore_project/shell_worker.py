@@ -78,4 +78,7 @@ def warning(projects: Sequence[str]) -> str:
     """Nobody should start it without knowing what it does."""
     named = f"the project {projects[0]}" if len(projects) == 1 else f"the projects {', '.join(projects)}"
     user = getpass.getuser()
-    return f"This runs shell lines of {named} as the user {user}: whoever may submit there may do all that {user} may."
+    return (
+        f"This worker runs shell commands of {named} as the user {user}: "
+        f"everyone who can submit there can act as {user}."
+    )

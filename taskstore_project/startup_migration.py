@@ -44,7 +44,7 @@ def migrate() -> None:
     if (newer := _unknown_here()) and not settings.TASKSTORE_NEWER_DATABASE:
         raise CannotRun(
             f"a later release has changed the database {place()} ({', '.join(newer)}): upgrade this server, or set "
-            "TASKSTORE_NEWER_DATABASE=1 where that is the very next release"
+            "TASKSTORE_NEWER_DATABASE=1 if that is the very next release"
         )
     call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
 
@@ -68,7 +68,7 @@ def need_store() -> None:
 
 
 def _no_store() -> CannotRun:
-    return CannotRun(f"there is no store in {place()} yet: `{typed('up')}` makes one")
+    return CannotRun(f"there is no store in {place()} yet: `{typed('up')}` creates one")
 
 
 @contextmanager

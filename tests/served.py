@@ -20,6 +20,7 @@ from django.dispatch import receiver
 
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.grpc_api.serving import GrpcServer
+from tasks_app.rest_api.lane import Lane
 from tasks_app.writer.writer import Writer
 from taskstore_project.asgi import application
 from taskstore_project.serving.daphne_server import Server as Daphne
@@ -69,7 +70,10 @@ class Served:
         listener = socket.create_server(("127.0.0.1", 0))
         self.url = local_url(listener)
         self._begun: Future[asyncio.AbstractEventLoop] = Future()
-        self._server = kind(noting(self._requests), listener, ready_callable=lambda: None, start_writer=self._begin)
+        self.lane = Lane()
+        self._server = kind(
+            noting(self._requests), listener, ready_callable=lambda: None, start_writer=self._begin, lane=self.lane
+        )
         self._thread = threading.Thread(target=self._server.run, name="server")
 
     def __enter__(self) -> Self:

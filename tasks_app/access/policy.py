@@ -73,6 +73,12 @@ def may(principal: Principal, action: Action, group: str | None = None) -> bool:
     return group is None or not isinstance(principal, Token) or principal.group_scope.allows(group)
 
 
+def scope_needed(token: Token, action: Action) -> str:
+    """Return what to say when the token does not allow the action."""
+    needed = next(scope for scope in Scope if action in SCOPES[scope])
+    return f"this needs a token with the scope {needed}, not {token.scope}"
+
+
 def scope_of(principal: Principal) -> GroupScope:
     """Return the groups that the principal may touch, and what it lacks to change those with shell commands."""
     because = _missing_for_commands(principal)

@@ -1,7 +1,7 @@
-"""What a person or a program does to many tasks: requeue, move, edit, purge, and undo.
+"""Bulk operations: requeue, move, edit or purge many tasks, and undo it.
 
-An operation runs in chunks, each one whole commit, so that no transaction is giant and workers' claims
-do not wait for it. It may be begun in one process and ended in another.
+An operation runs in chunks, each in commits of limited size, so that workers' claims do not wait for it.
+It may start in one process and end in another.
 """
 
 from .actions import (

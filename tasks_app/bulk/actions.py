@@ -1,4 +1,4 @@
-"""What each bulk action does to a task, what it asks, what has to be typed first, and how it is undone."""
+"""The bulk actions: their options, their effect on a task, and their undo."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ ENDED_SINCE = "ended since"
 
 
 class Skip(NamedTuple):
-    """Why a task is left alone."""
+    """The reason to skip a task."""
 
     why: str
 
 
 class Turn(NamedTuple):
-    """Where a task comes in its operation."""
+    """The position of a task in its operation."""
 
-    before: int  # So many tasks came before it,
-    of: int  # of so many in all.
+    before: int  # The number of tasks before it.
+    of: int  # The number of all tasks.
     began_at_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """Something to be done to many tasks. The fields of an action are its options, by their names."""
+    """An action on many tasks. Its fields are its options, by name."""
 
     words: ClassVar[BulkAction]
-    ending: ClassVar[Ending] = Ending.CHANGED  # What the history says became of the tasks.
-    makes_available: ClassVar[bool] = False  # Ready tasks are skipped; a preview says where the others will be.
-    ends_tasks: ClassVar[bool] = False  # An undo has to bring them back.
+    ending: ClassVar[Ending] = Ending.CHANGED  # For the history.
+    makes_available: ClassVar[bool] = False  # Skips ready tasks; a preview shows the target groups of the others.
+    ends_tasks: ClassVar[bool] = False  # An undo must add them again.
 
-    takes_claimed: bool = False  # Also tasks that workers hold, whose leases end by that.
+    takes_claimed: bool = False  # Includes tasks that workers hold, and ends their leases.
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Self:
-        """Return what `as_json` was made of."""
+        """Return the action that `as_json` described."""
         return cls(**{field.name: kept[field.name] for field in fields(cls) if field.name in kept})
 
     @property
@@ -74,30 +74,30 @@ class Action:
 
     @property
     def to_group(self) -> str:
-        """Return the one group that all tasks go to; empty: they stay, or go to several."""
+        """Return the only group that all tasks go to; empty when they stay or go to several."""
         return ""
 
     def options_for(self, dead_letters: int) -> list[Option]:
-        """Return what to ask about tasks with so many dead letters among them."""
+        """Return the options to offer for a selection with so many dead letters."""
         return list(self.words.options)
 
     def problems(self, group: str) -> Iterator[Problem]:
-        """Return what can't be done to tasks of the group (empty: of several)."""
+        """Yield the errors of the options for tasks of the group (empty: of several)."""
         yield from ()
 
     def to_do(self, task: Task, now_ms: int, turn: Turn) -> Change | int | Skip:
-        """Return what to do to a task: a change, its id to delete it, or why it is left alone."""
+        """Return what to do with a task: a change, its id to delete it, or the reason to skip it."""
         state = task.state(now_ms)
         if state is State.CLAIMED and not self.takes_claimed:
             return Skip(CLAIMED_BY_A_WORKER)
         return self.step(task, state, turn)
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
-        """Return the same for a task that is not claimed, or whose lease may be ended."""
+        """Return the same for a task that is not claimed, or whose lease may end."""
         raise NotImplementedError
 
     def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
-        """Return what undoes it. `item`: the task as it was; `now`: as it is; None: it has ended."""
+        """Return the change that undoes the action. `item` is the task as it was, `now` as it is; None: it ended."""
         if now is None:
             return Skip(ENDED_SINCE)
         if now.made_by_commit != item.commit:
@@ -113,14 +113,14 @@ class Action:
 
 @dataclass(frozen=True, kw_only=True)
 class Requeue(Action):
-    """Make tasks available, as if nothing had gone wrong."""
+    """Make tasks available again and clear their errors."""
 
     words = bulk_actions.REQUEUE
     ending = Ending.REQUEUED
     makes_available = True
 
-    at: int = 0  # From when on they are available, in ms. 0: now.
-    spread_minutes: int = 0  # Over how long, evenly. 0: all at once.
+    at: int = 0  # The available time in ms; 0: now.
+    spread_minutes: int = 0  # Spreads the available times evenly over so long; 0: all at once.
     here: bool = False  # Dead letters stay in their group.
 
     def options_for(self, dead_letters: int) -> list[Option]:
@@ -133,23 +133,22 @@ class Requeue(Action):
             yield "spread_minutes", f"must be a whole number between 0 (all at once) and {MOST_SPREAD_MINUTES}"
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
-        is_as_it_should_be = state is State.READY and not task.is_failed and (self.here or not task.failed_from)
-        is_for_later = bool(self.at or self.spread_minutes)
-        if not is_for_later:
-            return Skip(READY_ALREADY) if is_as_it_should_be else requeued(task, here=self.here)
+        if not (self.at or self.spread_minutes):
+            is_ready = state is State.READY and not task.is_failed and (self.here or not task.failed_from)
+            return Skip(READY_ALREADY) if is_ready else requeued(task, here=self.here)
         spread_ms = self.spread_minutes * MINUTE_MS * turn.before // max(turn.of, 1)
         return requeued(task, here=self.here, at_ms=min((self.at or turn.began_at_ms) + spread_ms, LATEST_MS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Move(Action):
-    """Put tasks into another group."""
+    """Move tasks to another group."""
 
     words = bulk_actions.MOVE
     ending = Ending.MOVED
 
     to: str = ""
-    create: bool = False  # That group may be a new one.
+    create: bool = False  # The group may be new.
 
     @property
     def to_group(self) -> str:
@@ -169,12 +168,12 @@ class Move(Action):
 
 @dataclass(frozen=True, kw_only=True)
 class Edit(Action):
-    """Give tasks another error text or priority."""
+    """Change the error text or the priority of tasks."""
 
     words = bulk_actions.EDIT
 
-    error: str | None = None  # Empty: none. None: it stays.
-    priority: int | None = None  # None: it stays.
+    error: str | None = None  # Empty clears it, None keeps it.
+    priority: int | None = None  # None keeps it.
 
     def problems(self, group: str) -> Iterator[Problem]:
         if self.error is None and self.priority is None:
@@ -189,7 +188,7 @@ class Edit(Action):
 
 @dataclass(frozen=True, kw_only=True)
 class Purge(Action):
-    """Delete tasks. The undo gives each a new id, in its chain."""
+    """Delete tasks. The undo adds each again, with a new id in its chain."""
 
     words = bulk_actions.PURGE
     ending = Ending.PURGED
@@ -215,7 +214,7 @@ ACTIONS: Mapping[str, type[Action]] = {action.words.name: action for action in (
 
 
 def action_of(operation: BulkOperation) -> Action:
-    """Return the action of an operation that is no undo."""
+    """Return the action of an operation that is not an undo."""
     return ACTIONS[operation.verb].read(operation.parameters)
 
 
@@ -227,11 +226,11 @@ def action_named(name: str) -> type[Action]:
 
 
 def target_of(group: str, failed_from: str = "", *, here: bool = False) -> str | None:
-    """Return the group that a requeued task of this one goes to: a dead letter goes to where it failed, or stays here.
+    """Return the group that a requeue puts a task of this group into: a dead letter returns to where it failed.
 
-    None: it is a command that has ended, which the verbs of its project submit again.
+    With `here`, it stays. Returns None for an ended command, which only the verbs of its project submit again.
     """
-    # A job that has failed lies where no worker looks.
+    # Failed jobs are in a group from which no worker claims.
     if queue := group_to_wait_in(group):
         return queue
     if holds_results(group):
@@ -240,7 +239,7 @@ def target_of(group: str, failed_from: str = "", *, here: bool = False) -> str |
 
 
 def requeued(task: Task, *, here: bool = False, at_ms: int = 0) -> Change | Skip:
-    """Return a change that makes the task available as if nothing had gone wrong."""
+    """Return the change that requeues the task, or the reason to skip it."""
     group = target_of(task.group, task.failed_from, here=here)
     if group is None:
         return Skip(RETRIED_ELSEWHERE)
@@ -249,11 +248,11 @@ def requeued(task: Task, *, here: bool = False, at_ms: int = 0) -> Change | Skip
 
 
 def changed(task: Task, state: State, **changes: Any) -> Change:
-    """Return a change that keeps all but what is named, and ends a lease: the task is available at once then."""
+    """Return a change of the named fields. It ends a lease, so a claimed task becomes available at once."""
     at_ms = 0 if state is State.CLAIMED else max(task.available_at_ms, 1)
     return Change(id=task.id, timespec_ms=at_ms, release=True, **changes)
 
 
 def _time_before(item: BulkItem, now_ms: int) -> int:
-    """Without the lease: a task that was leased is available at once, or since the lease would have ended."""
+    """Return the available time without the lease: at once, or since the time when the lease would have ended."""
     return 0 if item.leased_since_ms and item.available_at_ms > now_ms else max(item.available_at_ms, 1)

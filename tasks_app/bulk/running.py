@@ -1,4 +1,4 @@
-"""Run a bulk operation: chunk by chunk, at a pace that leaves room for workers."""
+"""Run a bulk operation in chunks, at a pace that leaves time for workers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ from ..database.outage import translated
 from ..models import BulkItem, BulkOperation, Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from . import chunks, undoing
 from .actions import action_of
-from .chunks import Chunk, Planned
+from .chunks import Chunk, Planned, next_chunk, next_undo_chunk
 from .selection import began_by
 
 FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
-BESIDE_WORKERS_S, ALONE_S = 0.008, 0.1  # How long a chunk's commit should keep the writer.
-REST = 1.5  # Times as long as a chunk takes have workers the store for themselves after it.
+BESIDE_WORKERS_S, ALONE_S = 0.008, 0.1  # How long a chunk's commit should occupy the writer.
+REST = 1.5  # The pause after a chunk, as a multiple of its duration, while workers are active.
 
 
 class Pace:
-    """Learns from each chunk. `is_considerate`: workers of this process, if there are any, come first."""
+    """Adapts the size of chunks and the pauses. With `is_considerate`, workers of this process come first."""
 
     def __init__(self, *, is_considerate: bool) -> None:
         self.size = min(FIRST, MOST)
@@ -45,40 +44,40 @@ class Pace:
         self._own = 0
 
     def begin(self) -> None:
-        """A chunk begins."""
+        """Note the start of a chunk."""
         self._began_s, self._committed_s, self._own = monotonic(), 0.0, 0
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Around a commit of the chunk."""
+        """Measure a commit of the chunk."""
         began_s = monotonic()
         yield
         self._committed_s += monotonic() - began_s
         self._own += 1
 
     def rest_s(self) -> float:
-        """After a chunk: how long to leave the store to the workers. The size of the next one follows from this one."""
+        """Set the size of the next chunk from the last one, and return the pause in seconds before it."""
         seen = _done_by_writer()
         others_work = self._is_considerate and seen - self._seen > self._own
         self._seen = seen
         if self._committed_s:
             aim_s = BESIDE_WORKERS_S if others_work else ALONE_S
-            # At most twice as many: one commit may have been quick by chance.
+            # At most double: one commit may have been quick by chance.
             fitting = int(self.size * min(2.0, aim_s / self._committed_s))
             self.size = min(MOST, max(LEAST, fitting))
         return REST * (monotonic() - self._began_s) if others_work else 0.0
 
 
 def _done_by_writer() -> int:
-    """How much the writer of this process has had to do."""
+    """Return how many operations the writer of this process has started."""
     writer = running(Task.objects.writing_alias)
     return writer.begun if writer else 0
 
 
 log = logging.getLogger(__name__)
 
-HOLD_MS = 10_000  # A process that has not been heard of for so long has died.
-LOOK_EVERY_S = 0.5  # For operations that no other process is at.
+HOLD_MS = 10_000  # A process that has not renewed its hold for so long has died.
+LOOK_EVERY_S = 0.5  # For operations without a process.
 IDS_IN_AUDIT = 500
 CHANGED_MEANWHILE = "changed in the meantime"
 
@@ -86,24 +85,24 @@ OUTCOMES = tuple(BulkItem.Outcome)
 
 
 class Runner(BackgroundLoop):
-    """Beside the writer of each server process: continues operations that no other process is at."""
+    """Continues operations without a process, in each server process beside the writer."""
 
     def __init__(self) -> None:
         super().__init__("bulk operations", self._look)
 
     async def _look(self) -> float:
-        await self.aside(go_on, self.stopping)
+        await self.aside(continue_free, self.stopping)
         return LOOK_EVERY_S
 
 
-def go_on(stop: threading.Event) -> None:
-    """Run all operations that have not ended and that nobody is at, the oldest first, until `stop` is set.
+def continue_free(stop: threading.Event) -> None:
+    """Run all operations that no process holds, the oldest first, until `stop` is set.
 
-    One that fails does not hold up the others. Raises the first error when all of them had their turn.
+    A failing operation does not delay the others. Raises the first error after all of them.
     """
-    held_by_nobody = Q(state=BulkOperation.State.RUNNING, held_until_ms__lt=Task.objects.now_ms())
+    is_free = Q(state=BulkOperation.State.RUNNING, held_until_ms__lt=Task.objects.now_ms())
     errors: list[Exception] = []
-    for operation_id in list(BulkOperation.objects.filter(held_by_nobody).order_by("pk").values_list("pk", flat=True)):
+    for operation_id in list(BulkOperation.objects.filter(is_free).order_by("pk").values_list("pk", flat=True)):
         if stop.is_set():
             break
         try:
@@ -121,10 +120,10 @@ def run(
     stop: threading.Event | None = None,
     is_considerate: bool = False,
 ) -> None:
-    """Go on with the operation to its end, for so long, or until `stop` is set.
+    """Run the operation to its end, for so many seconds, or until `stop` is set.
 
-    Does nothing when another process is at it, or when it has ended. `is_considerate`: workers of this
-    process, if there are any, have the store for themselves most of the time.
+    Does nothing when another process holds it, or when it has ended. With `is_considerate`, it leaves most of the
+    time to workers of this process.
     """
     hold, stop = Hold(operation_id), stop or threading.Event()
     end = None if seconds is None else time.monotonic() + seconds
@@ -133,7 +132,7 @@ def run(
     pace = Pace(is_considerate=is_considerate)
     failures = Failures(f"operation {operation_id}", is_alone=running(Task.objects.writing_alias) is None)
     try:
-        _count_anew(operation_id)
+        _recount(operation_id)
         while not stop.is_set():
             pace.begin()
             try:
@@ -148,11 +147,11 @@ def run(
                 return
             stop.wait(rest_s)
     finally:
-        hold.let_go()
+        hold.release()
 
 
 class Hold:
-    """The right of one process at a time to run an operation. None has it when the operation has ended."""
+    """The exclusive right of a process to run an operation that has not ended."""
 
     def __init__(self, operation_id: int) -> None:
         self._operations = BulkOperation.objects.filter(pk=operation_id)
@@ -160,24 +159,24 @@ class Hold:
         self._asked_s = 0.0
 
     def keep(self) -> bool:
-        """Whether it still is ours."""
-        # Asked seldom enough to cost nothing, and long before another process may take it.
+        """Renew the hold if it is time. Returns whether this process still has it."""
+        # Seldom enough to cost nothing, and long before another process may take it.
         return time.monotonic() < self._asked_s + HOLD_MS / 4_000 or self.take()
 
     def take(self) -> bool:
-        """Whether it is ours for now. Asked again: for some more time."""
+        """Take or renew the hold. Returns whether this process has it."""
         self._asked_s = time.monotonic()
         now_ms = Task.objects.now_ms()
-        free = Q(held_by=self._name) | Q(held_until_ms__lt=now_ms)
-        free_ones = self._operations.filter(free, state=BulkOperation.State.RUNNING)
-        return bool(free_ones.update(held_by=self._name, held_until_ms=now_ms + HOLD_MS))
+        is_free = Q(held_by=self._name) | Q(held_until_ms__lt=now_ms)
+        free = self._operations.filter(is_free, state=BulkOperation.State.RUNNING)
+        return bool(free.update(held_by=self._name, held_until_ms=now_ms + HOLD_MS))
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._operations.filter(held_by=self._name).update(held_by="", held_until_ms=0)
 
 
-def _count_anew(operation_id: int) -> None:
-    """Who was at it before may have died between a chunk and its numbers."""
+def _recount(operation_id: int) -> None:
+    """Count the items again: another process may have died between a chunk and its numbers."""
     counted = BulkItem.objects.filter(operation=operation_id).values_list("outcome").annotate(Count("pk"))
     numbers = dict.fromkeys(OUTCOMES, 0) | dict(counted.order_by())
     BulkOperation.objects.filter(pk=operation_id).update(**numbers)
@@ -187,23 +186,21 @@ def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
     if operation.cancelled_by:
         _end(operation, BulkOperation.State.CANCELLED)
         return True
-    next_chunk = undoing.next_chunk if operation.undoes else chunks.next_chunk
-    chunk = next_chunk(operation, pace.size)
+    chunk = (next_undo_chunk if operation.undoes else next_chunk)(operation, pace.size)
     numbers = Counter[str]()
     for portion in chunk.portions():
         with pace.timed():
             numbers += _commit(portion, operation)
-    _note(operation, chunk, numbers)
+    _save_progress(operation, chunk, numbers)
     if chunk.is_last:
-        # A process that was at it before may have been taken for dead too early.
-        _count_anew(operation.pk)
+        # Another process may have continued after it was considered dead.
+        _recount(operation.pk)
         operation.refresh_from_db()
         _end(operation, BulkOperation.State.DONE)
     return chunk.is_last
 
 
-def _note(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]) -> None:
-    """What was skipped, and how far it has come."""
+def _save_progress(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]) -> None:
     with transaction.atomic():
         BulkItem.objects.bulk_create(chunk.skipped, ignore_conflicts=True)
         BulkOperation.objects.filter(pk=operation.pk).update(
@@ -215,14 +212,25 @@ def _note(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]) -> None
 
 
 def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str]:
-    """Change what can be changed in one commit. Returns how many were done, and how many failed."""
+    """Commit all steps that can be made. Returns how many were done, and how many failed."""
+    actor = began_by(operation)
+    ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
     left = {planned.task or -planned.origin: planned for planned in portion}
     while left:
+        steps = [planned.step for planned in left.values()]
+        commit = Commit(
+            owner=0,
+            adds=tuple(step for step in steps if isinstance(step, NewTask)),
+            updates=tuple(step for step in steps if isinstance(step, Change)),
+            deletes=tuple(step for step in steps if isinstance(step, int)),
+            scope=actor.scope,
+            operator=actor.operator(ending, bulk=operation.pk),
+        )
         try:
-            Task.objects.perform(_commit_of(list(left.values()), operation))
+            Task.objects.perform(commit)
             break
         except CommitRefused as refused:
-            # A worker was faster. What it left has a new id, so trying again ends.
+            # A worker was faster. Its successors have new ids, so the retries end.
             gone = {*refused.refusal.changes, *refused.refusal.deletes}
             if not gone:
                 return _halves(list(left.values()), operation, refused)
@@ -230,13 +238,13 @@ def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str
         except Exception as error:
             if translated(error):
                 raise
-            # Whatever it is: the other tasks have nothing to do with it.
+            # One task must not fail the others.
             return _halves(list(left.values()), operation, error)
     return Counter({BulkItem.Outcome.DONE: len(left)})
 
 
 def _halves(portion: list[Planned], operation: BulkOperation, error: Exception) -> Counter[str]:
-    """The tasks that can't be changed are found, and only those fail."""
+    """Find the tasks that can't be changed by halving, so that only those fail."""
     if len(portion) > 1:
         half = len(portion) // 2
         return _commit(portion[:half], operation) + _commit(portion[half:], operation)
@@ -248,25 +256,19 @@ def _halves(portion: list[Planned], operation: BulkOperation, error: Exception) 
     return Counter({BulkItem.Outcome.FAILED: 1})
 
 
-def _commit_of(portion: Sequence[Planned], operation: BulkOperation) -> Commit:
-    actor, steps = began_by(operation), [planned.step for planned in portion]
-    ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
-    return Commit(
-        owner=0,
-        adds=tuple(step for step in steps if isinstance(step, NewTask)),
-        updates=tuple(step for step in steps if isinstance(step, Change)),
-        deletes=tuple(step for step in steps if isinstance(step, int)),
-        scope=actor.scope,
-        operator=actor.operator(ending, bulk=operation.pk),
-    )
-
-
 def _end(operation: BulkOperation, state: str) -> None:
-    """Write down how it ended, once."""
+    """Record the end of the operation and its audit entry, once."""
     handled = operation.done + operation.skipped + operation.failed
     gone = max(0, operation.expected - handled) if state == BulkOperation.State.DONE else 0
     now_ms = Task.objects.now_ms()
     unended = BulkOperation.objects.filter(pk=operation.pk, state=BulkOperation.State.RUNNING)
+    done = BulkItem.objects.filter(operation=operation.pk, outcome=BulkItem.Outcome.DONE)
+    optional = {
+        **operation.parameters,
+        "result": state,
+        "cancelled by": operation.cancelled_by,
+        "failed": operation.failed,
+    }
     with transaction.atomic():
         if not unended.update(state=state, gone=gone, ended_at_ms=now_ms, held_by="", held_until_ms=0):
             return
@@ -277,29 +279,18 @@ def _end(operation: BulkOperation, state: str) -> None:
             selection=operation.in_words,
             done=operation.done,
             skipped=operation.skipped + gone,
-            details=_details(operation, state, gone),
+            details={
+                **{name: value for name, value in optional.items() if value},
+                "operation": operation.pk,
+                "skipped": reasons(operation.pk, gone),
+                "ids": list(done.order_by("origin").values_list("task", flat=True)[:IDS_IN_AUDIT]),
+            },
             duration_ms=now_ms - operation.began_at_ms,
         )
 
 
-def _details(operation: BulkOperation, state: str, gone: int) -> dict[str, object]:
-    ids = BulkItem.objects.filter(operation=operation.pk, outcome=BulkItem.Outcome.DONE).values_list("task", flat=True)
-    told = {
-        **operation.parameters,
-        "result": state,
-        "cancelled by": operation.cancelled_by,
-        "failed": operation.failed,
-    }
-    return {
-        **{name: value for name, value in told.items() if value},
-        "operation": operation.pk,
-        "skipped": reasons(operation.pk, gone),
-        "ids": list(ids.order_by("origin")[:IDS_IN_AUDIT]),
-    }
-
-
 def reasons(operation_id: int, gone: int = 0) -> dict[str, int]:
-    """Why tasks were skipped, and how many for each reason."""
+    """Return the number of skipped tasks by reason."""
     skipped = BulkItem.objects.filter(operation=operation_id, outcome=BulkItem.Outcome.SKIPPED)
     counted = dict(skipped.values_list("why").annotate(Count("pk")).order_by("why"))
     return counted | ({CHANGED_MEANWHILE: gone} if gone else {})

@@ -1,4 +1,4 @@
-"""Which tasks are meant, bound to the moment at which somebody saw how many they are."""
+"""The tasks of a bulk operation, bound to the moment of their preview."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ..reading.search.conditions import (
     one_of,
     within,
 )
-from ..reading.search.finding import Walk
+from ..reading.search.finding import Scan
 from ..reading.search.grammar import Key, Term, parse
 from .actions import Action, Requeue, target_of
 
 SAMPLES = 3
-COUNTING_S = 10.0  # Somebody waits for the number.
+COUNTING_S = 10.0  # A person waits for the number.
 
 SAY_WHICH = "must select tasks, for example group:mail state:failed; group:* selects all tasks of the store"
 
@@ -43,10 +43,10 @@ STATES = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The tasks with these ids, or all of the group, in the state, that meet the terms of the search `q`.
+    """The tasks with these ids, or all of the group, in the state, that match the search `q`.
 
-    `bound` is the largest id there was at the preview: chains that began later are not touched. Ready and
-    scheduled are told apart by the time of the preview, `as_of_ms`. 0 and 0: not previewed yet.
+    `bound` is the largest id at the preview: tasks first added later are left out. `as_of_ms` is the time of the
+    preview, which separates ready from scheduled tasks. Both are 0 before the preview.
     """
 
     group: str = ""  # Empty: any.
@@ -59,7 +59,7 @@ class Selection:
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Self:
-        """From what `as_json` gave."""
+        """Return the selection that `as_json` described."""
         fields = {name: value for name, value in kept.items() if name != "no_commands_because"}
         return cls(
             **{
@@ -84,7 +84,7 @@ class Selection:
 
     @cached_property
     def terms(self) -> list[Term]:
-        """Raises InvalidInput about `q`."""
+        """Return the terms of the search, the group and the state. Raises InvalidInput about `q`."""
         in_group = [Term(key=Key.GROUP, value=self.group)] if self.group and not self._is_starred else []
         in_state = [Term(key=Key.STATE, value=self.state)] if self.state else []
         return [*parse(self.q), *in_group, *in_state]
@@ -94,16 +94,17 @@ class Selection:
         others = [term for term in self.terms if term.key is not Key.GROUP or term.is_excluded]
         return self.ids is None and not others
 
-    def walk(self, place: Cursor | None, limit: int, also: Condition = EVERYTHING) -> Walk:
-        """Through the tasks that are meant, beyond the place; `also`: what they have to meet as well."""
-        beside = every([also, *self._beside_the_terms()])
-        return Walk(terms=self.terms, scope=self.scope, place=place, limit=limit, also=beside, now_ms=self.as_of_ms)
+    def scan(self, place: Cursor | None, limit: int, also: Condition = EVERYTHING) -> Scan:
+        """Return a scan of the selected tasks beyond the place that meet the condition `also`."""
+        conditions = every([also, *self._conditions()])
+        return Scan(terms=self.terms, scope=self.scope, place=place, limit=limit, also=conditions, now_ms=self.as_of_ms)
 
     def condition(self, now_ms: int, dialect: Dialect) -> Condition:
         asked = [condition_of(term, self.as_of_ms or now_ms, dialect) for term in self.terms]
-        return every([*asked, within(self.scope), *self._beside_the_terms()])
+        return every([*asked, within(self.scope), *self._conditions()])
 
-    def _beside_the_terms(self) -> Iterator[Condition]:
+    def _conditions(self) -> Iterator[Condition]:
+        """Yield the conditions that are not terms."""
         if self.group and self._is_starred:
             yield Condition('"group" = %s', (self.group,))
         if self.bound:
@@ -113,22 +114,22 @@ class Selection:
 
     @property
     def _is_starred(self) -> bool:
-        """Whether a term would take the group's name for the beginning of names."""
+        """Return whether a search term would treat the group's name as a prefix."""
         return self.group.endswith("*")
 
     @property
     def looks_into_data(self) -> bool:
-        """Whether the database alone can't say what meets the terms."""
+        """Return whether the terms need parsed data, which the database can't match."""
         return any(term.key is Key.DATA and term.name for term in self.terms)
 
 
 def began_by(operation: BulkOperation) -> Actor:
-    """Return who began the operation, with the groups that they might touch then."""
+    """Return the actor who started the operation, with the scope at its start."""
     return Actor(operation.by, scope_in(operation.selection), reason=operation.reason)
 
 
 def scope_in(kept: Mapping[str, Any]) -> GroupScope:
-    """Return the scope in what `Selection.as_json` gave."""
+    """Return the scope from the JSON of a selection."""
     patterns = kept.get("scope")
     return GroupScope(None if patterns is None else tuple(patterns), kept.get("no_commands_because", ""))
 
@@ -138,24 +139,24 @@ class Target:
     """A group that a requeue puts tasks into."""
 
     group: str
-    count: int  # Tasks, without those that are claimed.
-    claimed: int = 0  # So many more, when claimed ones are taken too.
-    moved: int = 0  # Of all of these, those that are in another group now.
+    count: int  # Tasks that are not claimed.
+    claimed: int = 0  # Claimed tasks in addition.
+    moved: int = 0  # Of all of these, the tasks that are in another group now.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a selection holds at a moment, and the selection bound to that moment."""
+    """The tasks of a selection at a moment, in numbers, and the selection bound to that moment."""
 
     selection: Selection
     count: int
     by_state: Mapping[State, int]  # Ready, claimed, expired, scheduled: they add up to count.
-    ready_already: int  # Ready, not failed, and where they belong: a requeue will skip them.
-    groups: Sequence[str]  # Of those that the tasks are in the first and the last by name, or the only one.
+    ready_already: int  # Tasks that a requeue would skip: ready, not failed, not dead letters.
+    groups: Sequence[str]  # The first and last of their groups by name, or the only one.
     samples: Sequence[int] = field(default_factory=list)  # A few ids.
-    targets: Sequence[Target] = ()  # Requeue: where the tasks go, the most first.
-    dead_letters: int = 0  # Requeue: those that go back to where they failed.
-    ended: int = 0  # Requeue: commands that have ended, which it will skip; without those that are claimed.
+    targets: Sequence[Target] = ()  # Of a requeue, the largest first.
+    dead_letters: int = 0  # Tasks that a requeue would return to the group in which they failed.
+    ended: int = 0  # Ended commands that are not claimed, which a requeue would skip.
 
     @property
     def claimed(self) -> int:
@@ -163,17 +164,17 @@ class Preview:
 
     @property
     def group(self) -> str:
-        """The one that all are in; empty: they are in several, or there is none."""
+        """Return the only group of the tasks; empty when there are several or none."""
         if self.selection.group:
             return self.selection.group
         return self.groups[0] if len(self.groups) == 1 else ""
 
 
 def preview(selection: Selection, action: Action | None = None) -> Preview:
-    """Look at what the selection holds now, or at what is left of it when it is bound already.
+    """Count the tasks of the selection; of a bound selection, those that are left.
 
-    With an action that makes tasks available also where they would be.
-    Raises InvalidInput about `q` when it makes no sense, or when it takes too long to count what meets it.
+    With an action that makes tasks available, the preview has their target groups, too.
+    Raises InvalidInput about `q` when it is invalid, or when counting takes too long.
     """
     using = Task.objects.db
     now_ms = Task.objects.now_ms()
@@ -191,7 +192,12 @@ def preview(selection: Selection, action: Action | None = None) -> Preview:
 def _preview(selection: Selection, now_ms: int, using: str, action: Action | None) -> Preview:
     here = isinstance(action, Requeue) and action.here
     dialect = dialect_of(using)
-    found = one_of(_ids_of(selection)) if selection.looks_into_data else selection.condition(now_ms, dialect)
+    found = selection.condition(now_ms, dialect)
+    if selection.looks_into_data:
+        scan = selection.scan(None, limit=10**9)
+        while not scan.is_over:
+            scan.step()
+        found = one_of([place.id for place in scan.found])
     counted = [f"count(*) FILTER (WHERE {IN_STATE[state].format(now_ms=now_ms)})" for state in STATES]
     failed_from = dialect.label(FAILED_FROM)
     is_ready_already = READY_ALREADY.format(now_ms=now_ms) + ("" if here else f" AND {failed_from} = ''")
@@ -238,7 +244,7 @@ def _preview(selection: Selection, now_ms: int, using: str, action: Action | Non
 
 
 class _Targets:
-    """Where a requeue puts tasks, added up group by group."""
+    """The target groups of a requeue, added up."""
 
     def __init__(self, *, here: bool) -> None:
         self._here = here
@@ -246,7 +252,7 @@ class _Targets:
         self.dead_letters = self.ended = 0
 
     def add(self, group: str, failed_from: str, count: int, claimed: int) -> None:
-        """So many tasks of the group that failed in this one; empty: that are no dead letters."""
+        """Add so many tasks of the group; `failed_from` is empty unless they are dead letters."""
         to = target_of(group, failed_from, here=self._here)
         if to is None:
             self.ended += count
@@ -263,15 +269,8 @@ class _Targets:
 
     @property
     def sorted(self) -> list[Target]:
-        """Those with the most tasks first."""
+        """Return the targets, those with the most tasks first."""
         return sorted(self._found.values(), key=lambda target: (-target.count, -target.claimed, target.group))
-
-
-def _ids_of(selection: Selection) -> list[int]:
-    walk = selection.walk(None, limit=10**9)
-    while not walk.is_over:
-        walk.go_on()
-    return [place.id for place in walk.found]
 
 
 def _rows(sql: str, condition: Condition, using: str) -> list[tuple[Any, ...]]:

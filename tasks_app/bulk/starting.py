@@ -1,15 +1,13 @@
-"""Start an operation that somebody has seen the preview of, stop it early, and undo it."""
+"""Start an operation that was previewed, cancel it, and undo it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from django.db import IntegrityError, transaction
 
 from taskstore.errors import Forbidden, KeyReused, refuse
 from taskstore.types.bulk_actions import UNDO, BulkAction
-from taskstore.types.tasks import Problem
 
 from ..access import audit
 from ..conf.retention import UNDO_DAYS
@@ -22,68 +20,94 @@ from .running import run
 from .selection import Preview, Selection, preview
 
 NEEDS_TYPED_NAME_ABOVE = 1_000
-SOME_DRIFT = 10  # Tasks that may have come or gone since the preview, whatever the number.
+SOME_DRIFT = 10  # By so many tasks a selection may change after its preview, or by one in a hundred.
 DAY_MS = 24 * 60 * 60_000
-AT_ONCE_S = 0.3  # Small ones are done before whoever asks has an answer.
+AT_ONCE_S = 0.3  # Small operations end before the request is answered.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody has seen in a preview and agreed to."""
+    """A confirmed operation."""
 
     action: Action
-    selection: Selection  # As the preview bound it.
-    expected: int  # The number of tasks that the preview showed.
+    selection: Selection  # As bound by the preview.
+    expected: int  # The number of tasks in the preview.
     typed: str = ""  # See `to_type`.
-    key: ResendKey | None = None  # Asked again with the same key, it is not begun again.
+    key: ResendKey | None = None  # A repeated request with the same key does not start another operation.
 
 
 def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
-    """Begin, and do as much as goes at once. Look at its `state` for whether that was all.
+    """Start an operation and run it for a moment. Its `state` says whether it has ended.
 
-    Raises InvalidInput when what is asked makes no sense, or when the number is not that of the preview any more,
-    Forbidden when the group that all are in, or that they go to, may not be changed, and KeyReused when the key came
-    with something else.
+    Raises InvalidInput when a field is invalid or the number of tasks differs from the preview, Forbidden when the
+    only group of the tasks, or their target, may not be changed, and KeyReused when the key came with another request.
     """
     if asked.key and (begun := _begun_with(asked.key)):
         return begun
-    refuse([*actor.problems(), *_wrong_binding(asked.selection)])
+    problems = list(actor.problems())
+    # The client returns the binding of the preview: it must not include future tasks.
+    if not 0 <= asked.selection.bound <= (newest := Task.objects.newest_id()):
+        problems.append(("bound", f"must be the value of the preview: an id between 1 and {newest}"))
+    if not 0 <= asked.selection.as_of_ms <= Task.objects.now_ms():
+        problems.append(("as_of", "must be the value of the preview: a time that is not in the future"))
+    refuse(problems)
     selection, scope = replace(asked.selection, scope=actor.scope), actor.scope
     seen = preview(selection, asked.action)
     actor.must_change(seen.group)
     if seen.count == 1 and (why := why_not(Task.objects.get(id=seen.samples[0]), scope)):
         raise Forbidden(why)
-    # Of several targets it leaves alone what goes to those that may not be changed.
+    # With several targets, the operation skips tasks whose target may not be changed.
     targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [asked.action.to_group]
     for group in filter(None, targets):
         if why := why_not_into(group, scope):
             raise Forbidden(why)
     refuse(list(asked.action.problems(seen.group)))
-    refuse([*_drift(asked, seen), *_not_typed(asked, seen)])
-    return _begin(
-        BulkOperation(
-            verb=asked.action.words.name,
-            parameters=asked.action.as_json,
-            selection=seen.selection.as_json,
-            in_words=selection.in_words,
-            group=seen.group,
-            expected=asked.expected,
-            by=actor.name,
-            reason=actor.reason,
-        ),
-        asked.key,
+    problems = []
+    if abs(seen.count - asked.expected) > max(SOME_DRIFT, asked.expected // 100):
+        problems.append(
+            ("expected", f"the selection changed from {asked.expected} to {seen.count} tasks. Review and confirm")
+        )
+    # The typed number is that of the preview, which may have drifted a little.
+    typed = to_type(asked.action.words, replace(seen, count=asked.expected))
+    if typed and asked.typed != typed:
+        what = "the group's name" if seen.group else "the number"
+        problems.append(("typed", f"type {what}, {typed}, to confirm"))
+    refuse(problems)
+    operation = BulkOperation(
+        verb=asked.action.words.name,
+        parameters=asked.action.as_json,
+        selection=seen.selection.as_json,
+        in_words=selection.in_words,
+        group=seen.group,
+        expected=asked.expected,
+        by=actor.name,
+        reason=actor.reason,
     )
+    try:
+        with transaction.atomic():
+            _save(operation)
+            if asked.key:
+                answer = {"at_ms": operation.began_at_ms, "answer": str(operation.pk), "ids": ""}
+                KeptAnswer.objects.create(key=asked.key.key, digest=asked.key.digest, **answer)
+    except IntegrityError:  # The same request came twice at the same moment.
+        if asked.key and (begun := _begun_with(asked.key)):
+            return begun
+        raise
+    return _run_at_once(operation)
 
 
 def to_type(words: BulkAction, seen: Preview) -> str:
-    """What has to be typed before it is done: the group, or the number where several are meant; empty: nothing."""
+    """Return the text that confirms a large destructive action: the group, or the number of tasks of several groups.
+
+    Empty when nothing has to be typed.
+    """
     if not words.is_destructive or not (seen.selection.is_whole_group or seen.count > NEEDS_TYPED_NAME_ABOVE):
         return ""
     return seen.group or str(seen.count)
 
 
 def cancel(operation: BulkOperation, actor: Actor) -> BulkOperation:
-    """Let it end before its next chunk. Nothing happens to one that has ended."""
+    """Cancel the operation before its next chunk. Does nothing when it has ended."""
     waiting = BulkOperation.objects.filter(pk=operation.pk, state=BulkOperation.State.RUNNING, cancelled_by="")
     if waiting.update(cancelled_by=actor.name):
         audit.record(actor, "cancel", selection=f"operation {operation.pk}", group=operation.group, done=1)
@@ -92,35 +116,35 @@ def cancel(operation: BulkOperation, actor: Actor) -> BulkOperation:
 
 
 def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
-    """Begin to take back what it did, but for what has changed since.
+    """Start the undo of an operation, which skips tasks that have changed since.
 
-    Raises InvalidInput about `operation` when it can't be undone, which says why, and Forbidden when the group that all
-    were in, or went to, may not be changed.
+    Raises InvalidInput about `operation` with the reason when it can't be undone, and Forbidden when the only group of
+    the tasks, or their target, may not be changed.
     """
     for group in (operation.group, operation.parameters.get("to", "")):
         actor.must_change(group)
     with transaction.atomic():
-        # Two undos at the same moment would bring each task back twice.
+        # Two undos at the same moment would restore each task twice.
         BulkOperation.objects.select_for_update().get(pk=operation.pk)
-        refuse([*actor.problems(), *_not_undoable(operation)])
-        undo = _kept(
-            BulkOperation(
-                verb=UNDO.name,
-                # With the groups that it is for.
-                selection={**operation.selection, "no_commands_because": actor.scope.no_commands_because},
-                in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
-                group=operation.group,
-                expected=operation.done,
-                undoes=operation.pk,
-                by=actor.name,
-                reason=actor.reason,
-            )
+        why = why_not_undoable(operation)
+        refuse([*actor.problems(), *([("operation", why)] if why else [])])
+        undo = BulkOperation(
+            verb=UNDO.name,
+            # It keeps the scope of the undone operation.
+            selection={**operation.selection, "no_commands_because": actor.scope.no_commands_because},
+            in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
+            group=operation.group,
+            expected=operation.done,
+            undoes=operation.pk,
+            by=actor.name,
+            reason=actor.reason,
         )
-    return _at_once(undo)
+        _save(undo)
+    return _run_at_once(undo)
 
 
 def why_not_undoable(operation: BulkOperation) -> str:
-    """Why an operation can't be undone, as a clause; empty when it can."""
+    """Return the reason why an operation can't be undone, as a clause; empty when it can."""
     if operation.undoes:
         return "an undo can't be undone"
     if operation.ended_at_ms is None:
@@ -134,27 +158,8 @@ def why_not_undoable(operation: BulkOperation) -> str:
     return ""
 
 
-def _not_undoable(operation: BulkOperation) -> list[Problem]:
-    why = why_not_undoable(operation)
-    return [("operation", why)] if why else []
-
-
-def _begin(operation: BulkOperation, key: ResendKey | None) -> BulkOperation:
-    try:
-        with transaction.atomic():
-            _kept(operation)
-            if key:
-                answer = {"at_ms": operation.began_at_ms, "answer": str(operation.pk), "ids": ""}
-                KeptAnswer.objects.create(key=key.key, digest=key.digest, **answer)
-    except IntegrityError:  # The same request came twice at the same moment.
-        if key and (begun := _begun_with(key)):
-            return begun
-        raise
-    return _at_once(operation)
-
-
 def _begun_with(key: ResendKey) -> BulkOperation | None:
-    """What a request with this key began before; None: there was none."""
+    """Return the operation of an earlier request with this key, or None. Raises KeyReused."""
     kept = KeptAnswer.objects.filter(key=key.key).first()
     if kept is None:
         return None
@@ -163,37 +168,12 @@ def _begun_with(key: ResendKey) -> BulkOperation | None:
     return BulkOperation.objects.get(pk=int(kept.answer))
 
 
-def _kept(operation: BulkOperation) -> BulkOperation:
+def _save(operation: BulkOperation) -> None:
     operation.began_at_ms = Task.objects.now_ms()
     operation.save()
-    return operation
 
 
-def _at_once(operation: BulkOperation) -> BulkOperation:
-    """As much of it as goes before somebody waits for the answer."""
+def _run_at_once(operation: BulkOperation) -> BulkOperation:
     run(operation.pk, seconds=AT_ONCE_S)
     operation.refresh_from_db()
     return operation
-
-
-def _wrong_binding(selection: Selection) -> Iterator[Problem]:
-    """It comes back from whoever saw the preview: nothing that is still to come may be meant."""
-    if not 0 <= selection.bound <= (newest := Task.objects.newest_id()):
-        yield "bound", f"must be the value of the preview: an id between 1 and {newest}"
-    if not 0 <= selection.as_of_ms <= Task.objects.now_ms():
-        yield "as_of", "must be the value of the preview: a time that is not in the future"
-
-
-def _drift(asked: Asked, seen: Preview) -> list[Problem]:
-    if abs(seen.count - asked.expected) <= max(SOME_DRIFT, asked.expected // 100):
-        return []
-    return [("expected", f"the selection changed from {asked.expected} to {seen.count} tasks. Review and confirm")]
-
-
-def _not_typed(asked: Asked, seen: Preview) -> list[Problem]:
-    # The number that was shown, should it have drifted a little.
-    typed = to_type(asked.action.words, replace(seen, count=asked.expected))
-    if not typed or asked.typed == typed:
-        return []
-    what = "the group's name" if seen.group else "the number"
-    return [("typed", f"type {what}, {typed}, to confirm")]

@@ -124,7 +124,7 @@ def named_rightly(data: bytes) -> Command:
     """Raises NotACommand also for an id that its labels could not hold."""
     command = Command.decode(data)
     if len(command.first_id) > LABEL_LENGTH or "\0" in command.id:
-        raise NotACommand(f"the id of a command has at most {LABEL_LENGTH} characters, and no NUL among them")
+        raise NotACommand(f"the id of a command must have at most {LABEL_LENGTH} characters, without NUL")
     return command
 
 

@@ -10,6 +10,7 @@ from itertools import islice
 from django.db import transaction
 
 from taskstore.errors import CommitRefused, refuse
+from taskstore.types import sentences
 from taskstore.types.command_record import FINAL, Command, CommandStatus, group_of, new_command_task
 from taskstore.types.records import MOST
 from taskstore.types.tasks import NOBODY, Change, Ending, State
@@ -160,7 +161,7 @@ def retry(
     """
     must_change(project, actor)
     if status is not None and status not in FINAL:
-        refuse([("status", f"one of {', '.join(PUT_AWAY)}")])
+        refuse([("status", sentences.one_of(PUT_AWAY, status))])
     every = FAILED if ids is None else tuple(PUT_AWAY)
     statuses = every if status is None else (status,)
     done = sum(_retry_all(project, each, ids) for each in statuses)

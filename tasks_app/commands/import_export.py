@@ -130,9 +130,11 @@ def _is_there(number: int, entry: Entry, there: Mapping[str, Command]) -> bool:
     found = [(path, command) for path, command in commands if command.id in there]
     for path, command in found:
         if _as_submitted(command) != _as_submitted(there[command.id]):
-            raise InvalidInput({f"line {number}: {path}id": [f"another id: {command.id} is another command here"]})
+            raise InvalidInput(
+                {f"line {number}: {path}id": [f"must be a new id: the project has another command {command.id}"]}
+            )
     if found and len(found) < len(commands):
-        why = f"all of its commands or none: {len(found)} of {len(commands)} are there already, {found[0][1].id} first"
+        why = f"must be all new: {len(found)} of its {len(commands)} commands exist, such as {found[0][1].id}"
         raise InvalidInput({f"line {number}: list": [why]})
     return bool(found)
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from taskstore.errors import InvalidInput, refuse
+from taskstore.types import sentences
 from taskstore.types.command_lines import Entry, Line
 from taskstore.types.command_record import (
     Command,
@@ -73,7 +74,7 @@ class _Reader:
     def _second_ids(self, entry: Entry, number: int) -> Iterator[Problem]:
         for path, command in commands_of(entry):
             if command.id in self._lines:
-                yield f"{path}id", f"an id of its own: line {self._lines[command.id]} has {command.id} already"
+                yield f"{path}id", f"must be unique: line {self._lines[command.id]} has {command.id} too"
             self._lines[command.id] = number
 
 
@@ -83,7 +84,7 @@ def _entry(line: bytes) -> Entry:
         status, record = entry = Line.read(tree).entry
     except NotACommand as problem:
         raise strict_json.wrong(str(problem)) from None
-    refuse((path, "no such field") for path in _unknown(tree, asdict(Line.of(entry))))
+    refuse((path, "is not a known field") for path in _unknown(tree, asdict(Line.of(entry))))
     refuse(_problems(status, record))
     if isinstance(record, CommandList) and status is CommandStatus.RUNNING:
         return CommandStatus.OPEN, CommandList(name=record.name, commands=record.commands)
@@ -120,22 +121,25 @@ def _problems(status: CommandStatus, record: Command | CommandList) -> Iterator[
 
 def _problems_of_list(status: CommandStatus, made: CommandList) -> Iterator[Problem]:
     if not LIST_NAME.fullmatch(made.name):
-        yield "list.name", "a number of seconds"
+        yield "list.name", "must be a number of seconds"
     if not 1 <= len(made.commands) <= MOST_COMMANDS:
-        yield "list.commands", f"from 1 to {MOST_COMMANDS} commands, not {len(made.commands)}"
+        yield "list.commands", f"must have between 1 and {MOST_COMMANDS} commands, not {len(made.commands)}"
     if status is CommandStatus.CLOSED and not made.worker:
-        yield "list.worker", "who has closed it"
+        yield "list.worker", "is required for a closed list"
     yield from text("list.worker", made.worker)
     if len(made.directory) > LABEL_LENGTH:
-        yield "list.worker", f"so short that name, worker and times have at most {LABEL_LENGTH} characters together"
+        yield (
+            "list.worker",
+            f"must be shorter: name, worker and times must have at most {LABEL_LENGTH} characters together",
+        )
 
 
 def _problems_of_output(path: str, written: Output) -> Iterator[Problem]:
     if written.text and written.base64:
-        yield f"{path}.base64", "either text or base64, not both"
+        yield f"{path}.base64", sentences.not_together("text")
     if from_base64(written.base64) is None:
-        yield f"{path}.base64", "Base64"
+        yield f"{path}.base64", sentences.BASE64
         return
     size = len(written.kept)
     if written.cut_at > size:
-        yield f"{path}.cut_at", f"at most {size}, so many bytes as there are"
+        yield f"{path}.cut_at", f"must be at most {size}, the number of bytes, not {written.cut_at}"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from taskstore.errors import refuse
+from taskstore.types import sentences
 from taskstore.types.command_record import LONGEST_CMD, Command, CommandStatus, new_command_task, why_no_project
 from taskstore.types.commands import Submission
 from taskstore.types.tasks import NOBODY, Problem
@@ -78,14 +79,14 @@ def _problems(project: str, submissions: Sequence[Submission]) -> Iterator[Probl
     if why := why_no_project(project):
         yield "project", why
     elif not is_utf8(project):
-        yield "project", "must be valid UTF-8 text: it contains a lone surrogate"
+        yield "project", sentences.VALID_UTF8
     yield from wrong_submissions(submissions)
 
 
 def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
     """What is wrong with them, by the path of the field."""
     if not 1 <= len(submissions) <= MOST_AT_ONCE:
-        yield "commands", f"must be between 1 and {MOST_AT_ONCE} commands, not {len(submissions)}"
+        yield "commands", f"must have between 1 and {MOST_AT_ONCE} commands, not {len(submissions)}"
     for place, asked in enumerate(submissions[:MOST_AT_ONCE]):
         for name, right in _wrong(asked):
             yield f"commands[{place}].{name}", right
@@ -101,14 +102,14 @@ def _wrong(asked: Submission) -> Iterator[Problem]:
     ):
         value = getattr(asked, name)
         if value is not None and not least <= value <= most:
-            yield name, f"must be between {least} and {most}, not {value}"
+            yield name, sentences.between(least, most, value)
 
 
 def why_no_line(cmd: str) -> str | None:
     """Why this can't be the line of a command; None when it can."""
     if not cmd.strip() or any(sign in cmd for sign in "\n\r\0"):
-        return "one line for a shell, not empty: no line break, no NUL"
+        return "must be one command line, not empty and without NUL"
     if not is_utf8(cmd):
-        return "must be valid UTF-8 text: it contains a lone surrogate"
+        return sentences.VALID_UTF8
     size = len(cmd.encode())
-    return f"at most {LONGEST_CMD} bytes, not {size}" if size > LONGEST_CMD else None
+    return sentences.at_most(LONGEST_CMD, "bytes", size) if size > LONGEST_CMD else None

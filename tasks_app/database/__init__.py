@@ -27,7 +27,7 @@ from .django_transaction import (
 )
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
 from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T, Unread
-from .sqlite import SQLite
+from .sqlite import Each, SQLite
 from .transaction import transact
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Decision",
     "Dialect",
     "Done",
+    "Each",
     "Last",
     "PostgreSQL",
     "Row",

@@ -376,7 +376,7 @@ class Pipeline:
         if end is not None:
             await asyncio.wait([end], timeout=CANCELLED_WITHIN_S)
         if end is self._end:
-            self._break(psycopg.OperationalError("the database does not answer"))
+            self._break(psycopg.OperationalError("the database is not responding"))
 
     def _break(self, error: psycopg.OperationalError) -> None:
         self._stop_watching()

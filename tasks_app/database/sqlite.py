@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,8 +15,8 @@ from django.db import connections
 
 from ..core.operations import Operation, TaskRecord
 from .batch import Seen, Written
-from .claim_pools import CANDIDATES
-from .demand import Demand, best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, queried_by
+from .claim_pools import CANDIDATES, NO_MARK_MS, Pools
+from .demand import Demand, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, queried_by
 from .dialect import ID_JUMP, IS_RUNNING, Again, Dialect
 from .rows import (
     COLUMNS,
@@ -34,6 +34,14 @@ from .rows import (
     row_of,
     with_id,
 )
+
+# Not AUTOINCREMENT: its sequence starts again when Django rebuilds an empty table.
+DRAW = "UPDATE tasks_app_counters SET value = value + %s WHERE name = %s RETURNING value"
+FEW = 100  # Rows that are inserted one by one.
+
+
+class Each(list[Row]):
+    """Parameters of a statement that is done once for each of these rows."""
 
 
 class SQLite(Dialect):
@@ -55,6 +63,10 @@ class SQLite(Dialect):
     is_not_ascii = """"group" GLOB '*[^' || char(1) || '-' || char(127) || ']*'"""
 
     _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
+
+    def __init__(self, using: str, *, waits: bool) -> None:
+        super().__init__(using, waits=waits)
+        self._pools = Pools()
 
     @property
     def file(self) -> Path:
@@ -112,6 +124,13 @@ class SQLite(Dialect):
         finally:
             turn.release()
 
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        if not isinstance(parameters, Each):
+            return super().rows(sql, parameters)
+        with connections[self.using].cursor() as cursor:
+            cursor.executemany(sql, parameters)
+        return []
+
     def rows_at_once(self, columns: Sequence[str], sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
         # Differs because Python's lock is let go for each row here: beside an event loop that is busy
         # five thousand rows took two seconds, as one text a tenth of one.
@@ -128,19 +147,14 @@ class SQLite(Dialect):
         return ()  # Durability is a property of the connection here: PRAGMA synchronous, in the settings.
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
-        named = changed_ids(operations) | depended_ids(operations)
-        [[(now_ms,)]] = yield [Statement(f"SELECT {self.clock}")]
-        commits = yield from self._next("commits", len(operations))
-        tasks: Sequence[Row] = ()
-        if named:
-            [tasks] = yield [self.tasks_of(named)]
+        # The time and the numbers of the commits in one statement.
+        [[(last, now_ms)]] = yield [Statement(f"{DRAW}, {self.clock}", [len(operations), "commits"])]
+        commits = range(last - len(operations) + 1, last + 1)
         kept: Sequence[Row] = ()
         if keys := keys_of(operations):
             [kept] = yield [self.kept_answers(keys)]
-        candidates = {}
-        for group, demand in demands_of(operations).items():
-            candidates[group] = yield from self._candidates(group, demand, now_ms)
-        seen = Seen(now_ms, {row[0]: record_of(row) for row in tasks}, candidates, commits, kept_by_key(kept))
+        named, candidates = yield from self._named_and_candidates(operations, now_ms)
+        seen = Seen(now_ms, named, candidates, commits, kept_by_key(kept))
         for group, asked in queried_by(operations).items():
             [earliest] = yield [self.earliest(group, asked)]
             seen.earliest[group] = [*map(record_of, earliest)]
@@ -149,13 +163,49 @@ class SQLite(Dialect):
                 seen.first[group] = [*map(record_of, first)]
         return seen
 
-    def _candidates(self, group: str, demand: Demand, now_ms: int) -> Steps[list[TaskRecord]]:
+    def _named_and_candidates(
+        self, operations: Sequence[Operation], now_ms: int
+    ) -> Steps[tuple[dict[int, TaskRecord], dict[str, list[TaskRecord]]]]:
+        """Read the tasks that the operations name and those that they may claim, all of them by their ids at once."""
+        demands = demands_of(operations)
+        self._pools.begin(demands)
+        highest: dict[str, int | None] = {}  # Priority by group; None: nothing goes out.
+        chosen: dict[str, list[int]] = {}
+        from_pools: set[str] = set()
+        for group, demand in demands.items():
+            [[(highest[group],)]] = yield [
+                Statement(
+                    f'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}', [group, group]
+                )
+            ]
+            known = None if demand.oldest else self._pools.take(group, demand.limit)
+            if known and known[0] == highest[group]:
+                chosen[group] = known[1]
+                from_pools.add(group)
+            else:
+                chosen[group] = yield from self._choose(group, demand, highest[group], now_ms)
+        ids = changed_ids(operations).union(depended_ids(operations), *chosen.values())
+        tasks = yield from self._read(ids)
+        for group in from_pools:
+            # One of them may have ended since they were read, or the clock have been put back.
+            if not all(task_id in tasks and tasks[task_id].available_at_ms <= now_ms for task_id in chosen[group]):
+                self._pools.forget(group)
+                chosen[group] = yield from self._choose(group, demands[group], highest[group], now_ms)
+                tasks |= yield from self._read(chosen[group])
+        return tasks, {group: [tasks[task_id] for task_id in ids] for group, ids in chosen.items()}
+
+    def _read(self, ids: Collection[int]) -> Steps[dict[int, TaskRecord]]:
+        if not ids:
+            return {}
+        [rows] = yield [self.tasks_of(ids)]
+        return {row[0]: record_of(row) for row in rows}
+
+    def _choose(self, group: str, demand: Demand, priority: int | None, now_ms: int) -> Steps[list[int]]:
+        """Choose tasks of the group to be claimed, the best first. `priority`: the highest; None: nothing goes out."""
         chosen: list[int] = []
+        must_note = self._pools.must_read(group, demand.limit)
         # Level by level, because there is nearly always one level only.
-        [[(priority,)]] = yield [
-            Statement(f'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}', [group, group])
-        ]
-        while priority is not None and len(chosen) < demand.limit:
+        while priority is not None:
             [rows] = yield [
                 Statement(
                     """
@@ -171,24 +221,25 @@ class SQLite(Dialect):
             ids = [task_id for (task_id,) in rows]
             missing = demand.limit - len(chosen)
             chosen += ids[:missing] if demand.oldest else random.sample(ids, min(missing, len(ids)))
+            if must_note:  # Of the highest priority only: what the next claims get.
+                self._pools.note(group, [(priority, ids, NO_MARK_MS)], chosen)
+                must_note = False
+            if len(chosen) >= demand.limit:
+                break
             [[(priority,)]] = yield [
                 Statement(
                     'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority < %s',
                     [group, priority],
                 )
             ]
-        [rows] = yield [self.tasks_of(chosen)]
-        return best_first(rows, demand)
+        return chosen
 
-    def _next(self, name: str, count: int) -> Steps[range]:
-        # Not AUTOINCREMENT: its sequence starts again when Django rebuilds an empty table.
-        [[(last,)]] = yield [
-            Statement("UPDATE tasks_app_counters SET value = value + %s WHERE name = %s RETURNING value", [count, name])
-        ]
+    def _next_ids(self, count: int) -> Steps[range]:
+        [[(last,)]] = yield [Statement(DRAW, [count, "ids"])]
         return range(last - count + 1, last + 1)
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
-        ids = yield from self._next("ids", len(written.drafts))
+        ids = yield from self._next_ids(len(written.drafts))
         tasks = [row_of(with_id(draft, task_id)) for draft, task_id in zip(written.drafts, ids, strict=True)]
         payloads = [
             (task_id, draft.data) for draft, task_id in zip(written.drafts, ids, strict=True) if draft.payload == OWN_ID
@@ -237,8 +288,15 @@ class SQLite(Dialect):
 
 
 def _insertions(table: str, columns: Sequence[str], rows: Sequence[Row], clause: str = "") -> Iterator[Statement]:
+    if not rows:
+        return
     places = ", ".join(["%s"] * len(columns))
     sql = f"INSERT INTO {table} ({', '.join(quoted(columns))}) VALUES "
+    if len(rows) <= FEW:
+        # Always the same text, which is compiled once.
+        yield Statement(f"{sql}({places}) {clause}", Each(rows))
+        return
+    # More in one step: Python's lock is let go for each, so that beside a busy event loop each row may cost a turn.
     # SQLite takes 32 766 parameters a statement.
     most = 32_000 // len(columns)
     for start in range(0, len(rows), most):

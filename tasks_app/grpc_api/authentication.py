@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextvars import ContextVar
+from traceback import clear_frames
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -18,7 +19,7 @@ from taskstore.masstasker.masstasker_pb2 import UpdateRequest
 
 from ..access import tokens
 from ..access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
-from ..access.policy import Action, may
+from ..access.policy import Action, may, scope_needed
 from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, beyond_proxies, network
 from ..managers import limits
 from ..models import Token
@@ -44,10 +45,10 @@ def caller() -> Token:
 def must_reach(token: Token, action: Action, groups: Iterable[str] = ()) -> None:
     """Raise CallRefused unless the token may do this, in each of the groups that the request names."""
     if not may(token, action):
-        raise CallRefused(StatusCode.PERMISSION_DENIED, f"a token of scope {token.scope} may not {action.value}")
+        raise CallRefused(StatusCode.PERMISSION_DENIED, scope_needed(token, action))
     for group in groups:
         if not may(token, action, group):
-            raise CallRefused(StatusCode.PERMISSION_DENIED, f'this token may not touch the group "{group}"')
+            raise CallRefused(StatusCode.PERMISSION_DENIED, f'this token has no access to the group "{group}"')
 
 
 class Authentication(ServerInterceptor):
@@ -81,13 +82,16 @@ def _guarded(handler: Handler, method: str) -> Handler:
                 if not charge.raise_to(len(body)):
                     raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, REASON, retry_after_s=RETRY_AFTER_S)
                 request = await beside(_decoded_bit_by_bit, handler.request_deserializer, body)
-                del body
+                body = b""
             else:
                 request = _decoded(handler.request_deserializer, body)
             return await behaviour(request, context)
         except AbortError:
             raise
         except Exception as error:
+            # gRPC keeps the error of a call for some time, and with it what its frames refer to.
+            body = b""
+            clear_frames(error.__traceback__)
             await statuses.end(context, method, error)
         finally:
             charge.end()
@@ -120,7 +124,7 @@ def _decoded(read: Any, body: bytes) -> Any:
     try:
         request = read(body)
     except DecodeError:
-        raise InvalidInput({"request": ["a message as masstasker.proto defines it"]}) from None
+        raise InvalidInput({"request": ["must be a valid message of masstasker.proto"]}) from None
     if isinstance(request, UpdateRequest):
         requests.refuse_plain_ids([body])
     return request
@@ -137,7 +141,7 @@ def _decoded_bit_by_bit(read: Any, body: bytes) -> Any:
         for piece in (pieces := list(pieces_of(type(request), body, limits()))):
             request.MergeFromString(piece)
     except DecodeError:
-        raise InvalidInput({"request": ["a message as masstasker.proto defines it"]}) from None
+        raise InvalidInput({"request": ["must be a valid message of masstasker.proto"]}) from None
     if isinstance(request, UpdateRequest):
         requests.refuse_plain_ids(pieces)
     return request
@@ -167,7 +171,7 @@ async def _token_of(context: Context) -> Token:
 
 
 def no_token() -> CallRefused:
-    return CallRefused(StatusCode.UNAUTHENTICATED, "there is no such token, or it has expired or been revoked")
+    return CallRefused(StatusCode.UNAUTHENTICATED, "the token is unknown, expired or revoked")
 
 
 def _secret(context: Context) -> str:

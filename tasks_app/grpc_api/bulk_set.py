@@ -147,7 +147,7 @@ class _Work:
             except CommitRefused:
                 # A worker was faster: what it left has another id, and may still match.
                 if time.monotonic() > end:
-                    raise StoreBusy("workers change these tasks all the time: try again later") from None
+                    raise StoreBusy("workers keep changing these tasks: try again later") from None
 
     def _tasks(self) -> TaskQuerySet:
         return Task.objects.get_queryset().within(self.actor.scope)

@@ -91,15 +91,15 @@ class Counts:
             self._count("request", 1, self._limits.values)
             found += inner[0] == number
             if found > most:
-                raise LimitExceeded({path: [f"at most {most} at once"]})
+                raise LimitExceeded({path: [f"must have at most {most} items"]})
 
     def _count(self, name: str, more: int, most: int) -> int:
         """Returns how many there were before."""
         before = self._found.get(name, 0)
         self._found[name] = before + more
         if before + more > most:
-            what = "fields a request" if name == "request" else "at once"
-            raise LimitExceeded({name: [f"at most {most} {what}"]})
+            what = "fields" if name == "request" else "items"
+            raise LimitExceeded({name: [f"must have at most {most} {what}"]})
         return before
 
 

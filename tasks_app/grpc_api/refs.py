@@ -18,7 +18,7 @@ from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, text
 from ..database.time_limits import TookTooLong, at_most
 from ..managers import TaskQuerySet
 from ..models import Task
-from .requests import RIGHT, id_in
+from .requests import WRONG_REF, id_in
 from .statuses import CallRefused
 
 LOOK_S = 10.0
@@ -77,7 +77,7 @@ def in_time(using: str) -> Iterator[None]:
         with at_most(LOOK_S, using=using):
             yield
     except TookTooLong:
-        text = f"what matches can't be found within {LOOK_S:.0f} s: name groups instead of labels"
+        text = f"the search for matching tasks took longer than {LOOK_S:.0f} s: name groups instead of labels"
         raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text) from None
 
 
@@ -91,7 +91,7 @@ def _repeated(field: str, refs: Iterable[pb.TaskRef]) -> Iterator[Problem]:
     for place, ref in enumerate(refs):
         if ref.HasField("id"):
             if ref.id in seen:
-                yield f"{field}[{place}].id", f"each task once: {ref.id} is named before"
+                yield f"{field}[{place}].id", f"must name each task only once: {ref.id} is repeated"
             seen.add(ref.id)
 
 
@@ -100,7 +100,7 @@ def _problems(field: str, refs: Iterable[pb.TaskRef]) -> Iterator[Problem]:
         path = f"{field}[{place}]"
         kind = ref.WhichOneof("sel")
         if kind is None:
-            yield path, RIGHT
+            yield path, WRONG_REF
         elif kind == "group":
             yield from text(f"{path}.group", ref.group, GROUP_LENGTH)
         elif kind == "selector":

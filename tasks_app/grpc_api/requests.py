@@ -28,7 +28,7 @@ KINDS = {
     TaskRef.GROUP_FIELD_NUMBER: BYTES,
 }
 
-RIGHT = "a TaskRef with exactly one of id, selector and group"
+WRONG_REF = "must be a TaskRef with exactly one of id, selector and group"
 
 
 def refuse_plain_ids(pieces: Iterable[bytes]) -> None:
@@ -40,7 +40,7 @@ def refuse_plain_ids(pieces: Iterable[bytes]) -> None:
     """
     records = [field for piece in pieces for field in _fields_of(piece) if field.field_number == DELETED]
     wrong = {
-        f"deleted[{place}]": [RIGHT]
+        f"deleted[{place}]": [WRONG_REF]
         for place, record in enumerate(records)
         if record.wire_type != BYTES or not _is_ref(record.data)
     }
@@ -137,7 +137,7 @@ def time_in(time: Timestamp, path: str) -> int:
     Raises InvalidInput when it is none of the times that a Timestamp may hold.
     """
     if not (FIRST_S <= time.seconds <= LAST_S and 0 <= time.nanos < 1_000 * NANOS_IN_MS):
-        raise InvalidInput({path: ["a time from the year 1 to 9999, with 0 to 999 999 999 nanoseconds"]})
+        raise InvalidInput({path: ["must be a time in the years 1 to 9999, with 0 to 999999999 nanos"]})
     ms = time.seconds * 1_000 - -time.nanos // NANOS_IN_MS
     return min(max(ms, 1), LATEST_MS)
 
@@ -146,7 +146,7 @@ def duration_in(duration: Duration, path: str) -> int:
     """Milliseconds, rounded up. Raises InvalidInput when it is none of those that a Duration may hold."""
     seconds, nanos = duration.seconds, duration.nanos
     if abs(seconds) > LONGEST_S or abs(nanos) >= 1_000 * NANOS_IN_MS or seconds * nanos < 0:
-        raise InvalidInput({path: ["at most 10 000 years, with less than a second of nanoseconds of the same sign"]})
+        raise InvalidInput({path: ["must be at most 10000 years, with less than a second of nanos of the same sign"]})
     return seconds * 1_000 - -nanos // NANOS_IN_MS
 
 

@@ -72,7 +72,7 @@ def _messages(tasks: TaskQuerySet) -> list[pb.Task]:
         messages.append(message_of(task))
         size += messages[-1].ByteSize()
         if size > settings.TASKSTORE_MAX_REQUEST_BYTES:
-            text = f"more than {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: name a lower limit"
+            text = f"the answer would exceed {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: set a lower limit"
             raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text)
     return messages
 
@@ -112,10 +112,10 @@ def _left_ms(context: ServicerContext[Any, Any]) -> int:
 
 def _nothing(asked: Query, context: ServicerContext[Any, Any]) -> CallRefused:
     if not asked.wait_ms:
-        return CallRefused(StatusCode.NOT_FOUND, f'nothing is available in the group "{asked.groups[0]}"')
+        return CallRefused(StatusCode.NOT_FOUND, f'no task is available in the group "{asked.groups[0]}"')
     if _left_ms(context) > 0:
         return CallRefused(StatusCode.UNAVAILABLE, "the server is stopping: try again", retry_after_s=1)
-    return CallRefused(StatusCode.DEADLINE_EXCEEDED, "nothing became available in time")
+    return CallRefused(StatusCode.DEADLINE_EXCEEDED, "no task became available before the deadline")
 
 
 MOST_MATCHED = 100_000  # What one transaction deletes without being named; BulkSet goes in chunks.
@@ -167,7 +167,7 @@ def _refuse_doubtful(request: UpdateRequest) -> None:
     ids = requests.plain_ids(request)
     held = Task.objects.get_queryset().claimed(Task.objects.now_ms()).filter(id__in=ids, owner=NOBODY)
     if ids and held.count() == len(ids):
-        text = f"a second ref, to show that the ids {ids} of an older definition are not meant: all of them are leased"
+        text = f"must have a second ref: this one can also be read as the ids {ids}, which are leased"
         raise InvalidInput({"deleted": [text]})
 
 

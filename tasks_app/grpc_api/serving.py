@@ -43,7 +43,7 @@ class Health(health_pb2_grpc.HealthServicer):
 
     async def Check(self, request: HealthCheckRequest, context: Any) -> HealthCheckResponse:  # noqa: N802 - its name.
         if request.service not in WITH_HEALTH:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {request.service}")
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"service {request.service} does not exist")
         return self._answer(request)
 
     async def Watch(  # noqa: N802

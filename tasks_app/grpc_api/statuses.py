@@ -119,9 +119,9 @@ def status_of(error: Exception) -> Status | None:
 def _refused(refusal: Refusal) -> Status:
     """By the first of the reasons, in MassTasker's order; all of them are in the details."""
     reasons = [
-        (StatusCode.FAILED_PRECONDITION, "predicates", "predicates that are not there", refusal.depends),
-        (StatusCode.NOT_FOUND, "deleted", "tasks that are not there", refusal.deletes),
-        (StatusCode.FAILED_PRECONDITION, "owned", "tasks that another client holds", refusal.owned),
+        (StatusCode.FAILED_PRECONDITION, "predicates", "predicates name tasks that do not exist", refusal.depends),
+        (StatusCode.NOT_FOUND, "deleted", "deleted names tasks that do not exist", refusal.deletes),
+        (StatusCode.FAILED_PRECONDITION, "owned", "tasks are leased to another client", refusal.owned),
     ]
     given = [(code, name, f"{what}: {_listed(ids)}", ids) for code, name, what, ids in reasons if ids]
     text = "; ".join(text for _, _, text, _ in given)

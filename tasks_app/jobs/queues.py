@@ -12,6 +12,7 @@ from django.db import transaction
 from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, InvalidInput, JobUnfinished, refuse
+from taskstore.types import sentences
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
     FINISHED,
@@ -92,7 +93,7 @@ def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
     if why := why_no_queue(queue):
         yield "queue", why
     if not record.function:
-        yield "function", "must be the dotted path of a function"
+        yield "function", sentences.DOTTED_PATH
     yield from text("function", record.function, LONGEST_FUNCTION)
     for name, value in (("args", record.args), ("kwargs", record.kwargs)):
         if why := why_no_json(value):
@@ -315,11 +316,11 @@ def requeue(
 def refuse_unfinished(job: Job, verb: str) -> None:
     """Raise JobUnfinished when it is not finished. `verb`: what can't be done to it then."""
     if not job.is_finished:
-        raise JobUnfinished(f"Job {job.id} is {job.status}: only what has succeeded or failed can be {verb}.")
+        raise JobUnfinished(f"Job {job.id} is {job.status}. Only a job that has succeeded or failed can be {verb}.")
 
 
 def _changed(job: Job) -> JobUnfinished:
-    return JobUnfinished(f"Job {job.id} has changed meanwhile: look at it again.")
+    return JobUnfinished(f"Job {job.id} has changed in the meantime. Reload it and try again.")
 
 
 def _write_down(job: Job, action: str, actor: Actor, details: Mapping[str, Any]) -> None:

@@ -27,9 +27,9 @@ from .files import Format, guarded
 from .search.grammar import time_ms
 
 PAGE = 50
-LIMIT_S = 5.0  # A text that is rare is looked for in every entry.
+LIMIT_S = 5.0  # A rare text is searched for in every entry.
 LONGEST = 1_000
-LOOKED_AT_FOR_SUGGESTIONS = 1_000
+ENTRIES_FOR_SUGGESTIONS = 1_000
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -39,7 +39,7 @@ FIELDS = ("by", "action", "group", "since", "until", "reason")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCursor:
-    """Where a page ends: the key of its last entry. As text `<microseconds since the Epoch>.<id>`."""
+    """The key of a page's last entry. As text `<microseconds since the Epoch>.<id>`."""
 
     at: datetime
     id: int
@@ -49,7 +49,7 @@ class AuditCursor:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The place that a link named. Raises InvalidInput about `after` when it names none."""
+        """Parse the cursor of a link. Raises InvalidInput about `after`."""
         numbers = text.split(".")
         if len(numbers) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 20 for part in numbers):
             raise InvalidInput({"after": [NO_PLACE]})
@@ -65,9 +65,9 @@ NO_TIME = "must be now-1h (with ms, s, min, h, d or w), now, or a UTC time such 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which entries are meant: those that meet all that is not empty.
+    """A filter: entries must match every field that is not empty.
 
-    `by`, `action`: exactly. `group`: a name, or the beginning of names and a star. `reason`: a part of it.
+    `by` and `action` match exactly, `group` is a name or a prefix with a star, `reason` is a part of the text.
     """
 
     by: str = ""
@@ -79,15 +79,20 @@ class Wanted:
 
     @classmethod
     def read(cls, asked: Mapping[str, str]) -> Self:
-        """What a query asks for. Raises InvalidInput that names every wrong field."""
+        """Parse the parameters of a query. Raises InvalidInput that names every wrong field."""
         given = {name: asked.get(name, "") for name in FIELDS}
         now_ms = Task.objects.now_ms()
         times = {name: _moment(given[name], now_ms) for name in ("since", "until") if given[name].strip()}
-        refuse([*_wrong_texts(given), *((name, NO_TIME) for name, time in times.items() if time is None)])
+        problems: list[Problem] = [
+            problem for name in ("by", "action", "reason") for problem in text(name, given[name], LONGEST)
+        ]
+        problems += text("group", given["group"], GROUP_LENGTH + 1)
+        problems += [(name, NO_TIME) for name, time in times.items() if time is None]
+        refuse(problems)
         return cls(by=given["by"], action=given["action"], group=given["group"], reason=given["reason"], **times)
 
     def entries(self, scope: GroupScope = EVERY_GROUP) -> QuerySet[AuditEntry]:
-        """The entries, the newest first. A scope that allows some groups only hides what is about several, or none."""
+        """Return the entries, newest first. A limited scope hides entries about several groups or none."""
         exact = {"actor": self.by, "action": self.action, "at__gte": self.since, "at__lt": self.until}
         entries = AuditEntry.objects.filter(
             in_groups_of(scope), **{name: value for name, value in exact.items() if value}
@@ -101,7 +106,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some entries in order, and the place where the next page begins, None when there is none."""
+    """Some entries in order, and the cursor of the next page; None when there is no next page."""
 
     entries: Sequence[AuditEntry]
     after: AuditCursor | None
@@ -110,33 +115,31 @@ class Page:
 def page_of(
     wanted: Wanted, *, after: AuditCursor | None = None, scope: GroupScope = EVERY_GROUP, limit: int = PAGE
 ) -> Page:
-    """At most `limit` entries that follow `after`. Raises InvalidInput when they can't be found in five seconds."""
+    """Return at most `limit` entries that follow `after`. Raises InvalidInput when that takes over five seconds."""
     entries = wanted.entries(scope)
+    if after:
+        # The first condition bounds the scan of the index, which the second alone would not.
+        entries = entries.filter(Q(at__lte=after.at), Q(at__lt=after.at) | Q(id__lt=after.id))
     try:
         with at_most(LIMIT_S, using=entries.db):
-            found = list((_beyond(entries, after) if after else entries)[: limit + 1])
+            found = list(entries[: limit + 1])
     except TookTooLong:
         raise InvalidInput(
-            {"reason": ["this takes too long: name a person, an action, a group or a time too"]}
+            {"reason": ["takes too long to search: name a person, an action, a group or a time too"]}
         ) from None
     last = found[limit - 1] if len(found) > limit else None
     return Page(entries=found[:limit], after=AuditCursor(at=last.at, id=last.id) if last else None)
 
 
 def entry_of(entry_id: int) -> AuditEntry | None:
-    """One entry; None when there is none, or no longer one."""
+    """Return an entry; None when it does not exist or has expired."""
     return AuditEntry.objects.filter(id=entry_id).first() if entry_id <= INT64_MAX else None
 
 
 def recently() -> tuple[list[str], list[str]]:
-    """Who did something of late, and what was done: for whoever types into a filter."""
-    seen = list(AuditEntry.objects.order_by("-at", "-id").values_list("actor", "action")[:LOOKED_AT_FOR_SUGGESTIONS])
+    """Return recent actors and actions, as suggestions for a filter."""
+    seen = list(AuditEntry.objects.order_by("-at", "-id").values_list("actor", "action")[:ENTRIES_FOR_SUGGESTIONS])
     return sorted({actor for actor, _ in seen}), sorted({action for _, action in seen})
-
-
-def _beyond(entries: QuerySet[AuditEntry], place: AuditCursor) -> QuerySet[AuditEntry]:
-    # The first condition bounds the scan of the index, which the second alone would not.
-    return entries.filter(Q(at__lte=place.at), Q(at__lt=place.at) | Q(id__lt=place.id))
 
 
 def _moment(text: str, now_ms: int) -> datetime | None:
@@ -144,20 +147,14 @@ def _moment(text: str, now_ms: int) -> datetime | None:
     return EPOCH + timedelta(milliseconds=at_ms) if at_ms is not None and 0 <= at_ms <= LATEST_MS else None
 
 
-def _wrong_texts(given: Mapping[str, str]) -> Iterator[Problem]:
-    for name in ("by", "action", "reason"):
-        yield from text(name, given[name], LONGEST)
-    yield from text("group", given["group"], GROUP_LENGTH + 1)
-
-
-READ_AT_ONCE = 1_000  # Entries that are read at once: no old snapshot is held for a slow reader.
+READ_AT_ONCE = 1_000  # Entries of one read: a slow reader must not hold an old snapshot open.
 COLUMNS = types.AuditEntry.__struct_encode_fields__
 
 
 def file_of(wanted: Wanted, form: Format, scope: GroupScope = EVERY_GROUP) -> Iterator[bytes]:
-    """All entries that are meant, in pieces; memory does not grow with their number.
+    """Return all matching entries as a file, in pieces; memory does not grow with their number.
 
-    The first ones are read before this returns, so that what goes wrong is an error answer and not a broken file.
+    Reads the first entries before it returns, so that a failure becomes an error answer and not a broken file.
     """
     pieces = _pieces(wanted, WRITERS[form], scope)
     head = ",".join(COLUMNS).encode() + b"\r\n" if form is Format.CSV else b""
@@ -192,7 +189,7 @@ WRITERS = {Format.CSV: _as_csv, Format.NDJSON: _as_ndjson}
 
 
 def as_answer(entry: AuditEntry) -> types.AuditEntry:
-    """Return an entry as the API and files tell it."""
+    """Convert an entry to its type in the API and in files."""
     return types.AuditEntry(
         id=entry.id,
         at_ms=entry.at_ms,

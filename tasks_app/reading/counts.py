@@ -1,4 +1,4 @@
-"""How many tasks each group holds in each state, and how they come and go."""
+"""The number of tasks in each group by state, and their flow in and out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..writer.totals import Numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Numbers of tasks. Failed ones are counted beside their state, not instead of it.
+    """Numbers of tasks by state. A failed task also counts in its other state.
 
-    What jobs and commands have ended as waits for nobody: it is finished, and not ready.
+    The results of jobs and commands are finished and not ready, because nothing claims them.
     """
 
     ready: int = 0
@@ -42,13 +42,13 @@ class Stats:
     """A group in numbers."""
 
     counts: Counts
-    oldest_ready_ms: int | None  # For how long its oldest ready task has been ready; None: it has none.
-    in_per_minute: float  # Tasks that entered and left the group: claims, renewals and edits count as neither.
+    oldest_ready_ms: int | None  # How long the oldest ready task has been ready; None: no task is ready.
+    in_per_minute: float  # Tasks that entered and left the group. Claims, renewals and edits count as neither.
     out_per_minute: float
     is_paused: bool
 
     def as_answer(self, group: str) -> GroupStats:
-        """Return the numbers under the group's name, as the API tells them."""
+        """Convert the numbers to their type in the API."""
         return GroupStats(
             group=group,
             ready=self.counts.ready,
@@ -65,40 +65,40 @@ class Stats:
 
 
 def group_counts(scope: GroupScope = EVERY_GROUP) -> dict[str, Counts]:
-    """The counts of every group that holds a task, by its name, sorted. Counts no table."""
+    """Return the counts of every group that has tasks, sorted by name. Reads kept totals and counts no table."""
     return {numbers.group: _counts(numbers) for numbers in totals.numbers(scope)}
 
 
 def counts_of(group: str) -> Counts:
-    """The counts of one group; zeros when it does not exist."""
+    """Return the counts of one group; zeros when it does not exist."""
     numbers = totals.numbers_of(group)
     return _counts(numbers) if numbers else Counts()
 
 
 def flow_of(group: str) -> tuple[float, float]:
-    """How many tasks entered and left the group within the last minute."""
+    """Return how many tasks entered and left the group within the last minute."""
     return totals.flow_of_each([group]).get(group, (0.0, 0.0))
 
 
 def stats_in_pages(scope: GroupScope = EVERY_GROUP) -> Iterator[dict[str, Stats]]:
-    """Every group that holds a task in numbers, by its name, sorted, in pages: there may be very many groups."""
+    """Yield the stats of all groups that have tasks, sorted by name, in pages: there may be very many groups."""
     for page in totals.pages(scope):
         yield _with_more({numbers.group: _counts(numbers) for numbers in page})
 
 
 def stats_of(groups: Sequence[str]) -> dict[str, Stats]:
-    """These groups in numbers, by name, in their order, without those that hold no task. Reads no other group."""
+    """Return the stats of these groups in their order, without empty groups. Reads no other group."""
     counts = counts_of_each(groups)
     return _with_more({group: counts[group] for group in groups if group in counts})
 
 
 def counts_of_each(groups: Sequence[str]) -> dict[str, Counts]:
-    """The counts of these groups by name, without those that hold no task. Reads no other group."""
+    """Return the counts of these groups, without empty groups. Reads no other group."""
     return {group: _counts(numbers) for group, numbers in totals.numbers_of_each(groups).items()}
 
 
 def sum_of(groups: Sequence[Stats]) -> Stats:
-    """Many groups as one: with the oldest task of all, and paused when each of them is."""
+    """Add up many groups: the oldest ready task is that of all, and the sum is paused when every group is."""
     counts = [group.counts for group in groups]
     return Stats(
         counts=Counts(**{state: sum(map(attrgetter(state), counts)) for state in (*COUNTED, "finished")}),

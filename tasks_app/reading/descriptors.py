@@ -1,4 +1,4 @@
-"""Which types of protobuf messages are known here: the library's own, and those of the operator's descriptor sets."""
+"""Known types of protobuf messages: the library's own, and those of the operator's descriptor sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-# Those that others import come before them.
+# Imported modules come before their importers.
 OF_THE_LIBRARY = (
     any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2, timestamp_pb2,
     type_pb2, wrappers_pb2, api_pb2,
@@ -35,19 +35,19 @@ LIBRARY_FILES = {module.DESCRIPTOR.name for module in OF_THE_LIBRARY}
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The types, and what is wrong with the files that were to bring some."""
+    """The known types, and the problems of the descriptor files."""
 
     pool: DescriptorPool
     problems: Sequence[str]
 
 
 def known() -> Known:
-    """What the settings name, read once. A file that is no good is left out and told of."""
+    """Return the types of the files in the settings, read once. Broken files are left out and reported."""
     return _read(tuple(map(str, getattr(settings, "TASKSTORE_DESCRIPTORS", ()))))
 
 
 def message_type(name: str) -> type[Message] | None:
-    """The class of the messages with this full name; None when the type is not known."""
+    """Return the class of the messages with this full name; None when the type is unknown."""
     try:
         kind: type[Message] = GetMessageClass(known().pool.FindMessageTypeByName(name))
     except KeyError:
@@ -57,7 +57,7 @@ def message_type(name: str) -> type[Message] | None:
 
 @cache
 def _read(paths: tuple[str, ...]) -> Known:
-    # Not the library's default pool: there a type of the operator's could clash with one of the server's.
+    # Not the library's default pool, where a type of the operator could clash with one of the server.
     pool = DescriptorPool()
     for module in OF_THE_LIBRARY:
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
@@ -65,22 +65,19 @@ def _read(paths: tuple[str, ...]) -> Known:
 
 
 def _problems(pool: DescriptorPool, path: str) -> Iterator[str]:
-    """Add the types of the file to the pool, and say what keeps them out."""
+    """Add the types of the file to the pool, and yield the problems that prevent it."""
     try:
-        for file in _files(path):
-            # The same file is in many sets, in some with its comments.
-            file.ClearField("source_code_info")
-            pool.AddSerializedFile(file.SerializeToString())
+        files = descriptor_pb2.FileDescriptorSet.FromString(Path(path).read_bytes()).file
+        if not files:
+            raise DecodeError
+        for file in files:
+            if file.name not in LIBRARY_FILES:
+                # Many sets contain the same file, some with its comments.
+                file.ClearField("source_code_info")
+                pool.AddSerializedFile(file.SerializeToString())
     except OSError as error:
         yield f"{path} can't be read: {error.strerror}"
     except DecodeError:
-        yield f"{path} is no descriptor set"
-    except TypeError as error:  # What a pool says of a file that does not fit to the others.
-        yield f"{path} does not fit: {error}"
-
-
-def _files(path: str) -> list[descriptor_pb2.FileDescriptorProto]:
-    files = descriptor_pb2.FileDescriptorSet.FromString(Path(path).read_bytes()).file
-    if not files:
-        raise DecodeError
-    return [file for file in files if file.name not in LIBRARY_FILES]
+        yield f"{path} is not a descriptor set"
+    except TypeError as error:  # The pool's error for a file that contradicts the others.
+        yield f"{path} conflicts with the other types: {error}"

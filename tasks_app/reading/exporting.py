@@ -1,6 +1,6 @@
-"""What a search finds as a file: NDJSON, as the API has tasks, or CSV for spreadsheets.
+"""Export the tasks of a search as NDJSON, in the API's form, or as CSV for spreadsheets.
 
-It is read and sent a few tasks at a time, so it may be of any length.
+Reads and sends a few tasks at a time, so a file may have any length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .search.grammar import Key, Term
 
 ENCODER = Encoder()
 
-IN_NO_NAME = re.compile(r"[^\w.@+ -]")  # Signs that a file's name had better not have.
+UNSAFE_IN_NAME = re.compile(r"[^\w.@+ -]")
 LONGEST_NAME = 100
 
 AT_ONCE = 250  # Tasks without large data.
@@ -40,13 +40,13 @@ AT_ONCE = 250  # Tasks without large data.
 DATA = ("data", "data_base64", "data_type")
 SHOWN = [field for field in FIELDS if field.wire and field.name not in DATA]
 TITLES = [field.title or field.wire for field in SHOWN]
-STATE = TITLES.index("available")  # Before it comes what the task is now.
+STATE = TITLES.index("available")  # The column of the state comes before the available time.
 FACTS = (*TITLES[:STATE], "state", *TITLES[STATE:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """All tasks that meet every term. Without data, where somebody may not see it."""
+    """The tasks that match every term; without data for people who may not see it."""
 
     terms: Sequence[Term]
     format: Format
@@ -55,7 +55,7 @@ class Export:
 
 
 def download(request: HttpRequest, export: Export) -> StreamingHttpResponse:
-    """The file. Its beginning is read at once, so that a database which can't be reached is an error answer."""
+    """Return the file. Reads its beginning at once, so that an unreachable database becomes an error answer."""
     at_ms = Task.objects.now_ms()
     pieces = pieces_of(export, at_ms)
     response = streamed(request, chain(filter(None, [next(pieces, b"")]), pieces), MEDIA_TYPES[export.format])
@@ -64,7 +64,7 @@ def download(request: HttpRequest, export: Export) -> StreamingHttpResponse:
 
 
 def pieces_of(export: Export, at_ms: int) -> Iterator[bytes]:
-    """The file, some tasks at a time; none of the pieces is empty. States are those at `at_ms`."""
+    """Yield the file, some tasks at a time; no piece is empty. States are those at `at_ms`."""
     write = {Format.CSV: as_csv, Format.NDJSON: as_ndjson}[export.format]
     beginning = _csv([[*FACTS, *(DATA if export.with_data else ())]]) if export.format is Format.CSV else b""
     for tasks in _some_at_a_time(export):
@@ -75,29 +75,45 @@ def pieces_of(export: Export, at_ms: int) -> Iterator[bytes]:
 
 
 def as_ndjson(tasks: Sequence[Task], at_ms: int, *, with_data: bool) -> bytes:
-    """A line for each task, as the API has them."""
+    """Write a line for each task, in the API's form."""
     return ENCODER.encode_lines([answer_of(task, with_data=with_data) for task in tasks])
 
 
 def as_csv(tasks: Sequence[Task], at_ms: int, *, with_data: bool) -> bytes:
-    return _csv([[*_facts(task, at_ms), *(_data(task) if with_data else ())] for task in tasks])
+    """Write a row for each task, with the columns FACTS and perhaps DATA."""
+    rows = []
+    for task in tasks:
+        row = [_cell(field.name, getattr(task, field.name)) for field in SHOWN]
+        row.insert(STATE, task.state(at_ms))
+        if with_data:
+            text, in_base64 = as_text(bytes(task.data))
+            row += [guarded(text or ""), guarded(in_base64 or ""), guarded(task.data_type)]
+        rows.append(row)
+    return _csv(rows)
 
 
 def file_name(export: Export, at_ms: int) -> str:
-    """What it holds, and when it was made: `mail-failed-20261121T140211Z.csv`."""
+    """Return a name with the group, its state and the time: `mail-failed-20261121T140211Z.csv`.
+
+    A search for anything else is called `search`.
+    """
     made = datetime.fromtimestamp(at_ms // 1_000, tz=UTC)
-    subject = IN_NO_NAME.sub("_", _subject(export.terms))[:LONGEST_NAME]
+    subject = "search" if export.terms else "tasks"
+    keys = [term.key for term in export.terms if not term.is_excluded]
+    if len(keys) == len(export.terms) and keys in ([Key.GROUP], [Key.GROUP, Key.STATE]):
+        subject = "-".join(str(term.value) for term in export.terms)
+    subject = UNSAFE_IN_NAME.sub("_", subject)[:LONGEST_NAME]
     return f"{subject}-{made:%Y%m%dT%H%M%SZ}.{export.format}"
 
 
 def _some_at_a_time(export: Export) -> Iterator[list[Task]]:
-    """The tasks that there are; of those with much data only a few at once."""
+    """Yield the tasks in portions, smaller ones where tasks have much data."""
     for ids in find_all(export.terms, scope=export.scope):
         for some in _parts(ids, AT_ONCE):
             tasks = _tasks(Task.objects.filter(payload=0) if export.with_data else Task.objects.defer("data"), some)
             if len(tasks) == len(some) or not export.with_data:
                 yield from filter(None, [tasks])
-            else:  # Some are gone, or large.
+            else:  # Some tasks no longer exist, or are large.
                 for few in _parts(some, READ_AT_ONCE):
                     yield from filter(None, [_tasks(Task.objects.get_queryset(), few)])
 
@@ -111,38 +127,16 @@ def _parts(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     return (ids[start : start + size] for start in range(0, len(ids), size))
 
 
-def _facts(task: Task, at_ms: int) -> list[object]:
-    facts = [_cell(field.name, getattr(task, field.name)) for field in SHOWN]
-    return [*facts[:STATE], task.state(at_ms), *facts[STATE:]]
-
-
 def _cell(name: str, value: Any) -> object:
     if name.endswith("_ms"):
-        return _moment(value)
+        moment = datetime.fromtimestamp(value // 1_000, tz=UTC).replace(microsecond=value % 1_000 * 1_000, tzinfo=None)
+        return f"{moment.isoformat(timespec='milliseconds')}Z"
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False) if value else ""
     return guarded(value) if isinstance(value, str) else value
-
-
-def _data(task: Task) -> list[str]:
-    text, in_base64 = as_text(bytes(task.data))
-    return [guarded(text or ""), guarded(in_base64 or ""), guarded(task.data_type)]
-
-
-def _moment(at_ms: int) -> str:
-    moment = datetime.fromtimestamp(at_ms // 1_000, tz=UTC).replace(microsecond=at_ms % 1_000 * 1_000, tzinfo=None)
-    return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
 def _csv(lines: Sequence[Sequence[object]]) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer).writerows(lines)
     return buffer.getvalue().encode()
-
-
-def _subject(terms: Sequence[Term]) -> str:
-    """The group and its state, where nothing else was asked for."""
-    keys = [term.key for term in terms if not term.is_excluded]
-    if len(keys) == len(terms) and keys in ([Key.GROUP], [Key.GROUP, Key.STATE]):
-        return "-".join(str(term.value) for term in terms)
-    return "search" if terms else "tasks"

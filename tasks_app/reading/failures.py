@@ -1,9 +1,8 @@
-"""Failed tasks by what went wrong: errors that differ only in numbers, ids and names are one signature."""
+"""Group failed tasks by error: errors that differ only in numbers, ids and names share a signature."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from django.db.models.functions import Left, Right
@@ -11,14 +10,14 @@ from django.db.models.functions import Left, Right
 from ..database.time_limits import TookTooLong, at_most
 from ..models import Task
 
-MOST = 10_000  # Failed tasks that are looked at, the newest first.
+MOST = 10_000  # Failed tasks that are read, the newest first.
 LIMIT_S = 2.0
-NAMED_GROUPS = 3  # Of those with tasks of a signature.
+NAMED_GROUPS = 3  # Groups that are listed with a signature.
 READ_CHARACTERS = 300
 TRACEBACK = "Traceback (most recent call last)"
 HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 604_800_000
 
-# What varies from one task to the next: what is quoted, addresses and paths, ids, numbers.
+# The parts of an error that vary between tasks: quoted text, addresses, paths, ids, numbers.
 VARIES = re.compile(
     r"""
     "[^"]*" | '[^']*'
@@ -33,7 +32,7 @@ VARIES = re.compile(
 
 @dataclass(slots=True, kw_only=True)
 class Signature:
-    """An error with `*` for what varies, and how many failed tasks carry it since when."""
+    """An error with `*` for the varying parts, and the failed tasks that have it."""
 
     text: str
     last_hour: int = 0
@@ -69,12 +68,12 @@ class Failures:
 
     signatures: list[Signature]
     looked_at: int
-    is_whole: bool  # Whether every failed task was looked at: not when there are too many.
+    is_whole: bool  # Whether every failed task was read; false when there are too many.
     at_ms: int
 
 
 def failures(group: str | None = None) -> Failures | None:
-    """What failed, in this group or in all; None when the database took too long to say."""
+    """Return the failures of this group or of all; None when the database took too long."""
     now_ms = Task.objects.now_ms()
     failed = Task.objects.get_queryset().failed().order_by("-id")
     if group is not None:
@@ -86,8 +85,12 @@ def failures(group: str | None = None) -> Failures | None:
             rows = list(newest)
     except TookTooLong:
         return None
+    signatures: dict[str, Signature] = {}
+    for of_group, start, rest, failed_at_ms in rows[:MOST]:
+        text = signature_of(start, rest)
+        signatures.setdefault(text, Signature(text=text)).count(of_group, failed_at_ms, now_ms)
     return Failures(
-        signatures=_by_frequency(rows[:MOST], now_ms),
+        signatures=sorted(signatures.values(), key=lambda each: (-each.total, each.text)),
         looked_at=min(len(rows), MOST),
         is_whole=len(rows) <= MOST,
         at_ms=now_ms,
@@ -95,16 +98,8 @@ def failures(group: str | None = None) -> Failures | None:
 
 
 def signature_of(beginning: str, end: str) -> str:
-    """The first line of an error, or the last one of a traceback, with `*` for what varies."""
+    """Return the first line of an error, or the last one of a traceback, with `*` for the varying parts."""
     lines = [line.strip() for line in (end if beginning.startswith(TRACEBACK) else beginning).splitlines()]
     filled = [line for line in lines if line] or [""]
     line = filled[-1] if beginning.startswith(TRACEBACK) else filled[0]
     return re.sub(r"\*(?:\s*\*)+", "*", VARIES.sub("*", line))
-
-
-def _by_frequency(rows: Iterable[tuple[str, str, str, int]], now_ms: int) -> list[Signature]:
-    signatures: dict[str, Signature] = {}
-    for group, beginning, end, failed_at_ms in rows:
-        text = signature_of(beginning, end)
-        signatures.setdefault(text, Signature(text=text)).count(group, failed_at_ms, now_ms)
-    return sorted(signatures.values(), key=lambda each: (-each.total, each.text))

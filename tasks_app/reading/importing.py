@@ -1,12 +1,12 @@
-"""Tasks out of NDJSON, one a line, as an export has them or as somebody wrote them: all are added, or none."""
+"""Import tasks from NDJSON, one per line, as exported or handwritten: all of them or none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
-from taskstore.types.tasks import FAILED_FROM, NewTask, Problem
+from taskstore.types import sentences
+from taskstore.types.tasks import FAILED_FROM, NewTask
 
 from ..core.operations import Commit
 from ..core.validation import group_name
@@ -16,15 +16,15 @@ from ..wire.decoding import value_of
 from ..wire.size import refuse_many
 from ..wire.tasks import Add
 
-MOST_NAMED = 20  # Wrong lines: more would not be read.
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # Some editors begin a file with it.
+MOST_NAMED = 20  # Wrong lines that an error lists.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # Some editors start a file with it.
 
 
 def read(body: bytes, group: str = "") -> tuple[Add, ...]:
-    """The tasks of the lines; blank ones are passed over. `group`: where all of them go, whatever they say.
+    """Return the tasks of the lines that are not blank. `group` replaces the group of every task.
 
     Raises InvalidInput that names up to 20 wrong lines, each with its fields: `{"line 3: priority": ["an
-    integer from -100 to 100, not text"]}`; LimitExceeded when there are more lines than a commit takes.
+    integer from -100 to 100, not text"]}`; LimitExceeded when there are more lines than a commit may add.
     """
     if group:
         refuse(group_name("group", group))
@@ -34,7 +34,15 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
     wrong = 0
     for number, line in lines:
         try:
-            adds.append(_add(line, group))
+            tree = strict_json.read(line)
+            if not isinstance(tree, dict):
+                raise strict_json.wrong('must be an object, such as {"group": "mail", "data": "..."}')
+            if group:
+                tree["group"] = group
+            add = value_of(tree, Add)
+            source = (add.labels or {}).get(FAILED_FROM)
+            refuse([*add.every_problem(), *(group_name(f"labels.{FAILED_FROM}", source) if source else ())])
+            adds.append(add)
         except InvalidInput as refused:
             problems |= of_line(number, refused)
             wrong += 1
@@ -46,34 +54,26 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
 
 
 def numbered_lines(body: bytes) -> list[tuple[int, bytes]]:
-    """Each line with its number, but for blank ones. Raises InvalidInput or LimitExceeded about how many they are."""
+    """Return the lines that are not blank, with their numbers.
+
+    Raises InvalidInput when there are none, LimitExceeded when there are too many.
+    """
     refuse_many(body, limits().values)
-    if (ends := body.count(b"\n")) > limits().values:  # Blank ones, or there would be too many values.
-        raise LimitExceeded({"lines": [f"at most {limits().values} lines, not {ends}"]})
+    if (ends := body.count(b"\n")) > limits().values:  # Blank lines, or refuse_many would have raised.
+        raise LimitExceeded({"lines": [sentences.at_most(limits().values, "lines", ends)]})
     lines = enumerate(body.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1)
     found = [(number, line) for number, line in lines if line.strip()]
     if not found:
-        raise InvalidInput({"lines": ["at least one task, each in a line of its own"]})
+        raise InvalidInput({"lines": ["must have at least one task, one per line"]})
     if len(found) > limits().changes:
-        raise LimitExceeded({"lines": [f"at most {limits().changes} tasks an import, not {len(found)}"]})
+        raise LimitExceeded({"lines": [sentences.at_most(limits().changes, "tasks", len(found))]})
     return found
 
 
-def _add(line: bytes, group: str) -> Add:
-    tree = strict_json.read(line)
-    if not isinstance(tree, dict):
-        raise strict_json.wrong('an object, such as {"group": "mail", "data": "..."}')
-    if group:
-        tree["group"] = group
-    add = value_of(tree, Add)
-    refuse([*add.every_problem(), *_wrong_source(add)])
-    return add
-
-
 def within_scope(commit: Commit) -> Commit:
-    """Without the sources of dead letters that whoever imports them could not have put there.
+    """Remove the sources of dead letters that are out of the importer's scope.
 
-    Otherwise a requeue by somebody else would bring a task into a group that its sender may not touch.
+    Otherwise, a requeue by somebody else could put a task into a group that the importer may not change.
     """
     scope = commit.scope
 
@@ -87,18 +87,12 @@ def within_scope(commit: Commit) -> Commit:
     return replace(commit, adds=tuple(replace(add, failed_from="") if is_foreign(add) else add for add in commit.adds))
 
 
-def _wrong_source(add: Add) -> Iterator[Problem]:
-    """What no dead letter can have failed in."""
-    if source := (add.labels or {}).get(FAILED_FROM):
-        yield from group_name(f"labels.{FAILED_FROM}", source)
-
-
 def of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:
-    """What is wrong, with the number of the line in front."""
+    """Prefix the errors with the number of the line."""
     return {
         f"line {number}" if path == "body" else f"line {number}: {path}": [
             text.replace(" starting at: line 1", ": line 1").replace(": line 1 column ", " at column ")
-            for text in texts  # Of JSON's reader, to which it is line 1.
+            for text in texts  # The JSON reader calls every line line 1.
         ]
         for path, texts in refused.fields.items()
     }

@@ -1,4 +1,4 @@
-"""A group's tasks page by page: by key, never by offset and never counted, whatever the size of the group."""
+"""List a group's tasks in pages: by key, without an offset or a count, at any size of the group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREVIEW_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """Where a page ends: the key of a task there. As text `<available_at_ms>.<id>`."""
+    """The key of the task at the end of a page. As text `<available_at_ms>.<id>`."""
 
     available_at_ms: int
     id: int
@@ -34,7 +34,7 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str, field: str) -> Self:
-        """The place that a link named. Raises InvalidInput about `field` when it names none."""
+        """Parse the cursor of a link. Raises InvalidInput about `field`."""
         numbers = text.split(".")
         if len(numbers) != 2 or not all(_is_int64(number) for number in numbers):
             raise InvalidInput({field: ["must be a position in the list, as in the links of its pages"]})
@@ -46,7 +46,7 @@ END = Cursor(available_at_ms=INT64_MAX, id=INT64_MAX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A task as a list shows it: data and error cut."""
+    """A task in a list, with cut data and error."""
 
     id: int
     group: str
@@ -56,18 +56,18 @@ class Row:
     priority: int
     claims: int
     labels: Mapping[str, str]
-    error: str  # Its beginning; empty: it did not fail.
-    data: bytes | None  # Its beginning; None: not asked for.
-    size: int | None  # Of the whole data in bytes.
+    error: str  # The beginning of the error; empty: it did not fail.
+    data: bytes | None  # The beginning of the data; None: not requested.
+    size: int | None  # Bytes of the whole data.
 
 
-# What a list shows of a task as it is, and what its state needs beside that.
+# The columns that a list shows unchanged.
 WHOLE = [each.name for each in fields(Row) if each.name in COLUMNS and each.name not in ("data", "error")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some tasks in order, and the places where the pages before and after it begin, None when there is none."""
+    """Some tasks in order, and the cursors of the pages before and after, None when there is none."""
 
     rows: list[Row]
     before: Cursor | None
@@ -77,7 +77,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Available times of a group: the first of each state, None when no task is in it."""
+    """The first available time of each state in a group; None when no task has the state."""
 
     oldest_ready_ms: int | None
     oldest_expired_ms: int | None
@@ -94,29 +94,30 @@ def page_of(
     before: Cursor | None = None,
     with_data: bool = False,
 ) -> Page:
-    """The tasks of the group in this state (None: all) that follow `after`, or that come before `before`.
+    """Return the tasks of the group in this state (None: all) that follow `after` or precede `before`.
 
-    The longest available first; failed ones by their id, the newest first, as their index has them.
+    The longest available come first. Failed tasks are sorted by id, newest first, as in their index.
     """
     at_ms = Task.objects.now_ms()
-    tasks = _selected(group, state, at_ms, with_data)
+    tasks = Task.objects.get_queryset().in_group(group)
+    tasks = _previewed(tasks if state is None else tasks.in_state(state, at_ms), with_data)
     if before is not None:
         rows = list(_beyond(tasks, before, state, forwards=False)[: PAGE + 1])
         if len(rows) > PAGE:
             return _page(rows[PAGE - 1 :: -1], at_ms, has_before=True, has_after=before != END)
-        # So near to the beginning that the page would not be full: the first page is.
+        # Too few tasks precede the cursor for a full page: show the first page instead.
     rows = list(_beyond(tasks, after, state, forwards=True)[: PAGE + 1])
     return _page(rows[:PAGE], at_ms, has_before=after is not None, has_after=len(rows) > PAGE)
 
 
 def rows_of(ids: Sequence[int], at_ms: int, *, with_data: bool = False) -> list[Row]:
-    """The tasks with these ids, in their order; those that are gone are left out."""
+    """Return the tasks with these ids, in their order, without those that no longer exist."""
     found = {task.id: task for task in _previewed(Task.objects.get_queryset().filter(id__in=ids), with_data)}
     return [_row(found[task_id], at_ms) for task_id in ids if task_id in found]
 
 
 def facts_of(group: str) -> Facts:
-    """Look at the first task of each state."""
+    """Return the available time of the first task of each state."""
     at_ms = Task.objects.now_ms()
     tasks = Task.objects.get_queryset().in_group(group).longest_available_first()
 
@@ -132,15 +133,8 @@ def facts_of(group: str) -> Facts:
     )
 
 
-def _selected(group: str, state: State | None, at_ms: int, with_data: bool) -> TaskQuerySet:
-    tasks = Task.objects.get_queryset().in_group(group)
-    if state is not None:
-        tasks = tasks.in_state(state, at_ms)
-    return _previewed(tasks, with_data)
-
-
 def _previewed(tasks: TaskQuerySet, with_data: bool) -> TaskQuerySet:
-    """With the beginnings of data and error, in place of all of them."""
+    """Read only the beginnings of data and error."""
     tasks = tasks.only(*WHOLE, "leased_since_ms")
     if with_data:
         tasks = tasks.beginnings(PREVIEW_BYTES)
@@ -148,7 +142,7 @@ def _previewed(tasks: TaskQuerySet, with_data: bool) -> TaskQuerySet:
 
 
 def _beyond(tasks: TaskQuerySet, place: Cursor | None, state: State | None, *, forwards: bool) -> TaskQuerySet:
-    """What lies beyond the place, in the order in which one meets it."""
+    """Return the tasks beyond the cursor, the nearest first."""
     if state is State.FAILED:
         tasks = tasks.order_by("-id" if forwards else "id")
         if place is None or place == END:

@@ -1,13 +1,12 @@
-"""What Prometheus is told: what the server has done (meters.py), and what there is in the store.
+"""Metrics for Prometheus: the work of the server (meters.py), and the contents of the store.
 
-The numbers of the store are those of /stats: kept with each commit, never counted. Of the groups that hold the most
-tasks each has rows of its own; all others are one row, without the label `group` and with `groups="others"`: a group
-may have any name.
+The numbers of the store are those of /stats: kept with each commit, never counted. The largest groups have a row each.
+All others share one row, without the label `group` and with `groups="others"`: a group may have any name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from django.conf import settings
@@ -22,14 +21,14 @@ from ..control.pauses import paused_groups
 from ..core.meters import HISTOGRAMS, REASONS, meters
 from ..database.time_limits import TookTooLong, at_most
 from ..writer.totals import Summary, largest, longest_ready_ms, summary
-from .counts import Counts, counts_of_each
+from .counts import counts_of_each
 
 LIMIT_S = 5.0  # Prometheus waits for ten.
 GROUPS = 100
 STATES = ("ready", "claimed", "expired", "scheduled")
 MEDIA_TYPES = (CONTENT_TYPE_PLAIN_0_0_4, openmetrics.CONTENT_TYPE_LATEST)
 
-# What has been done: by the field of `Work`.
+# Counters, by the field of `Work`.
 WORK = {
     "commits": ("taskstore_commits", "Commits that were done, claims not among them."),
     "claimed": ("taskstore_tasks_claimed", "Tasks that were claimed."),
@@ -39,7 +38,7 @@ WORK = {
     "left": ("taskstore_tasks_left", "Tasks that were deleted from a group or moved out of it."),
     "failures": ("taskstore_failures", "Tasks that got an error."),
 }
-# What comes and goes: by the name in `meters`.
+# Gauges, by the name in `meters`.
 LEVELS = {
     "processes": "Processes that serve.",
     "waiting_claims": "Claims that wait until there is something; in each process one for the schedules.",
@@ -49,7 +48,7 @@ LEVELS = {
 
 
 def page(accept: str) -> tuple[bytes, str]:
-    """All metrics as text, and its media type: OpenMetrics if the client accepts that, else Prometheus' own."""
+    """Return all metrics as text with its media type: OpenMetrics if the client accepts it, else Prometheus' own."""
     plain, open_metrics = MEDIA_TYPES
     if "application/openmetrics-text" in accept:
         return openmetrics.generate_latest(Everything()), open_metrics  # type: ignore[no-untyped-call]
@@ -57,37 +56,30 @@ def page(accept: str) -> tuple[bytes, str]:
 
 
 class Everything(Collector):
-    """All metrics, as the writers of prometheus_client take them."""
+    """All metrics, in the form that prometheus_client writes."""
 
     def collect(self) -> Iterator[Metric]:
-        yield from _of_work()
-        yield _refusals()
-        yield from _histograms()
+        for field, (name, text) in WORK.items():
+            yield CounterMetricFamily(name, text, meters.sum_of(field))
+        refusals = CounterMetricFamily(
+            "taskstore_refusals", "What was refused; once for each reason that there was.", labels=["reason"]
+        )
+        for reason in REASONS:
+            refusals.add_metric([reason], meters.sum_of(reason))
+        yield refusals
+        yield _histogram(
+            "batch_operations", "taskstore_batch_operations", "Commits and claims that shared a transaction."
+        )
+        yield _histogram("batch_us", "taskstore_batch_seconds", "How long such a transaction took.", unit=1_000_000)
         for level, text in LEVELS.items():
             yield GaugeMetricFamily(f"taskstore_{level}", text, meters.sum_of(level))
-        yield from _of_the_store()
-
-
-# ---- The server
-
-
-def _of_work() -> Iterator[Metric]:
-    for field, (name, text) in WORK.items():
-        yield CounterMetricFamily(name, text, meters.sum_of(field))
-
-
-def _refusals() -> Metric:
-    family = CounterMetricFamily(
-        "taskstore_refusals", "What was refused; once for each reason that there was.", labels=["reason"]
-    )
-    for reason in REASONS:
-        family.add_metric([reason], meters.sum_of(reason))
-    return family
-
-
-def _histograms() -> Iterator[Metric]:
-    yield _histogram("batch_operations", "taskstore_batch_operations", "Commits and claims that shared a transaction.")
-    yield _histogram("batch_us", "taskstore_batch_seconds", "How long such a transaction took.", unit=1_000_000)
+        try:
+            with at_most(LIMIT_S, using=DEFAULT_DB_ALIAS):
+                families = list(_of_groups())
+        except (DatabaseFailure, TookTooLong):  # The metrics of the server must not depend on the database.
+            families = []
+        yield GaugeMetricFamily("taskstore_store_up", "Whether the store could be read.", bool(families))
+        yield from families
 
 
 def _histogram(kept_as: str, name: str, text: str, unit: int = 1) -> Metric:
@@ -98,21 +90,8 @@ def _histogram(kept_as: str, name: str, text: str, unit: int = 1) -> Metric:
     )
 
 
-# ---- The store
-
-
-def _of_the_store() -> Iterable[Metric]:
-    """Its numbers; whatever goes wrong with it, those of the server are told, and that these are not."""
-    try:
-        with at_most(LIMIT_S, using=DEFAULT_DB_ALIAS):
-            families = list(_of_groups())
-    except (DatabaseFailure, TookTooLong):
-        families = []
-    return [GaugeMetricFamily("taskstore_store_up", "Whether the store could be read.", bool(families)), *families]
-
-
 def _of_groups() -> Iterator[Metric]:
-    """The largest groups one by one; of the others the database tells only what they add up to."""
+    """Yield the metrics of the store: the largest groups one by one, the others as a sum."""
     counts = counts_of_each(largest(getattr(settings, "TASKSTORE_METRICS_GROUPS", GROUPS)))
     every = summary()
     yield GaugeMetricFamily("taskstore_groups", "Groups that hold a task.", every.groups)
@@ -122,9 +101,9 @@ def _of_groups() -> Iterator[Metric]:
         _add(family, {group: getattr(each, state) for group, each in counts.items()}, every, total, state=state)
     finished = {group: each.finished for group, each in counts.items() if each.finished}
     for group, number in finished.items():
-        _tell(family, number, group=group, state="finished")
+        _sample(family, number, group=group, state="finished")
     if (others := every.finished - sum(finished.values())) > 0:
-        _tell(family, others, groups="others", state="finished")
+        _sample(family, others, groups="others", state="finished")
     yield family
     failed = GaugeMetricFamily("taskstore_tasks_failed", "Tasks with an error; they are in one of the states too.")
     _add(failed, {group: each.failed for group, each in counts.items()}, every, every.numbers.failed)
@@ -132,37 +111,29 @@ def _of_groups() -> Iterator[Metric]:
     tasks = GaugeMetricFamily("masstasker_num_tasks", "All tasks, under the name that MassTasker gives it.")
     _add(tasks, {group: each.total for group, each in counts.items()}, every, every.tasks)
     yield tasks
-    yield _oldest_ready(counts)
-    yield _paused(counts)
-
-
-def _add(family: Metric, numbers: Mapping[str, int], every: Summary, total: int, **labels: str) -> None:
-    for group, number in numbers.items():
-        _tell(family, number, group=group, **labels)
-    if every.groups > len(numbers):
-        # They were read a moment before the sums.
-        others = max(0, total - sum(numbers.values()))
-        _tell(family, others, groups="others", **labels)
-
-
-def _oldest_ready(counts: Mapping[str, Counts]) -> Metric:
-    family = GaugeMetricFamily(
+    oldest = GaugeMetricFamily(
         "taskstore_oldest_ready_seconds", "For how long the oldest ready task has been ready; 0: there is none."
     )
     oldest_ms = longest_ready_ms(group for group, counted in counts.items() if counted.ready)
     for group in counts:
-        _tell(family, oldest_ms.get(group, 0) / 1_000, group=group)
-    return family
+        _sample(oldest, oldest_ms.get(group, 0) / 1_000, group=group)
+    yield oldest
+    pauses = GaugeMetricFamily("taskstore_group_paused", "Whether the group is paused.")
+    paused = paused_groups(min(counts), max(counts)) if counts else set()
+    for group in counts:
+        _sample(pauses, group in paused, group=group)
+    yield pauses
 
 
-def _paused(groups: Collection[str]) -> Metric:
-    family = GaugeMetricFamily("taskstore_group_paused", "Whether the group is paused.")
-    paused = paused_groups(min(groups), max(groups)) if groups else set()
-    for group in groups:
-        _tell(family, group in paused, group=group)
-    return family
+def _add(family: Metric, numbers: Mapping[str, int], every: Summary, total: int, **labels: str) -> None:
+    for group, number in numbers.items():
+        _sample(family, number, group=group, **labels)
+    if every.groups > len(numbers):
+        # The groups were read a moment before the sums.
+        others = max(0, total - sum(numbers.values()))
+        _sample(family, others, groups="others", **labels)
 
 
-def _tell(family: Metric, number: float, **labels: str) -> None:
-    # Not the family's own way, which gives each row the same labels.
+def _sample(family: Metric, number: float, **labels: str) -> None:
+    # The family's own method gives every row the same labels.
     family.samples.append(Sample(family.name, labels, number))

@@ -1,4 +1,4 @@
-"""How tasks came and went, for charts: sums of what is kept by the minute, by ten, and by the hour."""
+"""The rates of tasks over time, for charts: sums of the numbers kept by the minute, by ten, and by the hour."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PERCENTILES = (50, 95, 99)
 
 
 class Span(StrEnum):
-    """How far a chart looks back."""
+    """The time span of a chart."""
 
     HOUR = "1h"
     SIX_HOURS = "6h"
@@ -31,7 +31,7 @@ class Span(StrEnum):
     MONTH = "30d"
 
 
-# Minutes: of the whole span, and of each of its steps. The rates of a span are never of longer times than its steps.
+# Minutes of the whole span, and of each step. Rates within a span are never kept in longer intervals than its steps.
 MINUTES = {
     Span.HOUR: (60, 1),
     Span.SIX_HOURS: (360, 5),
@@ -46,17 +46,17 @@ Percentiles = Sequence[int] | None  # Milliseconds, in the order of PERCENTILES;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """What happened in each step of a span, the oldest first; the minute that is under way is left out."""
+    """The numbers of each step of a span, the oldest first, without the current minute."""
 
     starts_ms: list[int]
     per_minute: dict[str, list[float]]  # By the names of EVENTS.
-    backlog: list[int | None]  # Tasks at the end of the step; None: not known.
-    waits: list[Percentiles]  # How long what was claimed had been available.
-    runs: list[Percentiles]  # How long what its holder was done with had been leased.
+    backlog: list[int | None]  # Tasks at the end of the step; None: unknown.
+    waits: list[Percentiles]  # How long claimed tasks had been available.
+    runs: list[Percentiles]  # How long finished tasks had been leased.
 
 
 def series_of_all(span: Span) -> Series:
-    """Of all groups together: the events alone."""
+    """Return the series of all groups together: the events alone."""
     window = _Window.of(span)
     step = F("minute") - F("minute") % window.step_minutes
     rows = window.rates().annotate(step=step).values_list("step").annotate(*map(Sum, EVENTS)).order_by()
@@ -66,7 +66,7 @@ def series_of_all(span: Span) -> Series:
 
 
 def series_of(group: str, span: Span) -> Series:
-    """Of one group, with its backlog and its times."""
+    """Return the series of one group, with its backlog and times."""
     window = _Window.of(span)
     rows = list(window.rates().filter(group=group).order_by("minute"))
     events = {name: Counter[int]() for name in EVENTS}
@@ -89,32 +89,31 @@ def series_of(group: str, span: Span) -> Series:
 
 
 def backlogs(sets: Sequence[tuple[Sequence[str], int]], minutes: int) -> list[list[int]]:
-    """How many tasks there were at the end of each of the last minutes in sets of groups, by how many each holds now.
+    """Return the tasks of each set of groups at the end of each of the last minutes.
 
-    Empty where nothing happened.
+    A set comes with its present number of tasks, from which the changes are subtracted. Its result is empty when
+    nothing changed.
     """
     end = Task.objects.now_ms() // MINUTE_MS
     steps = range(end - minutes, end)
     changes = totals.changes_of([groups for groups, _ in sets], steps.start)
-    return [_reckoned_back(steps, changed, tasks) for changed, (_, tasks) in zip(changes, sets, strict=True)]
-
-
-def _reckoned_back(steps: range, changes: Mapping[int, int], tasks: int) -> list[int]:
-    if not any(minute in steps for minute in changes):
-        return []
-    since = sum(more for minute, more in changes.items() if minute >= steps.stop)
-    numbers = []
-    for step in reversed(steps):
-        # What they hold now was read a moment before the changes.
-        numbers.append(max(0, tasks - since))
-        since += changes.get(step, 0)
-    return numbers[::-1]
+    found = []
+    for changed, (_, tasks) in zip(changes, sets, strict=True):
+        numbers: list[int] = []
+        if any(minute in steps for minute in changed):
+            since = sum(more for minute, more in changed.items() if minute >= steps.stop)
+            for step in reversed(steps):
+                # The present number was read a moment before the changes.
+                numbers.append(max(0, tasks - since))
+                since += changed.get(step, 0)
+        found.append(numbers[::-1])
+    return found
 
 
 def levels(minutes: int) -> dict[str, list[int]]:
-    """How much there was over all groups at the end of each of the last minutes, by LEVELS; empty before two are known.
+    """Return the LEVELS over all groups at the end of each of the last minutes; empty before two are known.
 
-    Where nobody kept a level it was as before; before the first one it was as in it.
+    A missing minute repeats the one before; minutes before the first one repeat it.
     """
     end = Task.objects.now_ms() // MINUTE_MS
     steps = range(end - minutes, end)
@@ -128,7 +127,7 @@ def levels(minutes: int) -> dict[str, list[int]]:
 
 
 def percentiles(histogram: Mapping[int, int]) -> Percentiles:
-    """The times that so many percent did not exceed, by the ends of their buckets."""
+    """Return the times that so many percent did not exceed, as the ends of their buckets; None without any time."""
     total = sum(histogram.values())
     if not total:
         return None
@@ -143,7 +142,7 @@ def percentiles(histogram: Mapping[int, int]) -> Percentiles:
 
 
 def _carried_on(steps: Sequence[int], known: Mapping[int, T], before: T) -> list[T]:
-    """Where nothing happened, the number is still the one before."""
+    """Repeat the last known number in steps without one."""
     numbers, latest = list[T](), before
     for step in steps:
         latest = known.get(step, latest)
@@ -153,7 +152,7 @@ def _carried_on(steps: Sequence[int], known: Mapping[int, T], before: T) -> list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """A span up to the minute that is under way, in minutes since the Epoch."""
+    """A span up to the current minute, in minutes since the Epoch."""
 
     start: int  # The first minute of a step.
     end: int
@@ -182,7 +181,7 @@ class _Window:
         return last.tasks if last else None
 
     def per_minute(self, events: Mapping[str, Mapping[int, int]]) -> dict[str, list[float]]:
-        # The last step may not be over.
+        # The last step may be incomplete.
         minutes = {step: min(self.step_minutes, self.end - step) for step in self.steps}
         return {
             name: [round(counts.get(step, 0) / minutes[step], 2) for step in self.steps]

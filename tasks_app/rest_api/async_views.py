@@ -84,17 +84,23 @@ class LoopView(View):
     def key_of(self, asked: WithKey) -> ResendKey | None:
         """The idempotency key that header or body give, under the name of its holder; None without one."""
         token = self.token()
-        return key_in(self.request, asked, f"client {asked.clientid}" if token.pk is None else f"token {token.pk}")
+        holder = f"client {asked.clientid}" if token.pk is None else f"token {token.pk}"
+        return resend_key(key_header(self.request), asked, holder)
 
 
-def key_in(request: Request, asked: WithKey | AgreedTasks, holder: str) -> ResendKey | None:
+def key_header(request: Request) -> str:
+    """The idempotency key in the request's header; empty without one."""
+    key: str = request._request.META.get("HTTP_IDEMPOTENCY_KEY", "")
+    return key
+
+
+def resend_key(header: str, asked: WithKey | AgreedTasks, holder: str) -> ResendKey | None:
     """The idempotency key that header or body give; None without one."""
-    header = request._request.META.get("HTTP_IDEMPOTENCY_KEY", "")
     key = header or asked.key
     if not key:
         return None
     if asked.key and header and asked.key != header:
-        raise InvalidInput({"key": ["the same as in the header Idempotency-Key, or absent"]})
+        raise InvalidInput({"key": ["must equal the header Idempotency-Key, or be absent"]})
     refuse(text("key", key, KEY_LENGTH))
     return ResendKey(f"{holder}/{key}", asked.digest if isinstance(asked, HasDigest) else digest_of(asked))
 

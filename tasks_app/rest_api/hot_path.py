@@ -12,11 +12,11 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpResponse, JsonResponse
+from django.http import JsonResponse
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -81,9 +81,18 @@ class ClaimTasks(LoopView):
 
 
 async def outcome_of(tasks: Sequence[TaskRecord]) -> bytes:
-    # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
-    if len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE:
+    if is_long(tasks):
         return await beside_the_loop(_encoded_one_by_one, tasks)
+    return encoded(tasks)
+
+
+def is_long(tasks: Sequence[TaskRecord]) -> bool:
+    """Whether the event loop can't wait until so many tasks, or such large ones, are encoded."""
+    return len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE
+
+
+def encoded(tasks: Sequence[TaskRecord]) -> bytes:
+    # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
     return ENCODER.encode(Outcome(tasks=tuple(map(answer_of, tasks))))
 
 
@@ -100,11 +109,17 @@ VIEWS: Mapping[tuple[str, str], type[LoopView]] = {
 }
 
 # What every answer says.
-HEADERS = [
+HEADERS = (
     (b"Content-Type", JSONRenderer.media_type.encode()),
     (b"Cache-Control", b"no-store"),
     (b"X-Content-Type-Options", b"nosniff"),
-]
+)
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]  # All but the length.
+    body: bytes
 
 
 class HotPath:
@@ -125,19 +140,19 @@ class HotPath:
         view.setup(request)
         may_wait = kind is ClaimTasks and (len(body) > PAUSE_AFTER_BYTES or b'"wait"' in body)
         del body  # What is left of it while the request is answered is up to the view.
-        answer: bytes | HttpResponse | None = None
+        answer: Answer | None = None
         with _while_connected(receive) if may_wait else nullcontext():
             try:
                 await view.admit(request)
-                answer = await view.handler(view.request)
+                answer = Answer(200, HEADERS, await view.handler(view.request))
             except Exception as error:
                 answer = _failure(error, view)
             finally:
                 del view.request  # It knows the view: the collector would have to find this circle, and everybody wait.
-        if isinstance(answer, bytes):
-            await _send(200, HEADERS, answer, send)
-        elif answer is not None:
-            await _send(answer.status_code, _headers(answer), answer.content, send)
+        if answer is not None:
+            length = (b"Content-Length", b"%d" % len(answer.body))
+            await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, length]})
+            await send({"type": "http.response.body", "body": answer.body})
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -157,16 +172,31 @@ async def _body(receive: Receive) -> bytes | None:
             return b"".join(chunks)
 
 
-def _failure(error: Exception, view: LoopView) -> HttpResponse:
+def failure_of(kind: type[LoopView], error: Exception) -> Answer:
+    """The answer to a request whose operation has failed, without the request."""
+    path = kind.served()[0].endpoint.path
+    view, request = kind(), ASGIRequest({"type": "http", "method": "POST", "path": path, "headers": []}, BytesIO())
+    view.setup(request)
+    view.request = view.initialize_request(request)
+    try:
+        return _failure(error, view)
+    finally:
+        del view.request
+
+
+def _failure(error: Exception, view: LoopView) -> Answer:
     """What to answer; the log has the number of what nobody expected."""
     try:
         response = view.finished(view.handle_exception(error))
-        return response.render() if isinstance(response, Response) else response
+        if isinstance(response, Response):
+            response.render()
     except Exception:
         number = secrets.token_hex(8)
         request = view.request._request
         log.exception("request %s failed: %s %s", number, request.method, request.path)
-        return JsonResponse({"detail": "Something went wrong in the server.", "request_id": number}, status=500)
+        response = JsonResponse({"detail": "Something went wrong in the server.", "request_id": number}, status=500)
+    own = [(name.encode("latin1"), value.encode("latin1")) for name, value in response.items()]
+    return Answer(response.status_code, (*own, (b"X-Content-Type-Options", b"nosniff")), response.content)
 
 
 @contextmanager
@@ -188,14 +218,3 @@ def _while_connected(receive: Receive) -> Iterator[None]:
     finally:
         gone.remove_done_callback(stop)
         gone.cancel()
-
-
-def _headers(response: HttpResponse) -> list[tuple[bytes, bytes]]:
-    own = [(name.encode("latin1"), value.encode("latin1")) for name, value in response.items()]
-    return [*own, (b"X-Content-Type-Options", b"nosniff")]
-
-
-async def _send(status: int, headers: list[tuple[bytes, bytes]], body: bytes, send: Send) -> None:
-    length = (b"Content-Length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-    await send({"type": "http.response.body", "body": body})

@@ -33,7 +33,7 @@ from taskstore.types.tasks import State
 from .. import bulk
 from ..models import BulkItem, BulkOperation
 from . import bodies
-from .async_views import key_in
+from .async_views import key_header, resend_key
 from .base import View, serves
 from .bulk_requests import BulkPreviewRequest, BulkRequest
 from .search import choice_in, integer, page_size_in, query_of
@@ -117,7 +117,7 @@ class Bulk(View):
         asked = bodies.read(request, BulkRequest)
         for group in asked.groups:
             self.must_reach(group)
-        key = key_in(request, asked, f"bulk of token {self.token().pk}")
+        key = resend_key(key_header(request), asked, f"bulk of token {self.token().pk}")
         return begun(bulk.start(asked.asked(self.actor.scope, key), self.actor.because(asked.reason)))
 
 
@@ -137,7 +137,7 @@ class OperationsView(View):
     def operation(self, id: str) -> BulkOperation:
         found = self.visible().filter(pk=integer("id", id)).first()
         if found is None:
-            raise NotFound(f"There is no operation {id}.")
+            raise NotFound(f"Operation {id} does not exist.")
         return found
 
 

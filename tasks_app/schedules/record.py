@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from taskstore.errors import InvalidInput
+from taskstore.types import sentences
 from taskstore.types.job_record import JobOptions, JobRecord, OnLost, new_task, queue_group
 from taskstore.types.requests import Asked
 from taskstore.types.scalars import prepare
@@ -60,12 +61,20 @@ class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
 class ScheduledJobOptions(Asked, frozen=True, kw_only=True):
     """How the job is run."""
 
-    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="How often at most it is tried.")] = 1
-    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="Before the second try.")] = 1_000
-    timeout_ms: Annotated[Duration | UnsetType, Meta(description="For one attempt; absent: none.")] = UNSET
-    memory_bytes: Annotated[Bytes | UnsetType, Meta(description="Of its process; absent: no limit.")] = UNSET
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="The maximum number of attempts.")] = 1
+    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="The pause before the second attempt.")] = (
+        1_000
+    )
+    timeout_ms: Annotated[
+        Duration | UnsetType, Meta(description="The time limit of one attempt; unlimited if absent.")
+    ] = UNSET
+    memory_bytes: Annotated[
+        Bytes | UnsetType, Meta(description="The memory limit of its process; unlimited if absent.")
+    ] = UNSET
     on_lost: OnLost = OnLost.RETRY
-    max_lost: Annotated[int, Meta(ge=1, le=1_000, description="How often its worker may die.")] = 3
+    max_lost: Annotated[
+        int, Meta(ge=1, le=1_000, description="The number of times its worker may die before the job fails.")
+    ] = 3
 
 
 class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
@@ -88,11 +97,13 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
 class SchedulePlan(Asked, frozen=True, kw_only=True):
     """What is to be added, and when."""
 
-    cron: Annotated[str, Meta(description="Five fields of cron, six with seconds, @daily and the like, or every 30s.")]
+    cron: Annotated[
+        str, Meta(description="Five cron fields, or six with seconds first, @daily or the like, or every 30s.")
+    ]
     zone: Annotated[str, Meta(description="The name of a time zone.")] = "UTC"
     catch_up: CatchUp = CatchUp.SKIP
-    task: Annotated[PlannedTask | UnsetType, Meta(description="Either this or job.")] = UNSET
-    job: Annotated[PlannedJob | UnsetType, Meta(description="Either this or task.")] = UNSET
+    task: Annotated[PlannedTask | UnsetType, Meta(description="Give either this or job.")] = UNSET
+    job: Annotated[PlannedJob | UnsetType, Meta(description="Give either this or task.")] = UNSET
 
     @property
     def adds(self) -> PlannedTask | PlannedJob:
@@ -112,7 +123,7 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         yield from timetable.problems_of(self.cron, self.zone)
         if (self.task is UNSET) == (self.job is UNSET):
-            yield "task", "exactly one of task and job must be given"
+            yield "task", "must be given, unless job is: a schedule adds exactly one of them"
         elif self.task is not UNSET:
             yield from _wrong_task(self.task)
         elif self.job is not UNSET:
@@ -141,11 +152,11 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
                 record.encode()
             return record
         except InvalidInput as wrong:
-            raise NotASchedule(f"this is no schedule: {wrong}") from None
+            raise NotASchedule(f"invalid schedule: {wrong}") from None
         except UnicodeEncodeError:
-            raise NotASchedule("this is no schedule: it holds half of a surrogate pair") from None
+            raise NotASchedule(f"invalid schedule: {sentences.VALID_UTF8}") from None
         except (ValueError, RecursionError) as wrong:  # JSON and UTF-8.
-            raise NotASchedule(f"this is no schedule: {wrong}") from None
+            raise NotASchedule(f"invalid schedule: {wrong}") from None
 
     def encode(self) -> bytes:
         # Not msgspec's own writer, to which an integer beyond 64 bits among the arguments is none.
@@ -170,7 +181,7 @@ def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
         return Turn([], record.due)
     next_ms = record.timetable.after(now_ms)
     if next_ms is None:
-        raise NotASchedule("this comes due no more")
+        raise NotASchedule("the schedule has no due time any more")
     return Turn(_passed(record, now_ms) if record.due else [], next_ms)
 
 
@@ -193,14 +204,14 @@ def iso(at_ms: int) -> str:
 
 def _wrong_task(asked: PlannedTask) -> Iterator[Problem]:
     if not is_utf8(asked.data):
-        yield "task.data", "must be valid UTF-8 text: it contains a lone surrogate"
+        yield "task.data", sentences.VALID_UTF8
         return
     if len(asked.data.encode()) > LONGEST_DATA:
-        yield "task.data", f"must be at most {LONGEST_DATA} bytes"
+        yield "task.data", sentences.at_most(LONGEST_DATA, "bytes", len(asked.data.encode()))
     for name in {SCHEDULE_LABEL, DUE_LABEL} & asked.labels.keys():
         yield f"task.labels.{name}", "must be absent: the schedule sets this label"
     if not asked.group:
-        yield "task.group", "must be the name of a group, not empty"
+        yield "task.group", sentences.NOT_EMPTY
     elif asked.group == GROUP:
         yield "task.group", "must be a group other than that of the schedules"
     yield from _wrong_for_the_store(asked, "task.")

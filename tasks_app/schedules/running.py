@@ -124,10 +124,10 @@ def _understood(task: Task) -> tuple[str, ScheduleRecord]:
     if found.record is None:
         raise NotASchedule(found.error)
     if not found.name:
-        raise NotASchedule("this is no schedule: it has no label `name`")
+        raise NotASchedule("invalid schedule: the label `name` is required")
     first = named(found.name)
     if first and first.origin != task.origin:
-        raise NotASchedule(f"there is an older schedule of this name: task {first.id}")
+        raise NotASchedule(f"must have a unique name: task {first.id} is an older schedule with the same")
     return found.name, found.record
 
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from taskstore.types import sentences
 from taskstore.types.tasks import Problem
 
 SECOND_MS = 1_000
@@ -107,7 +108,7 @@ def problems_of(cron: str, zone: str) -> Iterator[Problem]:
         zone = "UTC"
     try:
         if Timetable(cron=cron, zone=zone).after(0) is None:
-            yield "cron", "must come due: this expression does not within fifty years"
+            yield "cron", "must have a due time within the next fifty years"
     except NotATimetable as problem:
         yield "cron", str(problem)
 
@@ -131,7 +132,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 def _expanded(cron: str) -> str:
     if len(cron) > LONGEST:
-        raise NotATimetable(f"must have at most {LONGEST} characters")
+        raise NotATimetable(sentences.at_most(LONGEST, "characters", len(cron)))
     return ALIASES.get(cron, cron)
 
 

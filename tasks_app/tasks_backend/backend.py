@@ -51,7 +51,7 @@ def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) 
 def _app(place: str) -> Iterator[CheckMessage]:
     if not apps.is_installed("tasks_app"):
         yield Error(
-            f"The jobs of {place} are kept by tasks_app, which is not installed.",
+            f"{place} keeps its jobs in tasks_app, which is not installed.",
             hint='Add "tasks_app" to INSTALLED_APPS and run `manage.py migrate`.',
             id="tasks_app.E007",
         )
@@ -61,20 +61,18 @@ def _options(place: str, options: Mapping[str, Any]) -> Iterator[CheckMessage]:
     found = {place: [*misshapen(options), *problems(for_all(options))]}
     found |= {f'{place}["queues"]["{queue}"]': [*problems(said)] for queue, said in by_queue(options).items()}
     for where, mistakes in found.items():
-        for problem, right in mistakes:
-            yield Error(f"{where}: {problem}.", hint=f"Let it be {right}.", id="tasks_app.E008")
+        for problem, hint in mistakes:
+            yield Error(f"{where}: {problem}.", hint=hint or None, id="tasks_app.E008")
 
 
 def _queues(place: str, queues: Collection[str], described: Collection[str]) -> Iterator[CheckMessage]:
     for queue in sorted({*queues, *described}):
-        if right := why_no_queue(queue):
-            yield Error(
-                f"{place}: {queue!r} can't be the name of a queue.", hint=f"Let it be {right}.", id="tasks_app.E009"
-            )
+        if why := why_no_queue(queue):
+            yield Error(f"{place}: the queue {queue!r} {why}.", id="tasks_app.E009")
         elif queues and queue not in queues:
             yield Error(
-                f"{place}: the options of {queue!r} are those of a queue that the backend does not have.",
-                hint=f'Add it to {place}["QUEUES"].',
+                f"{place} has options for the queue {queue!r}, which it does not have.",
+                hint=f'Add the queue to {place}["QUEUES"].',
                 id="tasks_app.E010",
             )
 
@@ -87,7 +85,7 @@ def of_alias(alias: str) -> TaskStoreBackend:
     """Raises ImproperlyConfigured when the setting TASKS has no such backend, or it is not this one."""
     found = task_backends[alias]
     if not isinstance(found, TaskStoreBackend):
-        raise ImproperlyConfigured(f'TASKS["{alias}"] is not a backend of Task Store but {type(found).__name__}')
+        raise ImproperlyConfigured(f'TASKS["{alias}"] must be a backend of Task Store, not {type(found).__name__}')
     return found
 
 
@@ -99,13 +97,13 @@ def find_task(path: str, modules: Collection[str]) -> Task[..., Any]:
     """
     module, _, name = path.rpartition(".")
     if not (module in sys.modules or module in modules or apps.get_containing_app_config(module)):
-        raise LookupError(f"{path} is in no installed app, nor in a module that OPTIONS['modules'] names")
+        raise LookupError(f"{path} must be in an installed app, or in a module that OPTIONS['modules'] names")
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as problem:
         raise LookupError(f"{path} can't be imported: {problem}") from None
     if not isinstance(found, Task):
-        raise LookupError(f"{path} is no task: put @task on the function, and leave it its name")
+        raise LookupError(f"{path} is not a task: decorate the function with @task, and keep its name")
     return found
 
 
@@ -128,10 +126,10 @@ class TaskStoreBackend(BaseTaskBackend):
         return tuple(self.options.get("modules", ()))
 
     def validate_task(self, task: Task[..., Any]) -> None:
-        """Raises InvalidTask, also for options that make no sense."""
+        """Raises InvalidTask, also for invalid options."""
         super().validate_task(task)
-        if right := why_no_queue(task.queue_name):
-            raise InvalidTask(f"Queue {task.queue_name!r} can't be one: let it be {right}.")
+        if why := why_no_queue(task.queue_name):
+            raise InvalidTask(f"The queue {task.queue_name!r} {why}.")
         try:
             self.job_options(task)
         except ValueError as problem:

@@ -39,27 +39,27 @@ def by_queue(options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 def job_options(*layers: Mapping[str, Any]) -> JobOptions:
     """What the layers say, a later one in place of those before it. None says nothing.
 
-    Raises ValueError naming the option with a value that makes no sense.
+    Raises ValueError naming the option with an invalid value.
     """
     said = {name: value for layer in layers for name, value in layer.items() if name in OPTIONS and value is not None}
     return JobOptions(**{OPTIONS[name].member: _taken(name, value) for name, value in said.items()})
 
 
 def problems(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with those for every job, or of one queue, and what would be right."""
+    """Yield what is wrong with those for every job, or of one queue, and a hint, which may be empty."""
     for name, value in options.items():
         if name not in OPTIONS:
-            yield f"the option {name} is not known", f"one of: {', '.join(OPTIONS)}"
+            yield f"{name} is not a known option", f"Use one of {', '.join(OPTIONS)}."
         elif value is not None and not _makes_sense(name, value):
-            yield f"{name} is {value!r}", OPTIONS[name].kind
+            yield f"{name} must be {OPTIONS[name].kind}, not {value!r}", ""
 
 
 def misshapen(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the others, and what would be right."""
+    """As `problems`, of the others."""
     if not isinstance(options.get(QUEUES, {}), Mapping):
-        yield f"{QUEUES} is {options[QUEUES]!r}", "a dict of options, by the names of queues"
+        yield f"{QUEUES} must be a dict of options by name of queue, not {options[QUEUES]!r}", ""
     if not isinstance(options.get(MODULES, []), list | tuple):
-        yield f"{MODULES} is {options[MODULES]!r}", "a list of modules"
+        yield f"{MODULES} must be a list of modules, not {options[MODULES]!r}", ""
 
 
 def _makes_sense(name: str, value: Any) -> bool:
@@ -75,7 +75,7 @@ def _taken(name: str, value: Any) -> Any:
     try:
         return option.take(value)
     except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{name} is {value!r}: let it be {option.kind}") from None
+        raise ValueError(f"{name} must be {option.kind}, not {value!r}") from None
 
 
 def _count(least: int) -> Callable[[Any], int]:
@@ -98,10 +98,12 @@ def _milliseconds(least: timedelta) -> Callable[[Any], int]:
 
 
 OPTIONS: Mapping[str, Option] = {
-    "max_attempts": Option("max_attempts", "a whole number from 1 on", _count(1)),
-    "backoff": Option("backoff_ms", "a timedelta or seconds, not negative", _milliseconds(timedelta())),
-    "timeout": Option("timeout_ms", "a timedelta or seconds, at least a millisecond", _milliseconds(MILLISECOND)),
+    "max_attempts": Option("max_attempts", "a whole number above 0", _count(1)),
+    "backoff": Option("backoff_ms", "a timedelta or a number of seconds, and not negative", _milliseconds(timedelta())),
+    "timeout": Option(
+        "timeout_ms", "a timedelta or a number of seconds, at least a millisecond", _milliseconds(MILLISECOND)
+    ),
     "memory_bytes": Option("memory_bytes", "a whole number of bytes, at least 1 MiB", _count(2**20)),
-    "on_lost": Option("on_lost", f"one of: {', '.join(OnLost)}", OnLost),
-    "max_lost": Option("max_lost", "a whole number, not negative", _count(0)),
+    "on_lost": Option("on_lost", f"one of {', '.join(OnLost)}", OnLost),
+    "max_lost": Option("max_lost", "a whole number, and not negative", _count(0)),
 }

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from ..database import (
     SILENCE_S,
     UNCONFIRMED,
     Dialect,
+    Each,
     Last,
     PostgreSQL,
     Row,
@@ -352,6 +354,10 @@ class SQLiteConnection(WriterConnection):
                 old.close()
 
 
+# A few dozen statements are done all the time, some of them long.
+_with_marks = lru_cache(256)(lambda sql: sql.replace("%s", "?"))
+
+
 def _drive(connection: sqlite3.Connection, steps: Steps[T], counts: bool = False) -> tuple[T, bool, int]:
     """What comes of the steps, whether they have written something, and, if it counts them, the bytes they sent."""
     answers: list[list[Row]] | None = None
@@ -360,12 +366,12 @@ def _drive(connection: sqlite3.Connection, steps: Steps[T], counts: bool = False
         while True:
             statements = next(steps) if answers is None else steps.send(answers)
             is_written |= isinstance(statements, Last)
-            if counts:
-                sent = chain.from_iterable(statement.parameters for statement in statements)
-                sent_bytes += sum(len(value) for value in sent if isinstance(value, (bytes, str)))
-            answers = [
-                connection.execute(statement.sql.replace("%s", "?"), statement.parameters).fetchall()
-                for statement in statements
-            ]
+            answers = []
+            for sql, parameters in statements:
+                if counts:
+                    values = chain.from_iterable(parameters) if isinstance(parameters, Each) else parameters
+                    sent_bytes += sum(len(value) for value in values if isinstance(value, (bytes, str)))
+                execute = connection.executemany if isinstance(parameters, Each) else connection.execute
+                answers.append(execute(_with_marks(sql), parameters).fetchall())
     except StopIteration as stop:
         return stop.value, is_written, sent_bytes

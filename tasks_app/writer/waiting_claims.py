@@ -14,12 +14,11 @@ from ..core.operations import Claim, Operation, Query, Supply, TaskRecord
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """An operation, and who waits for its answer."""
+    """An operation on its way through the writer, which calls `succeed` or `fail` once, on its loop."""
 
     operation: Operation
-    answer: asyncio.Future[list[TaskRecord]]
-    arrived_s: float = field(default_factory=time.monotonic)
-    tries: int = 0  # How often nothing could be said yet.
+    arrived_s: float = field(default_factory=time.monotonic, kw_only=True)
+    tries: int = field(default=0, kw_only=True)  # How often nothing could be said yet.
 
     @property
     def size(self) -> int:
@@ -35,8 +34,39 @@ class Asked:
     def age_s(self) -> float:
         return time.monotonic() - self.arrived_s
 
+    @property
+    def is_needless(self) -> bool:
+        """Whether nobody wants it any more. Asked before it begins."""
+        raise NotImplementedError
+
+    @property
+    def has_lost_client(self) -> bool:
+        """Whether nobody can receive what it took. Asked once it is done."""
+        raise NotImplementedError
+
     def prepare(self, tasks: list[TaskRecord]) -> None:
-        """Do what can be done before `succeed`: whether these tasks are the answer is not certain yet."""
+        """Get the answer ready while its commit is on its way. `succeed` follows with the same list, or else `fail`."""
+
+    def succeed(self, tasks: list[TaskRecord]) -> None:
+        raise NotImplementedError
+
+    def fail(self, error: Exception) -> None:
+        raise NotImplementedError
+
+
+@dataclass(slots=True, eq=False)
+class Awaited(Asked):
+    """An operation whose answer is awaited as a future."""
+
+    answer: asyncio.Future[list[TaskRecord]]
+
+    @property
+    def is_needless(self) -> bool:
+        return self.answer.done()
+
+    @property
+    def has_lost_client(self) -> bool:
+        return self.answer.cancelled()
 
     def succeed(self, tasks: list[TaskRecord]) -> None:
         if not self.answer.done():
@@ -65,7 +95,7 @@ class WaitingClaims:
     def takes(self, asked: Asked) -> bool:
         """Keep a claim that found nothing, if it wants to wait (longer)."""
         left_s = asked.wait_s - asked.age_s
-        if left_s <= 0 or self._has_ended:
+        if left_s <= 0 or self._has_ended or not isinstance(asked, Awaited):
             return False
         if isinstance(asked.operation, Query) and asked.operation.at_ms:
             # There was nothing at that moment. From here on time passes, and that is the store's.

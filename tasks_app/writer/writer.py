@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ from .cancelling import ended
 from .connection import WriterConnection, connection_to
 from .housekeeping import Housekeeper
 from .peers import Neighbours
-from .waiting_claims import Asked, WaitingClaims
+from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
@@ -125,14 +126,18 @@ class Writer:
 
     def submit(self, operation: Operation) -> asyncio.Future[list[TaskRecord]]:
         """Put the operation into the queue. Gives its new tasks, or raises what `Task.objects.perform` raises."""
-        asked = Asked(operation, self._loop.create_future())
+        asked = Awaited(operation, self._loop.create_future())
+        self.take(asked)
+        return asked.answer
+
+    def take(self, asked: Asked) -> None:
+        """Put an operation into the queue that is told by itself what came of it. On the writer's loop only."""
         if self._is_stopping:
             asked.fail(StoreUnavailable("the server is stopping: try again"))
         elif len(self._queue) >= self._bounds.queued:
-            asked.fail(StoreBusy("too many operations wait already: try again later"))
+            asked.fail(StoreBusy("too many operations are waiting: try again later"))
         else:
             self._enqueue(asked)
-        return asked.answer
 
     def submit_from_thread(self, operation: Operation) -> list[TaskRecord]:
         """Do the operation, for code that runs in a thread beside the loop."""
@@ -156,7 +161,7 @@ class Writer:
             self._check = self._loop.create_task(connection.change(connection.dialect.probe()))
         done, _ = await asyncio.wait([self._check], timeout=PATIENCE_S)
         if not done:
-            raise StoreUnavailable("the database does not answer: try again later")
+            raise StoreUnavailable("the database is not responding: try again later")
         await self._check
 
     def look_around(self) -> None:
@@ -247,7 +252,7 @@ class Writer:
         while self._queue and len(batch) < self._bounds.operations and size < self._bounds.bytes:
             asked = self._queue.popleft()
             # Who has gone before its operation began costs nothing.
-            if not asked.answer.done():
+            if not asked.is_needless:
                 batch.append(asked)
                 size += asked.size
         if not (batch or self._is_stopping):
@@ -272,7 +277,7 @@ class Writer:
             self._try_again(asked)
         elif isinstance(decision, TaskStoreError):
             asked.fail(decision)
-        elif asked.answer.cancelled():
+        elif asked.has_lost_client:
             self._give_back(asked.operation, decision)
         elif decision or not self._waiting.takes(asked):
             asked.succeed(decision)
@@ -286,7 +291,7 @@ class Writer:
         answer: asyncio.Future[list[TaskRecord]] = self._loop.create_future()
         # If it fails, the leases run out as those of a worker that died.
         answer.add_done_callback(lambda answer: answer.exception())
-        self._enqueue(Asked(Commit(owner=operation.owner, updates=changes, scope=operation.scope), answer))
+        self._enqueue(Awaited(Commit(owner=operation.owner, updates=changes, scope=operation.scope), answer))
 
     def _try_again(self, asked: Asked) -> None:
         asked.tries += 1
@@ -350,7 +355,8 @@ def _prepare(batch: Sequence[Asked], done: Done) -> None:
     """Prepare the answers, while the database commits what they say."""
     for asked, decision in zip(batch, done.decisions, strict=True):
         if isinstance(decision, list):
-            asked.prepare(decision)
+            with suppress(Exception):  # What fails here fails again in `succeed`, where it concerns nobody else.
+                asked.prepare(decision)
 
 
 def are_large(operations: Sequence[Operation]) -> bool:

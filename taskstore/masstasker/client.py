@@ -32,9 +32,9 @@ from .operations import Draft, Operation, create, delete, disown, error_text, mo
 
 
 class ServerClock:
-    """The server's time, as the newest task that it gave out says; before that, this machine's.
+    """The server's time, learned from the last claimed task; before that, this machine's.
 
-    A lease ends by the server's clock. A machine whose own is minutes behind would renew leases into the past.
+    Leases end by the server's clock. A machine whose clock is minutes behind would renew leases into the past.
     """
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class ServerClock:
     def now(self) -> datetime:
         return datetime.fromtimestamp(time.monotonic() + self._ahead_s, UTC)
 
-    def hear(self, task: Task, own_for: timedelta) -> None:
-        """A task was given out just now, to be owned for so long."""
+    def learn(self, task: Task, own_for: timedelta) -> None:
+        """Learn the time from a task that was just claimed for that long."""
         given_out_at = task.not_before.ToDatetime(UTC) - own_for
         self._ahead_s = given_out_at.timestamp() - time.monotonic()
 
@@ -82,19 +82,19 @@ ADDRESS = "127.0.0.1:50053"
 NOTHING = timedelta(0)
 LEASE = timedelta(seconds=30)
 TIMEOUT = timedelta(seconds=30)  # Of a call that does not wait for a task.
-# Data may be larger than the 4 MB that gRPC takes by itself; how large, the server says.
+# Leave the limit to the server instead of gRPC's 4 MB.
 ANY_SIZE = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
-# The proxy of the environment leads out of the machine.
+# A proxy from the environment can't reach this machine's loopback address.
 NO_PROXY = (("grpc.enable_http_proxy", 0),)
 
 Answer = TypeVar("Answer")
 
 
 def connect(address: str = ADDRESS, *, token: str | None = None, certificates: bytes | None = None) -> Client:
-    """A client of the server at this address; whether it is there shows with the first call.
+    """Return a client of the server at `host:port`. It connects with the first call.
 
-    To this machine it speaks plainly. To others by TLS, as to this one when there are `certificates`: those that
-    the server's is checked with (PEM), else the usual ones. The token is that of TASKSTORE_TOKEN by default.
+    `token`: by default TASKSTORE_TOKEN. `certificates`: the root certificates (PEM) that verify the server's, by
+    default those of gRPC. The connection uses TLS, except without `certificates` to this machine.
     """
     token = os.environ.get("TASKSTORE_TOKEN", "") if token is None else token
     if is_this_machine(address) and not certificates:
@@ -111,7 +111,7 @@ def is_this_machine(address: str) -> bool:
 
 
 class Client:
-    """The calls, each with the token, and their errors as those of `errors`. Threads may share it."""
+    """A client of the gRPC API. Threads may share it. Methods raise the errors of `taskstore.masstasker.errors`."""
 
     def __init__(self, channel: grpc.Channel, token: str = "", timeout: timedelta = TIMEOUT) -> None:
         self._channel, self._timeout = channel, timeout
@@ -129,9 +129,9 @@ class Client:
         self._channel.close()
 
     def query(self, group: str, *, own_for: timedelta = NOTHING, wait: timedelta = NOTHING) -> Task | None:
-        """The task of the group that has been available longest; None when there is none, or none comes in time.
+        """Return the task of the group that has been available longest; None if there is none.
 
-        With `own_for` it is replaced by one that nobody else gets for so long, else it is only read.
+        `own_for`: claim the task for this long; without it the task is only read. `wait`: how long to wait for a task.
         """
         asked = QueryRequest(group=group, own_for=own_for, wait=bool(wait))
         try:
@@ -143,14 +143,14 @@ class Client:
                 return None
             raise
         if own_for:
-            self._clock.hear(task, own_for)
+            self._clock.learn(task, own_for)
         return task
 
     def do(self, *parts: Operation) -> None:
-        """All of this in one Update: it happens whole or not at all.
+        """Apply all operations in one Update, or none. The tasks passed to them get their new ids.
 
-        Raises Refused when a required task is gone or one is leased to somebody else, NotFound when a deleted one
-        is gone.
+        Raises Refused if a required task is gone or a task is leased to another client; NotFound if a task to delete is
+        gone.
         """
         draft = Draft(self._clock.now())
         for add_to in parts:
@@ -158,44 +158,50 @@ class Client:
         draft.has_happened(self._ask(self._rpc.Update, draft.request).created_ids)
 
     def create(self, *tasks: Task) -> None:
+        """Add tasks."""
         self.do(create(*tasks))
 
     def update(self, *tasks: Task) -> None:
+        """Replace tasks by their changed versions. Raises as `do`."""
         self.do(update(*tasks))
 
     def delete(self, *tasks: Task | TaskRef) -> None:
+        """Delete tasks. Raises as `do`."""
         self.do(delete(*tasks))
 
     def move(self, group: str, *tasks: Task, error: str = "") -> None:
+        """Move tasks to another group, where they are available at once. Raises as `do`."""
         self.do(move(group, *tasks, error=error))
 
     def disown(self, *tasks: Task) -> None:
+        """Give owned tasks back, so that they are available at once. Raises as `do`."""
         self.do(disown(*tasks))
 
     def reown(self, own_for: timedelta, *tasks: Task) -> None:
+        """Own tasks for this long from now. Raises as `do`."""
         self.do(reown(own_for, *tasks))
 
     def commit_or_move(self, task: Task, problem: BaseException | None = None, error_group: str = "") -> None:
-        """Delete the task when its work went well; else keep it, and raise the problem again.
+        """Delete the task if `problem` is None; otherwise give it back and raise the problem again.
 
-        With an Unrecoverable and a group for such tasks: move it there with the text of the error, and raise nothing.
+        An Unrecoverable problem moves it to `error_group` instead, if given, with the text of the error.
         """
         if problem is None:
             self.delete(task)
         elif error_group and isinstance(problem, Unrecoverable):
             self.move(error_group, task, error=error_text(problem))
         else:
-            # Others need not wait for the end of the lease. If this fails, they do.
+            # Otherwise the task becomes available when its lease ends.
             with suppress(MassTaskerError):
                 self.disown(task)
             raise problem
 
     @contextmanager
     def lease(self, task: Task, own_for: timedelta = LEASE, error_group: str = "") -> Iterator[Lease]:
-        """Renew the lease of an owned task while the block runs, and commit or keep it at the end of the block.
+        """Renew the lease of an owned task while the block runs.
 
-        Without an exception the task is deleted, unless the block has committed it. With one: as commit_or_move.
-        Raises LeaseLost at the latest at the end, if the lease was lost.
+        At the end of the block the task is deleted, unless the block committed it; after an exception it is handled as
+        by `commit_or_move`. Raises LeaseLost, at the latest at the end of the block, if the lease was lost.
         """
         lease = Lease(self, task, own_for)
         lease.begin()
@@ -209,15 +215,15 @@ class Client:
             lease.end()
 
     def bulk_set(self, prototype: Task, *refs: TaskRef) -> int:
-        """Give all tasks that the refs match what the prototype has of group, not_before, error and labels.
+        """Set group, not_before, error and labels of all matching tasks to those of the prototype, where it has them.
 
-        Returns how many. It needs the right to operate.
+        Returns the number of changed tasks. Needs a token with the scope `operate`.
         """
         answer = self._ask(self._rpc.BulkSet, BulkSetRequest(ref=refs, prototype=prototype))
         return int(answer.num_updated)
 
     def debug(self, group: str = "", limit: int = 0) -> DebugResponse:
-        """The tasks of a group, or of all, up to the limit if there is one, and how many there are."""
+        """Return the tasks of a group, by default of all groups, up to `limit` (0: no limit), and their number."""
         answer: DebugResponse = self._ask(self._rpc.Debug, DebugRequest(group=group, limit=limit))
         return answer
 

@@ -1,4 +1,4 @@
-"""A task in work: it is renewed in the background until it is committed, given up or lost."""
+"""The lease of a task, renewed in the background until the task is committed, given up or lost."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from .operations import Operation, copy_of, delete_unless_replaced
 if TYPE_CHECKING:
     from .client import Client
 
-RENEWALS = 3  # Within the time of a lease: one may fail, or two be late.
+RENEWALS = 3  # Per lease, so that one may fail or two may be late.
 
 
 class Lease:
-    """What the work gets: `commit` what came of it, and `check` now and then whether it is still worth doing."""
+    """The lease of a task. Call `commit` with the results, and `check` from time to time during long work."""
 
     def __init__(self, store: Client, task: Task, own_for: timedelta) -> None:
         self._store, self._own_for = store, own_for
-        self._task = task  # The caller's, which gets each new id.
-        self._owned = copy_of(task)  # As it came: what the work has half changed is not for others to see.
-        self._turn = threading.Lock()  # The task has one id at a time: it is not renewed while it is committed.
+        self._task = task  # The caller's task, which gets each new id.
+        self._owned = copy_of(task)  # The original content, because renewals must not publish unfinished changes.
+        self._turn = threading.Lock()  # The id changes with a renewal, so don't renew during a commit.
         self._over = threading.Event()
         self._lost: MassTaskerError | None = None
         self._is_committed = False
         self._renewing = threading.Thread(target=self._renew_until_over, name="lease", daemon=True)
 
     def check(self) -> None:
-        """Raises LeaseLost when the task is no longer ours: nothing that is done for it now can be committed."""
+        """Raise LeaseLost if another client may have the task, so that no result can be committed."""
         if self._lost:
             raise LeaseLost(f"the lease is lost: {self._lost}") from self._lost
 
     def commit(self, *operations: Operation) -> None:
-        """Do these in one Update that also deletes the task, unless one of them replaces it. It ends the lease.
+        """Apply the operations and delete the task, unless they replace it, in one Update. Ends the lease.
 
-        Raises LeaseLost, or what the Update is refused for otherwise: then the lease goes on.
+        Raises LeaseLost; other errors of the Update leave the lease running.
         """
         with self._turn:
             self.check()
             try:
                 self._store.do(*operations, delete_unless_replaced(self._task))
             except NotFound:
-                self._renew()  # Is it the task itself that is gone, or another one that the operations name?
+                self._renew()  # Find out whether the task itself is gone, or another one that the operations name.
                 self.check()
                 raise
             self._is_committed = True
@@ -54,18 +54,18 @@ class Lease:
         self._renewing.start()
 
     def end(self) -> None:
-        """No renewal is under way after this, and none will come."""
+        """Stop renewing, after a renewal under way."""
         with self._turn:
             self._over.set()
         self._renewing.join()
 
     def finish(self) -> None:
-        """The work went well: commit, unless it has done so itself."""
+        """Commit after successful work, unless it has committed."""
         if not self._is_committed:
             self.commit()
 
     def give_up(self, problem: BaseException, error_group: str) -> None:
-        """The work failed: move the task to the error group, or give it back and raise the problem again."""
+        """After failed work, move the task to the error group, or give it back and raise the problem again."""
         self.end()
         if self._lost or self._is_committed:
             raise problem
@@ -81,7 +81,7 @@ class Lease:
         try:
             self._store.reown(self._own_for, self._owned)
         except (Unavailable, TooMuch):
-            return  # It lasts for a while yet, and the next try may come through.
+            return  # The lease still runs, and the next attempt may succeed.
         except MassTaskerError as problem:
             self._lost = problem
             self._over.set()

@@ -1,6 +1,6 @@
-"""What can be done to tasks, as parts of one Update: `store.do(delete(mail), create(sent))`.
+"""The operations that make up an Update: `store.do(delete(mail), create(sent))`.
 
-An operation reads the tasks when the Update is made, not before: their ids may change until then.
+An operation reads its tasks when the Update is sent, because renewals change their ids until then.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from google.protobuf.message import Message
 
 from .masstasker_pb2 import Task, TaskRef, UpdateRequest
 
-LONGEST_ERROR = 10_000  # Of the text of an error: a traceback may be longer than what a task can carry.
+LONGEST_ERROR = 10_000  # Characters; a traceback may be longer than the store accepts.
 
 
 class Draft:
-    """One Update while operations put it together. When it has happened, the caller's tasks are those it made."""
+    """An Update under construction. Once it has happened, the caller's tasks become the new ones."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now  # By the server's clock.
@@ -59,7 +59,7 @@ def new_task(
     labels: Mapping[str, str] | None = None,
     not_before: datetime | None = None,
 ) -> Task:
-    """A task for `create`. A message is packed with its type, bytes go without one."""
+    """Return a task for `create`. A protobuf message is packed with its type; bytes have none."""
     task = Task(group=group, labels=labels, not_before=not_before)
     if isinstance(data, bytes):
         task.data.value = data
@@ -69,7 +69,7 @@ def new_task(
 
 
 def create(*tasks: Task) -> Operation:
-    """Add tasks. One whose id the same Update deletes is its successor."""
+    """Add tasks. A task with the id of a task that the same Update deletes becomes its successor."""
 
     def draw(draft: Draft) -> None:
         for task in tasks:
@@ -79,7 +79,7 @@ def create(*tasks: Task) -> Operation:
 
 
 def update(*tasks: Task) -> Operation:
-    """Replace tasks by what the caller has made of them, the time until which they are owned as it is."""
+    """Replace tasks by their changed versions, without changing until when they are owned."""
 
     def draw(draft: Draft) -> None:
         for task in tasks:
@@ -89,7 +89,7 @@ def update(*tasks: Task) -> Operation:
 
 
 def delete(*tasks: Task | TaskRef) -> Operation:
-    """Delete tasks; by TaskRef also all of a group or with a label, which needs the right to operate."""
+    """Delete tasks. A TaskRef can select a group or a label, which needs a token with the scope `operate`."""
 
     def draw(draft: Draft) -> None:
         for task in tasks:
@@ -99,7 +99,7 @@ def delete(*tasks: Task | TaskRef) -> Operation:
 
 
 def delete_unless_replaced(task: Task) -> Operation:
-    """Delete the task if no operation before this one does."""
+    """Delete the task unless an earlier operation does."""
 
     def draw(draft: Draft) -> None:
         if not draft.deletes(task):
@@ -109,7 +109,7 @@ def delete_unless_replaced(task: Task) -> Operation:
 
 
 def move(group: str, *tasks: Task, error: str = "") -> Operation:
-    """Replace tasks by the same in another group, available at once, with this error or none."""
+    """Move tasks to another group, available at once, with this error or none."""
 
     def draw(draft: Draft) -> None:
         for task in tasks:
@@ -121,7 +121,7 @@ def move(group: str, *tasks: Task, error: str = "") -> Operation:
 
 
 def disown(*tasks: Task) -> Operation:
-    """Give owned tasks back: they are available at once."""
+    """Give owned tasks back, so that they are available at once."""
 
     def draw(draft: Draft) -> None:
         for task in tasks:
@@ -131,7 +131,7 @@ def disown(*tasks: Task) -> Operation:
 
 
 def reown(own_for: timedelta, *tasks: Task) -> Operation:
-    """Own tasks for so long from now on."""
+    """Own tasks for this long from now."""
 
     def draw(draft: Draft) -> None:
         for task in tasks:
@@ -143,7 +143,7 @@ def reown(own_for: timedelta, *tasks: Task) -> Operation:
 
 
 def require(*tasks: Task) -> Operation:
-    """The Update happens only if these exist, unchanged: what is replaced or deleted is refused."""
+    """Apply the Update only if these tasks exist unchanged."""
 
     def draw(draft: Draft) -> None:
         for task in tasks:
@@ -159,13 +159,13 @@ def copy_of(task: Task) -> Task:
 
 
 def available(task: Task) -> Task:
-    """A copy that nobody owns."""
+    """Return a copy without an owner."""
     copy = copy_of(task)
     copy.ClearField("not_before")
     return copy
 
 
 def error_text(problem: BaseException) -> str:
-    """What a task can carry of it: no NUL, nothing that is not Unicode, not without end."""
+    """Return the text of an exception within the limits of a task's error: no NUL, valid Unicode, bounded."""
     text = str(problem) or type(problem).__name__
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()[:LONGEST_ERROR]

@@ -1,1 +1,1 @@
-"""The values that cross the wire, for programs and for the store. They need no Django."""
+"""The types of requests and responses, shared by clients and the server. No Django."""

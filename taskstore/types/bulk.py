@@ -1,4 +1,4 @@
-"""Operations on many tasks: their preview, how far they have come, and what became of each task."""
+"""Bulk operations: their preview, their progress, and the outcome for each task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = {Kind.GROUP: str, Kind.TEXT: str, Kind.FLAG: bool, Kind.PRIORITY: int, K
 
 
 class OperationState(StrEnum):
-    """How far an operation has come."""
+    """The state of a bulk operation."""
 
     RUNNING = "running"
     DONE = "done"
@@ -22,7 +22,7 @@ class OperationState(StrEnum):
 
 
 class ItemOutcome(StrEnum):
-    """What became of a task of an operation."""
+    """The outcome of a bulk operation for one task."""
 
     DONE = "done"
     SKIPPED = "skipped"
@@ -30,29 +30,29 @@ class ItemOutcome(StrEnum):
 
 
 class WithClaimed(StrEnum):
-    """What to do with tasks whose lease runs."""
+    """Whether to change leased tasks."""
 
     SKIP = "skip"
     TAKE = "take"
 
 
-# What follows from the list of the actions.
+# Derived from the list of actions.
 if TYPE_CHECKING:
     BulkVerb = str
     OperationVerb = str
     BulkParameters = Any
 else:
     BulkVerb = StrEnum("BulkVerb", {name.upper(): name for name in ACTIONS}, module=__name__)
-    BulkVerb.__doc__ = "What can be done to many tasks. An undo is asked for at the operation that it takes back."
+    BulkVerb.__doc__ = "The bulk operations. To undo one, use the undo link of its operation."
     OperationVerb = StrEnum("OperationVerb", {name.upper(): name for name in WORDS}, module=__name__)
-    OperationVerb.__doc__ = "What is done to many tasks."
+    OperationVerb.__doc__ = "The kind of a bulk operation."
     BulkParameters = defstruct(
         "BulkParameters",
         [
             *[(option.name, KINDS[option.kind] | type(option.default)) for option in OPTIONS.values()],
             ("claimed", WithClaimed),
         ],
-        namespace={"__doc__": "How it is done, in the words of the request."},
+        namespace={"__doc__": "The options of a bulk operation, as in its request."},
         module=__name__,
         frozen=True,
         kw_only=True,
@@ -60,7 +60,7 @@ else:
 
 
 class ByState(Struct, frozen=True, kw_only=True):
-    """They add up to the count."""
+    """Tasks by state. They add up to the count."""
 
     ready: int
     claimed: int
@@ -69,35 +69,33 @@ class ByState(Struct, frozen=True, kw_only=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """A group that a requeue puts tasks into."""
+    """A group to which a requeue moves tasks."""
 
     group: str
-    count: Annotated[int, Meta(description="Tasks, without those that are claimed.")]
-    claimed: Annotated[int, Meta(description="So many more when `claimed` is take.")]
+    count: Annotated[int, Meta(description="Tasks, without claimed ones.")]
+    claimed: Annotated[int, Meta(description="Claimed tasks, which are included if `claimed` is take.")]
 
 
 class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What would be meant, at this moment."""
+    """The tasks that a bulk operation would change at this moment."""
 
     count: Annotated[int, Meta(description="Send it as `expected`.")]
     by_state: ByState
-    claimed: Annotated[int, Meta(description="Under a lease that runs: they are skipped unless `claimed` is take.")]
+    claimed: Annotated[int, Meta(description="Claimed tasks: skipped unless `claimed` is take.")]
     ready_already: Annotated[int, Meta(description="Ready, not failed and no dead letters: a requeue skips them.")]
-    group: Annotated[str, Meta(description="The one that all are in; empty: several, or there is no task.")]
+    group: Annotated[str, Meta(description="The group of all these tasks; empty for several groups or no task.")]
     samples: Annotated[Ids, Meta(description="A few of the ids.")]
-    bound: Annotated[Int64, Meta(description="Send it as it is: tasks that were added later are not touched.")]
-    as_of: Annotated[int, Meta(description="Send it as it is: the time of the preview, in ms.")]
-    to_type: Annotated[str, Meta(description="What has to be sent as `typed`; empty: nothing.")]
+    bound: Annotated[Int64, Meta(description="Send it unchanged: tasks added later are left alone.")]
+    as_of: Annotated[int, Meta(description="Send it unchanged: the time of the preview, in ms.")]
+    to_type: Annotated[str, Meta(description="The text to send as `typed`; empty if none is needed.")]
     targets: Annotated[
-        tuple[Target, ...] | None, Meta(description="Only of a requeue: where the tasks go, the most first.")
+        tuple[Target, ...] | None, Meta(description="Only of a requeue: the target groups, largest first.")
     ] = None
-    ended: Annotated[int | None, Meta(description="Only of a requeue: commands that have ended, which it skips.")] = (
-        None
-    )
+    ended: Annotated[int | None, Meta(description="Only of a requeue: ended commands, which it skips.")] = None
 
 
 class Links(Struct, frozen=True, kw_only=True):
-    """Where the operation is, and what can be done with it."""
+    """The URLs of the operation and of its actions."""
 
     operation: str
     items: str
@@ -106,56 +104,58 @@ class Links(Struct, frozen=True, kw_only=True):
 
 
 class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is done to many tasks, and how far it has come."""
+    """A bulk operation and its progress."""
 
     id: Int64
     verb: OperationVerb
     selection: Annotated[str, Meta(description="In words.")]
-    group: Annotated[str, Meta(description="The one that all tasks are in; empty: several, or none.")]
+    group: Annotated[str, Meta(description="The group of all its tasks; empty for several groups or none.")]
     parameters: BulkParameters
     state: OperationState
     expected: int
     done: int
     skipped: int
     failed: int
-    gone: Annotated[int, Meta(description="Expected, but changed or ended by others before their turn came.")]
+    gone: Annotated[int, Meta(description="Expected tasks that others changed or ended first.")]
     by: Annotated[str, Meta(description="A user's name, or `token:` and the name of a token.")]
     reason: str
     began_at_ms: At = field(name="began")
-    ended_at_ms: Annotated[int | None, Meta(description="null: it has not.")] = field(name="ended")
-    cancelled_by: Annotated[str, Meta(description="Empty: nobody.")]
-    undoes: Annotated[Int64 | None, Meta(description="The operation that this one takes back; null: it is no undo.")]
+    ended_at_ms: Annotated[int | None, Meta(description="Milliseconds since the Epoch; null while it runs.")] = field(
+        name="ended"
+    )
+    cancelled_by: Annotated[str, Meta(description="Empty if it was not cancelled.")]
+    undoes: Annotated[Int64 | None, Meta(description="The operation that this one undoes; null if it is not an undo.")]
     links: Links
     reasons: Annotated[
-        dict[str, int] | None, Meta(description="Why tasks were skipped, and how many. Not in the list.")
+        dict[str, int] | None, Meta(description="The number of skipped tasks by reason. Not in the list.")
     ] = None
     undoable: Annotated[bool | None, Meta(description="Not in the list.")] = None
-    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; empty: it can. Not in the list.")] = (
-        None
-    )
+    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; else empty. Not in the list.")] = None
 
 
 class OperationsPage(Struct, frozen=True, kw_only=True):
-    """Operations, the newest first."""
+    """Bulk operations, newest first."""
 
     operations: tuple[Operation, ...]
-    after: Annotated[Int64 | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+    after: Annotated[Int64 | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """What became of a task."""
+    """The outcome of a bulk operation for one task."""
 
     origin: Int64
-    task: Annotated[Int64, Meta(description="The id that it had; 0: it came back.")]
+    task: Annotated[Int64, Meta(description="The id that the task had; 0 if an undo restored it.")]
     outcome: ItemOutcome
-    why: Annotated[str, Meta(description="It was skipped, or failed.")]
+    why: Annotated[str, Meta(description="Why the task was skipped or failed.")]
 
 
 class ItemsPage(Struct, frozen=True, kw_only=True):
-    """Tasks of an operation, by their origins. They are kept for as long as it can be undone."""
+    """Tasks of a bulk operation, sorted by origin. They are kept for as long as it can be undone."""
 
     items: tuple[Item, ...]
-    after: Annotated[Int64 | None, Meta(description="Send it as `after` to go on; null: there are no more for now.")]
+    after: Annotated[
+        Int64 | None, Meta(description="Send it as `after` for the next page; null if there are no more for now.")
+    ]
 
 
 prepare(Preview, OperationsPage, ItemsPage)

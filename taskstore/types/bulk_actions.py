@@ -1,7 +1,7 @@
-"""What can be done to many tasks at once: the words and the options of each action.
+"""The bulk actions, with their labels and options.
 
-The server, the command line, the console and the admin list the actions from here. What an action does to a task is
-in `tasks_app.bulk.actions`.
+The server, the command line, the console and the admin list the actions from here. `tasks_app.bulk.actions` applies
+them to tasks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What an option takes."""
+    """The type of an option's value."""
 
     GROUP = "group"  # The name of a group.
     TEXT = "text"
@@ -23,35 +23,35 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What an action can be told: a field of its request, an option of its command, an input of its form."""
+    """An option of an action: a field of its request, an option of its command, an input of its form."""
 
     name: str
     kind: Kind
     label: str  # Of the input.
     description: str  # For the schema and the command line.
-    fact: str = ""  # What a summary of the operation calls it; empty: it does not mention it.
-    hint: str = ""  # Below the input.
-    default: str | int | bool | None = None  # What it is when nobody says. None: what it would change stays.
-    otherwise: str = ""  # What happens without it, as a sentence of the question.
+    fact: str = ""  # Its name in a summary of the operation; empty: left out.
+    hint: str = ""  # Shown below the input.
+    default: str | int | bool | None = None  # None: the field that it sets stays unchanged.
+    otherwise: str = ""  # A sentence for the confirmation when it is not set.
     is_required: bool = False
-    is_rare: bool = False  # A form hides it at first.
-    is_previewed: bool = False  # The preview depends on it.
+    is_rare: bool = False  # Hidden in a form at first.
+    is_previewed: bool = False  # Also an option of the preview.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkAction:
-    """The words and the options of an action."""
+    """A bulk action: its labels and options."""
 
     name: str
     done: str
     doing: str
     help: str  # Of its command: a line, a sentence, perhaps an example.
-    effect: str = ""  # A sentence of the question.
-    where: str = "in"  # Goes between the tasks and their group.
+    effect: str = ""  # A sentence for the confirmation.
+    where: str = "in"  # The preposition between the tasks and their group.
     options: tuple[Option, ...] = ()
-    needs_one: bool = False  # Without any of its options it changes nothing.
+    needs_one: bool = False  # At least one option is required.
     is_destructive: bool = False
-    key: str = ""  # On the console's keyboard.
+    key: str = ""  # The keyboard shortcut in the console.
 
     @property
     def label(self) -> str:
@@ -77,7 +77,7 @@ REQUEUE = BulkAction(
             name="here",
             kind=Kind.FLAG,
             label="Requeue here: keep dead letters in their group",
-            description="Leave dead letters in their group; else they go back to where they failed.",
+            description="Keep dead letters in their group instead of sending them back to where they failed.",
             otherwise="Dead letters return to the group in which they failed.",
             default=False,
             is_previewed=True,
@@ -86,7 +86,7 @@ REQUEUE = BulkAction(
             name="at",
             kind=Kind.TIME,
             label="Available from (UTC)",
-            description="From when on they are available.",
+            description="The time from which the tasks are available.",
             fact="available at",
             hint="Leave empty for now.",
             default=0,
@@ -96,7 +96,7 @@ REQUEUE = BulkAction(
             name="spread_minutes",
             kind=Kind.MINUTES,
             label="Spread over (minutes)",
-            description="Over how many minutes they become available, evenly.",
+            description="The number of minutes over which the tasks become available, evenly.",
             fact="spread over",
             hint="Leave empty for all at once.",
             default=0,
@@ -126,7 +126,7 @@ MOVE = BulkAction(
             name="create",
             kind=Kind.FLAG,
             label="Create the group if it doesn't exist",
-            description="It may be a new group.",
+            description="Whether to create the group if it does not exist.",
             default=False,
         ),
     ),
@@ -137,7 +137,7 @@ EDIT = BulkAction(
     doing="Editing",
     help=f"""Give tasks another error text or priority: {WHICH}.
 
-    All else of a task stays as it is; one with an error text counts as failed.
+    Other fields stay unchanged. A task with an error text counts as failed.
 
     taskstore edit group:mail label.tier:gold --priority 50
     """,
@@ -148,7 +148,7 @@ EDIT = BulkAction(
             name="error",
             kind=Kind.TEXT,
             label="Error",
-            description="The new error text; empty: none.",
+            description="The new error text; empty to clear it.",
             fact="error",
             hint="Leave empty to clear the error.",
         ),
@@ -156,7 +156,7 @@ EDIT = BulkAction(
             name="priority",
             kind=Kind.PRIORITY,
             label="Priority",
-            description="-100 to 100, larger first.",
+            description="-100 to 100. Higher values are claimed first.",
             fact="priority",
             hint="-100 to 100. Higher values are claimed first.",
         ),
@@ -171,11 +171,11 @@ PURGE = BulkAction(
     where="from",
     is_destructive=True,
 )
-# It is asked for at the operation that it takes back.
+# Started from the operation to undo, not from a selection of tasks.
 UNDO = BulkAction(name="undo", done="Restored", doing="Restoring", help="Undo an operation.")
 
 ACTIONS = {action.name: action for action in (REQUEUE, MOVE, EDIT, PURGE)}
-WORDS = {**ACTIONS, UNDO.name: UNDO}  # Of every operation there can be.
+WORDS = {**ACTIONS, UNDO.name: UNDO}  # The labels of every kind of operation.
 OPTIONS = {option.name: option for action in ACTIONS.values() for option in action.options}
 
 

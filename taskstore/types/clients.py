@@ -1,4 +1,4 @@
-"""What workers say of themselves."""
+"""The heartbeats of workers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from .scalars import Int64, prepare
 
 
 class Heard(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker said of itself with its last heartbeat."""
+    """The last heartbeat of a worker."""
 
     client_id: Int64 = field(name="clientid")
     name: str
     host: str
     pid: int | None
-    groups: Annotated[tuple[str, ...], Meta(description="Those that the token may touch.")]
+    groups: Annotated[tuple[str, ...], Meta(description="The groups it claims from that the token may access.")]
     version: str
     info: dict[str, Any]
-    seen_at_ms: Annotated[int, Meta(description="When, in milliseconds since the Epoch.")] = field(name="seen")
-    age_ms: Annotated[int, Meta(description="How long ago by the server's clock, in milliseconds.")] = field(name="age")
+    seen_at_ms: Annotated[int, Meta(description="The time of the heartbeat; milliseconds since the Epoch.")] = field(
+        name="seen"
+    )
+    age_ms: Annotated[int, Meta(description="Milliseconds since the heartbeat, by the server's clock.")] = field(
+        name="age"
+    )
     done_per_minute: Annotated[
         float | None,
         Meta(
-            description="Tasks that it was done with, over the last ten full minutes, in every group. Done: it ended "
-            "its lease by an update that did not give the task back. Only in the list."
+            description="Tasks done per minute over the last ten full minutes, in all groups. A task is done when its "
+            "lease ends by an update that does not give it back. Only in the list."
         ),
     ] = None
 

@@ -1,7 +1,7 @@
-"""A project of commands as lines of JSON, as a server sends and takes them: nothing is lost, and it needs no Django.
+"""The lines of JSON in which a server exports and imports a project of commands, without loss. No Django.
 
-A line is `{"status": "new", "command": {...}}` or `{"status": "open", "list": {...}}`; what lies in the braces is
-the record of command_record.py.
+A line is `{"status": "new", "command": {...}}` or `{"status": "open", "list": {...}}`, with a record of
+command_record.py in the inner braces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Entry = tuple[CommandStatus, Command | CommandList]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One of the two, by the status."""
+    """A command or a list, depending on the status."""
 
     status: CommandStatus
     command: Command | None = None
@@ -32,15 +32,15 @@ class Line:
 
     @classmethod
     def read(cls, tree: Any) -> Self:
-        """Raises NotACommand, which names the member that is wrong."""
+        """Parse a line. Raises NotACommand, which names the invalid member."""
         try:
             line = records.value_of(cls, tree)
         except (ValueError, RecursionError) as problem:
             raise NotACommand(str(problem)) from None
         if line.status in OF_LISTS and (line.command or not line.list):
-            raise NotACommand(f"what is {line.status} has the member list, and no other")
+            raise NotACommand(f"an entry with the status {line.status} must have the member list and no other")
         if line.status not in OF_LISTS and (line.list or not line.command):
-            raise NotACommand(f"what is {line.status} has the member command, and no other")
+            raise NotACommand(f"an entry with the status {line.status} must have the member command and no other")
         return line
 
     @property
@@ -49,9 +49,9 @@ class Line:
             return self.status, self.list
         if self.command is not None:
             return self.status, self.command
-        raise NotACommand("neither a command nor a list is there")
+        raise NotACommand("an entry must have a command or a list")
 
     def encode(self) -> bytes:
-        """With the end of the line."""
+        """Return the line as JSON with a line break."""
         name = "list" if self.list else "command"
         return b'{"status":"%b","%b":%b}\n' % (self.status.encode(), name.encode(), self.entry[1].encode())

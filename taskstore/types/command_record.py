@@ -1,8 +1,8 @@
-"""Shell commands and lists of them as their tasks carry them (contract.md section 7, TDF2's words). Pure.
+"""Shell commands and lists of them as the data of tasks (contract.md section 7, with TDF2's terms). Pure.
 
-The tasks of a project lie in the groups `commands/PROJECT/STATUS`. What is to be done lies in lists: one task of `open`
-or `closed` carries a `CommandList` with all its commands. In all other groups a task carries one `Command`.
-Their data are JSON objects with the members of these classes. Workers in any language can read and write them.
+The tasks of a project are in the groups `commands/PROJECT/STATUS`. Workers claim lists: one task of `open` or `closed`
+carries a `CommandList` with all its commands. In all other groups a task carries one `Command`.
+The data is a JSON object with the members of these classes, which workers in any language can read and write.
 Times are whole seconds since the Epoch, durations whole seconds, as in TDF2.
 """
 
@@ -15,37 +15,37 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from . import records
+from . import records, sentences
 from .tasks import COMMAND_GROUPS, NewTask
 
 PREFIX = COMMAND_GROUPS
 DEFAULT_PROJECT = "default"
-COMMAND_LABEL = "command"  # The first id of a command: all its runs bear it.
+COMMAND_LABEL = "command"  # The first id of a command, which all its runs share.
 LIST_LABEL = "list"  # The name of its list.
-COUNT_LABEL = "commands"  # Of a list: how many it has,
-EXPECTED_LABEL = "expected"  # and how long they are expected to take together. Pages need not read them then.
-LONGEST_PROJECT = 200  # Characters: with what stands around it, it is the name of a group.
-LONGEST_ID = 200  # Characters, without the number of fails: it is the name of files, and a label.
+COUNT_LABEL = "commands"  # The number of commands in a list.
+EXPECTED_LABEL = "expected"  # Their expected duration. With these labels pages need not read the data.
+LONGEST_PROJECT = 200  # Characters, because it is a part of a group's name.
+LONGEST_ID = 200  # Characters without the number of fails, because it is used in file names and a label.
 LONGEST_CMD = 64 * 2**10  # Bytes.
 ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
 NUMBER_OF_FAILS = re.compile(r"_[0-9]{1,15}\Z")
-OUTPUT = "output"  # The end of the group with what running commands have written so far.
+OUTPUT = "output"  # The end of the name of the group with the live output of running commands.
 
 
 class CommandStatus(StrEnum):
-    """Where a command, or the list that it lies in, is on its way."""
+    """The status of a command, or of the list that contains it."""
 
     NEW = "new"
-    NEW_STASHED = "new_stashed"  # Parked: no list is made of it.
-    OPEN = "open"  # In a list. A list that a worker has claimed is running; its task stays here, leased.
+    NEW_STASHED = "new_stashed"  # Parked: not put into a list.
+    OPEN = "open"  # In a list. A claimed list is running; its task stays in this group, leased.
     OPEN_STASHED = "open_stashed"
     RUNNING = "running"
-    CLOSED = "closed"  # A worker is done with the list.
+    CLOSED = "closed"  # A worker has finished the list.
     COMPLETED = "completed"
     COMPLETED_ARCHIVE = "completed_archive"
-    FAILED_ARCHIVE = "failed_archive"  # A duplicate of it took its place.
-    FAILED_TIME = "failed_time"  # Too late to be started again, or at all.
-    FAILED_COUNT = "failed_count"  # It failed too often.
+    FAILED_ARCHIVE = "failed_archive"  # Failed and replaced by a duplicate.
+    FAILED_TIME = "failed_time"  # Too late to be started or retried.
+    FAILED_COUNT = "failed_count"  # Failed too often.
 
 
 OF_LISTS = frozenset({CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.RUNNING, CommandStatus.CLOSED})
@@ -66,23 +66,23 @@ BEFORE_A_RUN = frozenset(
         CommandStatus.RUNNING,
     }
 )
-# It may have been too late for a run; what is retried then goes into the archive.
+# Possibly without a run, because it was too late. A retry moves such commands to the archive.
 MAYBE_TOO_LATE = frozenset({CommandStatus.CLOSED, CommandStatus.FAILED_TIME, CommandStatus.FAILED_ARCHIVE})
 RESULTS = FINAL | {CommandStatus.FAILED_ARCHIVE}  # With a run, unless it was too late for one.
 
 
 class NotACommand(ValueError):
-    """The data of a task is not that of a command, or of a list of them. The text says why."""
+    """The data of a task is not a valid command or list. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What a command wrote to one of its outputs: all of it, or its beginning and its end."""
+    """One of the outputs of a command: whole, or its beginning and its end."""
 
-    text: str = ""  # When it is UTF-8.
+    text: str = ""  # If it is UTF-8.
     base64: str = ""  # Otherwise.
-    cut_at: int = 0  # After so many bytes some are missing,
-    missing: int = 0  # so many.
+    cut_at: int = 0  # The position of the missing bytes.
+    missing: int = 0  # The number of missing bytes.
 
     @classmethod
     def of(cls, written: bytes, *, cut_at: int = 0, missing: int = 0) -> Self:
@@ -93,7 +93,7 @@ class Output:
 
     @property
     def kept(self) -> bytes:
-        """What there is of it. What a worker calls Base64 and is none stays as it stands."""
+        """The bytes that were kept. Invalid Base64 is returned unchanged."""
         if not self.base64:
             return self.text.encode()
         kept = from_base64(self.base64)
@@ -101,12 +101,12 @@ class Output:
 
     @property
     def lines(self) -> list[str]:
-        """Those that are not blank, as text."""
+        """The lines that are not blank, as text."""
         return [line for line in self.kept.decode(errors="replace").split("\n") if line.strip()]
 
     @property
     def content(self) -> bytes:
-        """As a file holds it: where bytes are missing, a line says how many."""
+        """The content for a file, with a line that replaces the missing bytes and says how many they are."""
         if not self.missing:
             return self.kept
         kept = self.kept
@@ -124,10 +124,10 @@ class Run:
     worker: str
     started: int = 0
     ended: int = 0
-    duration_ms: int = 0  # More exact than the difference.
-    exit_code: int | None = None  # None: not known, as in TDF2's files. A signal counts as 128 and its number.
+    duration_ms: int = 0  # More precise than the difference of the times.
+    exit_code: int | None = None  # None: unknown, as in TDF2's files. A signal is 128 plus its number.
     out: Output = Output()
-    err: Output = Output()  # With a line of the worker when the exit code is not 0.
+    err: Output = Output()  # With a line of the worker if the exit code is not 0.
 
     @property
     def failed(self) -> bool:
@@ -135,7 +135,7 @@ class Run:
 
     @property
     def complaint(self) -> str:
-        """The last line of standard error, and what only repeats the exit code when there is no other. Empty: none."""
+        """The last line of standard error, if possible not the worker's about the exit code; "" if there is none."""
         lines = self.err.lines
         if lines[-1:] == [f"ended with {self.exit_code}"]:
             lines = lines[:-1] or lines
@@ -144,66 +144,66 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A line for a shell, and how it is to be run."""
+    """A shell command and how to run it."""
 
     id: str
     cmd: str
     created: int = 0
-    until: int = 0  # It is not started later.
+    until: int = 0  # The latest time to start it.
     expected_duration: int = 0
     max_fails: int = 0
     fails: int = 0
     run: Run | None = None
-    list: str = ""  # The name of the directory of the list that it was run in.
+    list: str = ""  # The name of the directory of the list in which it ran.
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises NotACommand, which names the member that is wrong."""
+        """Parse the data of a task. Raises NotACommand, which names the invalid member."""
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"this is not the record of a command: {problem}") from None
+            raise NotACommand(f"invalid record of a command: {problem}") from None
 
     def encode(self) -> bytes:
         return records.encode(self)
 
     @property
     def first_id(self) -> str:
-        """The id without the number of fails: the same of all duplicates."""
+        """The id without the number of fails, which all duplicates share."""
         stem, _, fails = self.id.rpartition("_")
         return stem if stem and fails == str(self.fails) else self.id
 
     @property
     def duplicate(self) -> Self:
-        """To be run again after one more failure."""
+        """The command to run next after this one failed."""
         fails = self.fails + 1
         return replace(self, id=f"{self.first_id}_{fails}", fails=fails, run=None, list="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandList:
-    """Commands that one worker runs, one after the other."""
+    """Commands that one worker runs one after the other."""
 
-    name: str  # A number of seconds: when the oldest of its commands was created, or the next one that is free.
+    name: str  # The creation time of its oldest command in seconds, or the next free number.
     commands: tuple[Command, ...] = ()
-    worker: str = ""  # Once it is closed.
+    worker: str = ""  # Set when it is closed.
     started: int = 0
     finished: int = 0
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises NotACommand, which names the member that is wrong."""
+        """Parse the data of a task. Raises NotACommand, which names the invalid member."""
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"this is not a list of commands: {problem}") from None
+            raise NotACommand(f"invalid list of commands: {problem}") from None
 
     def encode(self) -> bytes:
         return records.encode(self)
 
     @property
     def directory(self) -> str:
-        """As TDF2 names it: with the worker and the times once it is running or closed."""
+        """TDF2's name of the list's directory, with the worker and the times once it is running or closed."""
         claimed = [self.worker, str(self.started)] if self.worker else []
         return "_".join([self.name, *claimed, *([str(self.finished)] if self.finished else [])])
 
@@ -214,31 +214,31 @@ class CommandList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOutput:
-    """What a running command has written so far: one task of the output group for each."""
+    """The output of a running command so far, as a task of the output group."""
 
     list: str  # The name of the list.
-    task: int  # The id of the task that the list is.
+    task: int  # The id of the list's task.
     command: str  # The id of the command.
     at: int  # When this was written.
-    done: int = 0  # So many commands of the list are finished.
-    due: int = 0  # When it should end at the latest, as is expected of it. 0: it has only just begun.
+    done: int = 0  # The number of finished commands of the list.
+    due: int = 0  # When the command is expected to end. 0: it has just started.
     out: Output = Output()
     err: Output = Output()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises NotACommand, which names the member that is wrong."""
+        """Parse the data of a task. Raises NotACommand, which names the invalid member."""
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"this is not what a command has written: {problem}") from None
+            raise NotACommand(f"invalid output of a command: {problem}") from None
 
     def encode(self) -> bytes:
         return records.encode(self)
 
 
 def from_base64(text: str) -> bytes | None:
-    """What the text stands for; None when it is no Base64."""
+    """Decode Base64; return None if the text is not Base64."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -246,7 +246,7 @@ def from_base64(text: str) -> bytes | None:
 
 
 def group_of(project: str, status: CommandStatus) -> str:
-    """Where the tasks of this status lie. Lists that are running lie in `open`, leased."""
+    """Return the group of the tasks with this status. Running lists are leased tasks in `open`."""
     return f"{PREFIX}{project}/{CommandStatus.OPEN if status is CommandStatus.RUNNING else status}"
 
 
@@ -255,45 +255,45 @@ def output_group(project: str) -> str:
 
 
 def place_of(group: str) -> tuple[str, str] | None:
-    """The project and the end of the name, which is a status or `output`; None for a group without commands."""
+    """Return the project and the last part of the group's name: a status or `output`. None for other groups."""
     project, _, end = group.removeprefix(PREFIX).rpartition("/")
     ends = {*CommandStatus, OUTPUT} - {CommandStatus.RUNNING}
     return (project, end) if group.startswith(PREFIX) and not why_no_project(project) and end in ends else None
 
 
 def why_no_project(name: str) -> str | None:
-    """Why this can't be the name of a project; None when it can."""
+    """Return the rule that this name of a project violates; None if it is valid."""
     if not name or "/" in name or "\0" in name:
-        return "a name without / and not empty"
-    return f"at most {LONGEST_PROJECT} characters" if len(name) > LONGEST_PROJECT else None
+        return sentences.NO_SLASH
+    return sentences.at_most(LONGEST_PROJECT, "characters", len(name)) if len(name) > LONGEST_PROJECT else None
 
 
 def why_no_id(name: str) -> str | None:
-    """Why this can't be the id of a command, which is the name of files too; None when it can."""
+    """Return the rule that this id of a command violates; None if it is valid."""
     if not ID.fullmatch(name):
-        return "an id of letters, digits, and _ . -, of which . and - do not come first"
+        return "must consist of letters, digits and _ . -, and must not start with . or -"
     if len(NUMBER_OF_FAILS.sub("", name)) > LONGEST_ID:
-        return f"an id of at most {LONGEST_ID} characters before the number of fails"
+        return f"must have at most {LONGEST_ID} characters before the number of fails"
     return None
 
 
 def why_misplaced(status: CommandStatus, command: Command) -> str | None:
-    """Why a command, as it is, can't be in this status; None when it can."""
+    """Return why the command can't have this status; None if it can."""
     if status in BEFORE_A_RUN and command.run:
-        return f"it was run, and is {status}"
+        return f"must not have a run: its status is {status}"
     if status not in BEFORE_A_RUN | MAYBE_TOO_LATE and not command.run:
-        return f"it was not run, and is {status}"
+        return f"must have a run: its status is {status}"
     return None
 
 
 def new_command_task(project: str, command: Command, status: CommandStatus = CommandStatus.NEW) -> NewTask:
-    """The task that a command is in this status."""
+    """Return a new task for a command in this status."""
     labels = {COMMAND_LABEL: command.first_id, **({LIST_LABEL: command.list} if command.list else {})}
     return NewTask(group=group_of(project, status), data=command.encode(), labels=labels)
 
 
 def new_list_task(project: str, made: CommandList, status: CommandStatus = CommandStatus.OPEN) -> NewTask:
-    """The task that a list is in this status."""
+    """Return a new task for a list in this status."""
     return NewTask(group=group_of(project, status), data=made.encode(), labels=list_labels(made))
 
 
@@ -307,7 +307,7 @@ def list_labels(made: CommandList) -> Mapping[str, str]:
 
 
 def settled(closed: CommandList, now: int) -> Sequence[tuple[CommandStatus, Command]]:
-    """What becomes of the commands of a closed list, each with its status; duplicates are among them as new."""
+    """Return the commands of a closed list with their next statuses, and the duplicates of failed ones as new."""
     return [
         fate
         for command in closed.commands
@@ -316,8 +316,8 @@ def settled(closed: CommandList, now: int) -> Sequence[tuple[CommandStatus, Comm
 
 
 def fates_of(command: Command, now: int) -> Sequence[tuple[CommandStatus, Command]]:
-    """What becomes of a command that a worker is done with, and the duplicate that takes its place."""
-    if command.run is None:  # It was too late, or the worker had no time for it.
+    """Return a finished command with its next status, and the duplicate that replaces it if it is retried."""
+    if command.run is None:  # It was too late, or the worker stopped before it.
         return [(CommandStatus.FAILED_TIME if is_late(command, now) else CommandStatus.NEW, command)]
     if not command.run.failed:
         return [(CommandStatus.COMPLETED, command)]
@@ -329,5 +329,5 @@ def fates_of(command: Command, now: int) -> Sequence[tuple[CommandStatus, Comman
 
 
 def is_late(command: Command, now: int) -> bool:
-    """Whether it may no longer be started."""
+    """Whether the command may no longer be started."""
     return now > command.until

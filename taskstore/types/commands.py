@@ -1,4 +1,4 @@
-"""Shell commands, their lists and their projects, as the server answers with them."""
+"""Shell commands, lists and projects in requests and responses."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from msgspec import Meta, Struct, field
 from .command_record import Command, CommandStatus, LiveOutput, Run
 from .scalars import After, Int64, prepare
 
-Place = Annotated[str, Meta(description="Where it stands among others: what follows comes `after`.")]
-Since = Annotated[int, Meta(description="When it came to be there; milliseconds since the Epoch.")]
+Place = Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
+Since = Annotated[int, Meta(description="When it got this status; milliseconds since the Epoch.")]
 
 
 class Submission(Struct, frozen=True, kw_only=True):
-    """A line for a shell, as somebody submits it. None: as the server has it by default."""
+    """A shell command to submit. None means the server's default."""
 
     cmd: str
     expected_duration: int | None = None  # Seconds.
-    until: int | None = None  # Seconds since the Epoch: it is not started later.
-    max_fails: int | None = None  # It is given up after so many.
+    until: int | None = None  # The latest time to start it; seconds since the Epoch.
+    max_fails: int | None = None  # The number of failures after which it is given up.
 
 
 class ProjectCounts(Struct, frozen=True, kw_only=True):
@@ -29,9 +29,9 @@ class ProjectCounts(Struct, frozen=True, kw_only=True):
     project: str
     counts: Annotated[
         Mapping[str, int],
-        Meta(description="Commands by status; open, running and closed are those that the lists hold."),
+        Meta(description="Commands by status; those in lists have the status of their list."),
     ]
-    lists: Annotated[Mapping[str, int], Meta(description="Lists by status.")]
+    lists: Annotated[Mapping[str, int], Meta(description="The number of lists by status.")]
 
     @property
     def is_empty(self) -> bool:
@@ -39,7 +39,7 @@ class ProjectCounts(Struct, frozen=True, kw_only=True):
 
 
 class CommandProjects(Struct, frozen=True, kw_only=True):
-    """The projects with commands in groups that the token may touch, sorted by name."""
+    """The projects with commands in groups that the token may access, sorted by name."""
 
     projects: tuple[ProjectCounts, ...]
 
@@ -47,20 +47,20 @@ class CommandProjects(Struct, frozen=True, kw_only=True):
 class RunningList(Struct, frozen=True, kw_only=True):
     """A list that a worker has claimed."""
 
-    task: Annotated[Int64, Meta(description="The id that its task has now.")]
+    task: Annotated[Int64, Meta(description="The current id of its task.")]
     name: str
-    worker: Annotated[str, Meta(description="Empty: it was never heard.")]
+    worker: Annotated[str, Meta(description="Empty if it has not sent a heartbeat.")]
     owner: Int64 = field(name="ownerid")
     commands: int
-    done: Annotated[int, Meta(description="Of its commands, as far as the worker has told.")]
+    done: Annotated[int, Meta(description="Finished commands, as last reported by the worker.")]
     started_ms: Annotated[int, Meta(description="When it was claimed, or its lease renewed; ms since the Epoch.")] = (
         field(name="started")
     )
-    left_ms: Annotated[int, Meta(description="Until it is open again, in milliseconds.")] = field(name="left")
+    left_ms: Annotated[int, Meta(description="Milliseconds until its lease ends.")] = field(name="left")
 
 
 class Statistics(Struct, frozen=True, kw_only=True):
-    """How long runs took. All are 0 when there are none."""
+    """The durations of runs. All values are 0 without runs."""
 
     count: int = 0
     mean_ms: float = 0
@@ -70,39 +70,41 @@ class Statistics(Struct, frozen=True, kw_only=True):
 
 
 class ProjectStatus(ProjectCounts, frozen=True, kw_only=True):
-    """How far the commands of a project are."""
+    """The progress of a project."""
 
-    running: Annotated[tuple[RunningList, ...], Meta(description="The lists that began first, at most 200.")]
+    running: Annotated[tuple[RunningList, ...], Meta(description="The lists that started first, at most 200.")]
     forecast_s: Annotated[
         float | None,
         Meta(
-            description="Until all that is new, open or running is done, in seconds, as recent runs and the workers "
-            "that were heard make believe. null: there is nothing to tell it from."
+            description="Estimated seconds until all new, open and running commands are done, from recent runs and "
+            "active workers. null: unknown."
         ),
     ]
-    durations: Annotated[Statistics, Meta(description="Of the newest finished runs, at most 1 000.")]
-    fails: Annotated[int, Meta(description="How many of these runs failed.")]
+    durations: Annotated[
+        Statistics, Meta(description="The number of finished runs considered, at most the newest 1 000.")
+    ]
+    fails: Annotated[int, Meta(description="The number of failures among them.")]
 
 
 class CommandSeen(Struct, frozen=True, kw_only=True):
-    """A command where it is now."""
+    """A command and its current status."""
 
     id: str
-    first_id: Annotated[str, Meta(description="The id without the number of fails: the same of all duplicates.")] = (
+    first_id: Annotated[str, Meta(description="The id without the number of fails, which all duplicates share.")] = (
         field(name="first")
     )
     project: str
     status: CommandStatus
-    task: Annotated[Int64, Meta(description="Of the task that it is now, or of the list that it lies in.")]
-    cmd: Annotated[str, Meta(description="The line for the shell.")]
+    task: Annotated[Int64, Meta(description="The id of its task, or of the task of its list.")]
+    cmd: Annotated[str, Meta(description="The shell command line.")]
     created: Annotated[int, Meta(description="Seconds since the Epoch.")]
-    until: Annotated[int, Meta(description="It is not started later; seconds since the Epoch.")]
+    until: Annotated[int, Meta(description="The latest time to start it; seconds since the Epoch.")]
     expected_duration: Annotated[int, Meta(description="Seconds.")]
     max_fails: int
     fails: int
-    list: Annotated[str, Meta(description="The directory of the list that it was run in, as TDF2 names it.")]
-    run: Annotated[Run | None, Meta(description="null: it was not run.")]
-    is_whole: Annotated[bool, Meta(description="false: only the beginnings of its outputs are here.")] = field(
+    list: Annotated[str, Meta(description="TDF2's directory name of the list in which it ran.")]
+    run: Annotated[Run | None, Meta(description="null: it has not run.")]
+    is_whole: Annotated[bool, Meta(description="false: only the beginnings of its outputs are included.")] = field(
         name="whole"
     )
     at_ms: Since = field(name="at")
@@ -110,81 +112,81 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
 
 
 class SubmittedCommands(Struct, frozen=True, kw_only=True):
-    """The commands that were added, in the order of the request."""
+    """The new commands, in the order of the request."""
 
     commands: tuple[CommandSeen, ...]
 
 
 class ResultPage(Struct, frozen=True, kw_only=True):
-    """Some commands, the newest first."""
+    """A page of commands, newest first."""
 
     commands: tuple[CommandSeen, ...]
     after: Annotated[
         str | None,
         Meta(
-            description="Send it as `after` to go on; null: there are no more. A page of a search may be short, or "
-            "empty, before that."
+            description="Send it as `after` for the next page; null on the last page. Other pages of a search may be "
+            "short or empty."
         ),
     ]
 
 
 class CommandWhole(Struct, frozen=True, kw_only=True):
-    """A command, whichever of its runs it is, and the runs before it."""
+    """A command with its previous runs."""
 
     newest: CommandSeen
-    earlier: Annotated[tuple[CommandSeen, ...], Meta(description="The newest first, at most 50.")]
+    earlier: Annotated[tuple[CommandSeen, ...], Meta(description="Newest first, at most 50.")]
     tail: Annotated[
-        LiveOutput | None, Meta(description="What it has written so far; null: it is not running, or wrote nothing.")
+        LiveOutput | None, Meta(description="Its output so far; null if it is not running or wrote nothing.")
     ]
 
 
 class ListSeen(Struct, frozen=True, kw_only=True):
     """A list without its commands."""
 
-    task: Annotated[Int64, Meta(description="The id that its task has now.")]
-    origin: Annotated[Int64, Meta(description="The first id of its task, by which it is found until it is done.")]
+    task: Annotated[Int64, Meta(description="The current id of its task.")]
+    origin: Annotated[Int64, Meta(description="The first id of its task, which finds it until it has finished.")]
     name: str
     status: CommandStatus
-    commands: Annotated[int, Meta(description="How many it has.")]
+    commands: Annotated[int, Meta(description="The number of commands.")]
     expected_duration: Annotated[int, Meta(description="Of all its commands together, in seconds.")]
-    worker: Annotated[str, Meta(description="Who runs it, or is done with it.")]
-    left_ms: Annotated[int, Meta(description="While it is running: until it is open again, in milliseconds.")] = field(
+    worker: Annotated[str, Meta(description="The worker that runs it or has finished it.")]
+    left_ms: Annotated[int, Meta(description="Of a running list: milliseconds until its lease ends.")] = field(
         name="left"
     )
-    done: Annotated[int, Meta(description="Commands that the worker is done with, as far as it has told.")]
+    done: Annotated[int, Meta(description="Finished commands, as last reported by the worker.")]
     at_ms: Since = field(name="at")
     place: Place
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
-    """Some lists: those that are running first, then the newest first."""
+    """A page of lists: running ones first, then newest first."""
 
     lists: tuple[ListSeen, ...]
     after: After
 
 
 class ListWhole(Struct, frozen=True, kw_only=True):
-    """A list, and what is in it."""
+    """A list with its commands."""
 
     project: str
     list: ListSeen
     commands: tuple[Command, ...]
-    live: Annotated[tuple[LiveOutput, ...], Meta(description="What its running commands have written so far.")]
+    live: Annotated[tuple[LiveOutput, ...], Meta(description="The output so far of its running commands.")]
 
 
 class ChangedCommands(Struct, frozen=True, kw_only=True):
-    """How many were changed."""
+    """The number of changed commands and lists."""
 
     changed: int
 
 
 class ImportedCommands(Struct, frozen=True, kw_only=True):
-    """What an import has added."""
+    """The result of an import."""
 
-    commands: Annotated[int, Meta(description="How many, with those in lists.")] = 0
+    commands: Annotated[int, Meta(description="New commands, including those in lists.")] = 0
     lists: int = 0
     there_already: Annotated[
-        int, Meta(description="Commands that an import before had added: they stay as they are.")
+        int, Meta(description="Commands added by a previous import, which are left unchanged.")
     ] = 0
 
     def __add__(self, more: ImportedCommands) -> ImportedCommands:

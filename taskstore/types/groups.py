@@ -1,4 +1,4 @@
-"""Groups in numbers, and their pauses."""
+"""Counts and rates of groups, and their pauses."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from .scalars import At, prepare
 
 
 class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A group in numbers."""
+    """The counts and rates of a group."""
 
     group: str
-    ready: Annotated[int, Meta(description="Available, and not claimed since.")]
-    claimed: Annotated[int, Meta(description="Leased now.")]
-    expired: Annotated[int, Meta(description="The lease ran out, and nobody has claimed it since.")]
-    scheduled: Annotated[int, Meta(description="Not yet available, and not leased.")]
-    failed: Annotated[int, Meta(description="With an error; counted beside the others, not instead.")]
+    ready: Annotated[int, Meta(description="Available tasks.")]
+    claimed: Annotated[int, Meta(description="Leased tasks.")]
+    expired: Annotated[int, Meta(description="Tasks whose lease ran out and that were not claimed since.")]
+    scheduled: Annotated[int, Meta(description="Tasks that are not yet available and not leased.")]
+    failed: Annotated[int, Meta(description="Tasks with an error; each is also counted by its state.")]
     oldest_ready_ms: Annotated[
-        int | None, Meta(description="For how long the oldest ready task has been ready, in ms; null: there is none.")
+        int | None, Meta(description="How long the oldest ready task has been ready, in ms; null without ready tasks.")
     ] = field(name="oldest_ready")
     in_per_minute: Annotated[float, Meta(description="Tasks that entered the group within the last minute.")]
-    out_per_minute: Annotated[float, Meta(description="Tasks that left it. Claims, renewals, edits: neither.")]
-    paused: Annotated[bool, Meta(description="Claims find nothing in it for now.")]
+    out_per_minute: Annotated[float, Meta(description="Tasks that left it. Claims, renewals and edits don't count.")]
+    paused: Annotated[bool, Meta(description="true: the group hands out no tasks.")]
     finished: Annotated[
-        int, Meta(description="Jobs and commands that have ended: they are not ready. Absent where none are.")
+        int, Meta(description="Ended jobs and commands, which don't count as ready. Absent if there are none.")
     ] = 0
 
 
 class Stats(Struct, frozen=True, kw_only=True):
     """Every group that holds a task, sorted by name."""
 
-    at_ms: Annotated[int, Meta(description="The time of the numbers; milliseconds since the Epoch.")] = field(name="at")
+    at_ms: Annotated[int, Meta(description="The time of the counts; milliseconds since the Epoch.")] = field(name="at")
     groups: tuple[GroupStats, ...]
 
 
 class Pause(Struct, frozen=True, kw_only=True):
-    """Who paused a group, when and why."""
+    """The pause of a group."""
 
-    by: Annotated[str, Meta(description="A user, or a token.")]
+    by: Annotated[str, Meta(description="The user or token that paused it.")]
     at_ms: At = field(name="at")
     reason: str
 
 
 class GroupPause(Struct, frozen=True, kw_only=True):
-    """Whether claims find what is in a group."""
+    """A group and its pause."""
 
     group: str
-    paused: Annotated[Pause | None, Meta(description="null: it is not paused.")] = None
+    paused: Annotated[Pause | None, Meta(description="null: the group is not paused.")] = None
 
 
 prepare(Stats, GroupPause)

@@ -1,4 +1,4 @@
-"""What became of a task, id by id."""
+"""The history of a task."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from .tasks import Ending
 
 
 class End(Struct, frozen=True, kw_only=True):
-    """What became of an id that is no longer there."""
+    """How an id ended."""
 
     at_ms: int = field(name="at")
     commit: Annotated[Int64, Meta(description="The commit that ended it.")]
-    client_id: Annotated[Int64, Meta(description="Whose commit or claim it was.")] = field(name="clientid")
+    client_id: Annotated[Int64, Meta(description="The client of that commit or claim.")] = field(name="clientid")
     how: Ending
     successor: Annotated[
-        Int64 | None, Meta(description="null: it ended without one. A step that follows was brought back by an undo.")
+        Int64 | None, Meta(description="null: there is none; a step that follows was restored by an undo.")
     ]
-    operator: Annotated[str, Meta(description="Empty: a worker did it.")]
+    operator: Annotated[str, Meta(description="Empty if a worker ended it.")]
     reason: str
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """A task under one of its ids, and what became of that."""
+    """A task under one of its ids, and how that id ended."""
 
     id: Int64
     group: str
@@ -34,15 +34,15 @@ class Step(Struct, frozen=True, kw_only=True):
     error: str
     priority: int
     claims: int
-    made_at_ms: Annotated[int, Meta(description="When this id was made.")] = field(name="made")
+    made_at_ms: Annotated[int, Meta(description="When this id was assigned.")] = field(name="made")
     made_by_commit: Int64
-    ended: Annotated[End | None, Meta(description="null: it is still there.")]
+    ended: Annotated[End | None, Meta(description="null: the id still exists.")]
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """A task under the ids that it had, the oldest first; those whose history was reduced or pruned are left out."""
+    """A task under all its ids, oldest first. Ids whose history was reduced or pruned are left out."""
 
-    id: Annotated[Int64, Meta(description="The id that was asked for.")]
+    id: Annotated[Int64, Meta(description="The id of the request.")]
     origin: Int64
     created_at_ms: Annotated[int, Meta(description="When the first task of the chain was added.")] = field(
         name="created"

@@ -1,8 +1,8 @@
-"""A job as its task carries it: a function, its parameters, and what came of it (contract.md section 7). Pure.
+"""Jobs as the data of tasks: a function, its arguments and its result (contract.md section 7). Pure.
 
-A job is a task: of the group `jobs/QUEUE` until it is finished, then of `jobs/QUEUE/succeeded` or `jobs/QUEUE/failed`.
-Its data is a JSON object with the members of `JobRecord`. Its origin is its id for good.
-Workers in any language can read and write it.
+A job is a task in the group `jobs/QUEUE`, once finished in `jobs/QUEUE/succeeded` or `jobs/QUEUE/failed`. Its data is a
+JSON object with the members of `JobRecord`, which workers in any language can read and write. The origin of the task is
+the id of the job.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from . import records
+from . import records, sentences
 from .tasks import NewTask, State
 
 DEFAULT_QUEUE = "default"
 PREFIX = "jobs/"
-FUNCTION_LABEL = "function"  # By which the jobs of a function are found.
-LONGEST_LOG = 16 * 2**10  # Characters: the end of what the job wrote.
-LONGEST_FUNCTION = 255  # Characters, as of every label.
-LONGEST_QUEUE = 240  # Characters: with what stands around it, it is the name of a group.
+FUNCTION_LABEL = "function"  # Finds the jobs of a function.
+LONGEST_LOG = 16 * 2**10  # Characters kept from the end of the output.
+LONGEST_FUNCTION = 255  # Characters, the limit of a label.
+LONGEST_QUEUE = 240  # Characters, because it is a part of a group's name.
 
 
 class JobStatus(StrEnum):
-    """Where a job is on its way."""
+    """The status of a job."""
 
-    SCHEDULED = "scheduled"  # Its time has not come.
+    SCHEDULED = "scheduled"  # Not due yet.
     PENDING = "pending"
     STARTED = "started"
     SUCCEEDED = "succeeded"
@@ -37,7 +37,7 @@ FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED})
 
 
 class OnLost(StrEnum):
-    """What becomes of a job whose worker died with it."""
+    """Whether to retry a job whose worker died."""
 
     RETRY = "retry"
     FAIL = "fail"
@@ -48,85 +48,91 @@ class How(StrEnum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # The function raised an exception.
-    DIED = "died"  # Its process ended without an answer: killed, out of memory, os._exit.
+    DIED = "died"  # Its process ended early: killed, out of memory, os._exit.
     TIMED_OUT = "timed out"
     LOST = "lost"  # Its worker died, or lost the lease.
-    GIVEN_BACK = "given back"  # The worker stopped before it was done. It counts for nothing.
+    GIVEN_BACK = "given back"  # The worker stopped. Does not count as an attempt.
 
 
 class NotAJob(ValueError):
-    """The data of a task is not that of a job. The text says why."""
+    """The data of a task is not a valid job. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobError:
-    """What went wrong in the last attempt."""
+    """The error of a failed attempt."""
 
-    type: str  # The class of the exception, with its module unless that is builtins.
+    type: str  # The class of the exception, with its module except for builtins.
     message: str = ""
     traceback: str = ""
 
     @property
     def line(self) -> str:
-        """In one line, as the task's error."""
+        """The error in one line, as the error of the task."""
         first = self.message.strip().partition("\n")[0]
         return f"{self.type}: {first}" if first else self.type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try at the job, by a process of a worker. Times are milliseconds since the Epoch, by the worker's clock."""
+    """One attempt to run a job. Times are milliseconds since the Epoch, by the worker's clock."""
 
-    started: int = 0  # 0: not known.
+    started: int = 0  # 0: unknown.
     ended: int = 0  # 0: it has not ended.
     how: How | None = None  # None: it has not ended.
     worker: str = ""
     host: str = ""
-    pid: int = 0  # Of the process that ran the function.
+    pid: int = 0  # The process that ran the function.
     error: JobError | None = None
-    final: bool = False  # The job was finished by it. A job that is requeued starts to count anew.
+    final: bool = False  # It finished the job. After a requeue, counting starts again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """How a job is run. Durations are milliseconds."""
+    """How to run a job. Durations are in milliseconds.
 
-    max_attempts: int = 1  # How often at most the function is tried until it succeeds.
-    backoff_ms: int = 1_000  # Before the second try; twice as long before each further one, at most an hour.
-    timeout_ms: int | None = None  # For one attempt. None: as long as it takes.
-    memory_bytes: int | None = None  # For the process of the job. None: what the machine has.
+    `max_attempts`: attempts until it succeeds. `backoff_ms`: the pause before the second attempt, which doubles for
+    each further one up to an hour. `timeout_ms`: the time limit of one attempt; None means none. `memory_bytes`: the
+    memory limit of its process; None means none. `on_lost`: retry the job or fail it if its worker dies. `max_lost`:
+    how many workers may die before the job fails.
+    """
+
+    max_attempts: int = 1
+    backoff_ms: int = 1_000
+    timeout_ms: int | None = None
+    memory_bytes: int | None = None
     on_lost: OnLost = OnLost.RETRY
-    max_lost: int = 3  # How often its worker may die until the job is reported failed.
+    max_lost: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """What the task of a job holds as its data."""
+    """The data of a job's task."""
 
-    function: str  # The dotted path under which workers know it.
+    function: str  # The dotted path by which workers know it.
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     options: JobOptions = JobOptions()
-    attempts: tuple[Attempt, ...] = ()  # The oldest first; the last may be under way.
+    attempts: tuple[Attempt, ...] = ()  # Oldest first; the last may be under way.
     result: Any = None
-    error: JobError | None = None  # Of the last attempt, when it went wrong.
-    log: str = ""  # The end of what the last attempt wrote to its outputs.
+    error: JobError | None = None  # Of the last attempt, if it failed.
+    log: str = ""  # The end of the last attempt's output.
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises NotAJob, which names the member that is wrong. Members that are not known are left out."""
+        """Parse the data of a task, ignoring unknown members. Raises NotAJob, which names the invalid member."""
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotAJob(f"this is not the record of a job: {problem}") from None
+            raise NotAJob(f"invalid record of a job: {problem}") from None
 
     def encode(self) -> bytes:
-        """Raises TypeError or ValueError when parameters or result are no JSON."""
+        """Return the data for a task. Raises TypeError or ValueError if arguments or result are not JSON."""
         return records.encode(self)
 
     @property
     def counted(self) -> tuple[Attempt, ...]:
-        """The attempts that count: those since the job was last finished, without those that were given back."""
+        """The attempts that count: those since the job was last finished, except those given back."""
         since = max((place for place, each in enumerate(self.attempts, 1) if each.final), default=0)
         return tuple(each for each in self.attempts[since:] if each.how is not How.GIVEN_BACK)
 
@@ -136,9 +142,9 @@ class JobRecord:
         return last if last and last.how is None else None
 
     def requeued(self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None) -> Self:
-        """To be run once more, with these parameters in place of the old ones; None: they stay.
+        """Return the record of the job to run again, with new arguments; None keeps the old ones.
 
-        What was tried stays too, but counts no longer.
+        Earlier attempts stay in the record but no longer count.
         """
         return replace(
             self,
@@ -151,13 +157,13 @@ class JobRecord:
         )
 
     def with_attempt(self, attempt: Attempt, **changes: Any) -> Self:
-        """The attempt added, in place of the one under way if there is one, and other members changed."""
+        """Return the record with an attempt added, replacing one under way, and other members changed."""
         before = self.attempts[:-1] if self.under_way else self.attempts
         return replace(self, attempts=(*before, attempt), **changes)
 
 
 def queue_group(queue: str) -> str:
-    """The group of the jobs of a queue that are not finished."""
+    """Return the group of a queue's unfinished jobs."""
     return f"{PREFIX}{queue}"
 
 
@@ -166,7 +172,7 @@ def finished_group(queue: str, status: JobStatus) -> str:
 
 
 def groups_of(queue: str) -> tuple[str, str, str]:
-    """Of the jobs that are not finished, that succeeded, that failed."""
+    """Return the groups of a queue's unfinished, succeeded and failed jobs."""
     return (
         queue_group(queue),
         finished_group(queue, JobStatus.SUCCEEDED),
@@ -175,7 +181,7 @@ def groups_of(queue: str) -> tuple[str, str, str]:
 
 
 def queue_of(group: str) -> str | None:
-    """The queue that a group belongs to; None for a group that holds no jobs."""
+    """Return the queue of a group; None for a group without jobs."""
     if not group.startswith(PREFIX):
         return None
     queue, _, end = group.removeprefix(PREFIX).partition("/")
@@ -183,13 +189,13 @@ def queue_of(group: str) -> str | None:
 
 
 def group_to_wait_in(group: str) -> str | None:
-    """Where a job of this group waits when it is to run again; None for a group without finished jobs."""
+    """Return the group to which a requeue moves jobs of this group; None for a group without finished jobs."""
     queue = queue_of(group)
     return queue_group(queue) if queue and group != queue_group(queue) else None
 
 
 def status_of(group: str, state: State) -> JobStatus:
-    """What a job is, by the group that it lies in and the state of its task there."""
+    """Return the status of a job from the group and the state of its task."""
     end = group.rpartition("/")[2]
     if group.count("/") > 1 and end in FINISHED:
         return JobStatus(end)
@@ -197,16 +203,16 @@ def status_of(group: str, state: State) -> JobStatus:
 
 
 def why_no_queue(name: str) -> str | None:
-    """Why this can't be the name of a queue; None when it can."""
+    """Return the rule that this name of a queue violates; None if it is valid."""
     if not name or "/" in name or "\0" in name:
-        return "a name without / and not empty"
-    return f"at most {LONGEST_QUEUE} characters" if len(name) > LONGEST_QUEUE else None
+        return sentences.NO_SLASH
+    return sentences.at_most(LONGEST_QUEUE, "characters", len(name)) if len(name) > LONGEST_QUEUE else None
 
 
 def new_task(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, priority: int = 0) -> NewTask:
-    """The task that makes a job of the record. `at_ms`: as the time of every task that is added.
+    """Return a new task for a job. `at_ms`: as `timespec_ms` of NewTask.
 
-    Raises TypeError or ValueError when parameters are no JSON.
+    Raises TypeError or ValueError if the arguments are not JSON.
     """
     return NewTask(
         group=queue_group(queue),
@@ -218,8 +224,8 @@ def new_task(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, p
 
 
 def not_recorded(record: JobRecord, claims: int) -> int:
-    """How many claims before this one left no trace: of workers that died with the job.
+    """Return how many earlier claims left no finished attempt, because the worker died.
 
-    `claims`: of the task as it was claimed now. An attempt that is recorded as under way is among them.
+    `claims`: the count of the task just claimed. An attempt recorded as under way is included.
     """
     return max(0, claims - 1 - sum(attempt.how is not None for attempt in record.attempts))

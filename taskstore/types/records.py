@@ -1,100 +1,91 @@
-"""Data classes as tasks carry them: as objects of JSON. Pure.
+"""Convert data classes to and from the JSON objects that tasks carry. Pure.
 
-Numbers are whole and from 0 to `MOST`. What is null counts as absent, and members that the class does not know are left
-out: a later version may have written more.
+Numbers are integers from 0 to `MOST`. A null member counts as absent. Unknown members are ignored, because a later
+version may have written them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from math import isfinite
 from types import NoneType
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
-MOST = 253_402_300_799_999  # Of any number: in milliseconds the end of the year 9999, which every calendar can show.
+from . import sentences
+
+MOST = 253_402_300_799_999  # The end of the year 9999 in milliseconds, the latest that all calendars support.
 
 Kind = TypeVar("Kind")
 
-# What JSON has to hold for a member, and the words for it.
+# The Python type of each member's JSON value, and what its errors say.
 JSON_TYPES: Mapping[Any, tuple[type, str]] = {
-    str: (str, "text"),
-    int: (int, f"a whole number from 0 to {MOST}"),
-    bool: (bool, "true or false"),
-    Sequence: (list, "a list"),
-    tuple: (list, "a list"),
-    Mapping: (dict, "an object"),
+    str: (str, "must be a string"),
+    int: (int, sentences.between(0, MOST)),
+    bool: (bool, "must be true or false"),
+    Sequence: (list, "must be a list"),
+    tuple: (list, "must be a list"),
+    Mapping: (dict, "must be an object"),
 }
 
 
 def decode(kind: type[Kind], data: bytes) -> Kind:
-    """Raises ValueError or RecursionError that names what is wrong."""
+    """Parse a record. Raises ValueError or RecursionError, which names the invalid member."""
     tree = json.loads(data, parse_constant=_refuse, parse_float=_finite)
-    json.dumps(tree, ensure_ascii=False).encode()  # No lone surrogates, which nobody could write again.
+    json.dumps(tree, ensure_ascii=False).encode()  # Raises for lone surrogates, which could not be written again.
     return value_of(kind, tree)
 
 
 def encode(record: Any) -> bytes:
-    """Raises TypeError or ValueError when a member is no JSON."""
+    """Return a record as JSON. Raises TypeError or ValueError if a member can't be represented."""
     return json.dumps(asdict(record), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:
-    """The value of this class that an object of JSON holds. Raises ValueError that names what is wrong."""
+    """Convert a JSON object to this class. Raises ValueError, which names the invalid member."""
     if type(tree) is not dict:
-        raise ValueError(f"{path.rstrip('.') or 'it'} has to be an object")
+        raise ValueError(f"{path.rstrip('.') or 'it'} must be an object")
     types = _types(kind)  # type: ignore[arg-type]
     members = {name: _member(types[name], tree[name], path + name) for name in types if tree.get(name) is not None}
     for each in fields(kind):  # type: ignore[arg-type]
-        if _is_needed(each) and not members.get(each.name):
-            raise ValueError(f"{path}{each.name} is missing")
+        is_needed = each.default is MISSING and each.default_factory is MISSING
+        if is_needed and not members.get(each.name):
+            raise ValueError(f"{path}{each.name} {sentences.REQUIRED}")
     return kind(**members)
-
-
-def _is_needed(member: Field[Any]) -> bool:
-    return member.default is MISSING and member.default_factory is MISSING
 
 
 @cache
 def _types(kind: type[Any]) -> Mapping[str, Any]:
-    """What the members of a class are, without the None that some may be."""
-    return {name: _without_none(hint) for name, hint in get_type_hints(kind).items()}
-
-
-def _without_none(hint: Any) -> Any:
-    choices = [each for each in get_args(hint) if each is not NoneType]
-    return choices[0] if NoneType in get_args(hint) else hint
+    """Return the types of a class's members; `X | None` becomes X."""
+    found = {}
+    for name, hint in get_type_hints(kind).items():
+        choices = [each for each in get_args(hint) if each is not NoneType]
+        found[name] = choices[0] if NoneType in get_args(hint) else hint
+    return found
 
 
 def _member(hint: Any, value: Any, path: str) -> Any:
-    """The value of a member, as these classes have it."""
+    """Check a JSON value and convert it to the type of a member."""
     if hint is Any:
         return value
     if is_dataclass(hint):
         return value_of(hint, value, f"{path}.")  # type: ignore[arg-type]
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return _choice(hint, value, path)
+        if value not in list(hint):
+            raise ValueError(f"{path} {sentences.one_of(hint, value)}")
+        return hint(value)
     shape = get_origin(hint) or hint
-    _check(shape, value, path)
+    right, words = JSON_TYPES[shape]
+    # Not isinstance, which would accept true as an integer.
+    found = type(value)
+    if found is not right or (found is int and not 0 <= value <= MOST):
+        raise ValueError(f"{path} {words}{sentences.but_not(value)}")
     if shape is tuple:
         return tuple(_member(get_args(hint)[0], each, f"{path}[{place}]") for place, each in enumerate(value))
     return value
-
-
-def _choice(choices: type[StrEnum], value: Any, path: str) -> StrEnum:
-    if value not in list(choices):
-        raise ValueError(f"{path} has to be one of {', '.join(choices)}")
-    return choices(value)
-
-
-def _check(shape: Any, value: Any, path: str) -> None:
-    right, words = JSON_TYPES[shape]
-    # Not isinstance: true would be a number then.
-    if type(value) is not right or (type(value) is int and not 0 <= value <= MOST):
-        raise ValueError(f"{path} has to be {words}")
 
 
 def _finite(digits: str) -> float:
@@ -103,4 +94,4 @@ def _finite(digits: str) -> float:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
+    raise ValueError(f"{word} is not valid JSON")

@@ -1,4 +1,4 @@
-"""The bodies of requests, as far as they need nothing of the store: a field that is not known is refused."""
+"""The bodies of requests that need no rules of the store. Unknown fields are rejected."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from .tasks import Problem
 
 
 class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a request. A member that is null never arrives here: it counts as absent."""
+    """A part of a request. Null members are removed before it is parsed, because they count as absent."""
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong though each field has the right type: by the path of the field."""
+        """Yield the problems that remain although each field has the right type."""
         yield from ()
 
     def every_problem(self) -> Iterator[Problem]:
-        """The same, and what the store would say of the values."""
+        """Yield these problems and those that the store would report."""
         yield from self.problems()
 
 
 class ReasonRequest(Asked, frozen=True, kw_only=True):
-    """Why somebody does it, for those who wonder later."""
+    """A reason, which the audit records."""
 
     reason: Reason = ""
 
 
 class TasksRequest(Asked, frozen=True, kw_only=True):
-    """The tasks of these ids, for more of them than fit into an address."""
+    """The ids of tasks, for more than fit into a URL."""
 
     ids: Ids
 
 
 class CommandLine(Asked, frozen=True, kw_only=True):
-    """A command, or a list of them, in a line of its own."""
+    """A line of an import: a command or a list."""
 
     status: Annotated[str, Meta(extra_json_schema={"enum": [*CommandStatus]})]
-    command: Annotated[dict[str, Any] | None, Meta(description="Of a command: its record.")] = None
-    list: Annotated[dict[str, Any] | None, Meta(description="Of a list: its name and its commands.")] = None
+    command: Annotated[dict[str, Any] | None, Meta(description="The record of a command.")] = None
+    list: Annotated[dict[str, Any] | None, Meta(description="The name and the commands of a list.")] = None
 
 
 prepare(ReasonRequest, TasksRequest, CommandLine)

@@ -1,4 +1,4 @@
-"""What tokens and people may be allowed to do."""
+"""The permissions of tokens and people."""
 
 from __future__ import annotations
 

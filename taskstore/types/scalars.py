@@ -1,4 +1,4 @@
-"""Simple types of what crosses the wire, with their bounds."""
+"""The simple types of requests and responses, with their bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Meta
 from msgspec.json import Decoder
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-LATEST_MS = 253_402_300_799_999  # The end of the year 9999: what every client's calendar can show.
+LATEST_MS = 253_402_300_799_999  # The end of the year 9999, the latest that all calendars support.
 MOST_PRIORITY = 100
 GROUP_LENGTH = 255
 TYPE_LENGTH = 1_000
@@ -21,20 +21,20 @@ Timespec = Annotated[
     Meta(
         ge=-(LATEST_MS // 2),
         le=LATEST_MS,
-        description="Milliseconds. 0: now. Negative: that long from now. Positive: that very time since the Epoch.",
+        description="Milliseconds. 0: now. Negative: its absolute value from now. Positive: that time since the Epoch.",
     ),
 ]
-Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
+Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Higher values are claimed first.")]
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
-After = Annotated[str | None, Meta(description="Send it as `after` to go on; null: there are no more.")]
+After = Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
 Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
 
 
 def prepare(*kinds: type) -> None:
-    """Have msgspec work out these types now, while their module is imported.
+    """Have msgspec compile these types while their module is imported.
 
-    It does so when it first meets a type, and two threads that make it do so at the same moment crash the process.
+    Otherwise it compiles a type on first use, and two threads that do so at the same moment crash the process.
     """
     for kind in kinds:
         Decoder(kind)

@@ -1,4 +1,4 @@
-"""Schedules: what is added, and when."""
+"""Schedules, and the tasks and jobs that they add."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .job_record import DEFAULT_QUEUE, JobOptions
 from .records import MOST
 from .scalars import Int64, prepare
 
-Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Since the Epoch.")]
+Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Milliseconds since the Epoch.")]
 
 
 class ScheduleState(StrEnum):
@@ -22,15 +22,15 @@ class ScheduleState(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """What becomes of the due times that passed while no server ran."""
+    """How to treat due times that passed while no server ran."""
 
     SKIP = "skip"
-    LATEST = "latest"  # One for all of them.
-    ALL = "all"  # One for each, the newest thousand at most.
+    LATEST = "latest"  # Add one for all of them.
+    ALL = "all"  # Add one for each, at most the newest thousand.
 
 
 class DueTask(Struct, frozen=True, kw_only=True):
-    """The task that is added when it is due."""
+    """The task that a schedule adds."""
 
     group: str
     data: str = ""
@@ -39,9 +39,9 @@ class DueTask(Struct, frozen=True, kw_only=True):
 
 
 class DueJob(Struct, frozen=True, kw_only=True):
-    """The job that is enqueued when it is due."""
+    """The job that a schedule enqueues."""
 
-    function: Annotated[str, Meta(description="The dotted path under which workers know it.")]
+    function: Annotated[str, Meta(description="The dotted path by which workers know it.")]
     args: Annotated[Sequence[Any], Meta(description="Any JSON.")] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
@@ -50,15 +50,15 @@ class DueJob(Struct, frozen=True, kw_only=True):
 
 
 class LastRun(Struct, frozen=True, kw_only=True):
-    """What a schedule did last."""
+    """The last run of a schedule."""
 
     due_ms: Milliseconds = field(name="due")
     at_ms: Milliseconds = field(name="at")  # When it was added.
-    origin: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Of the last task that was added.")]
+    origin: Annotated[int, Meta(ge=0, le=2**63 - 1, description="The id of the task that was added.")]
 
 
 class SchedulePause(Struct, frozen=True, kw_only=True):
-    """Who stopped it, when and why."""
+    """The pause of a schedule."""
 
     by: str
     at_ms: Milliseconds = field(name="at")
@@ -66,23 +66,23 @@ class SchedulePause(Struct, frozen=True, kw_only=True):
 
 
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A schedule. Of one whose data makes no sense there is no more than its name and why."""
+    """A schedule. If its data is invalid, it has only a name, its ids and an error."""
 
     name: str
     state: ScheduleState
-    error: Annotated[str, Meta(description="Why it is broken.")]
-    id: Annotated[Int64, Meta(description="Of the task that it is now.")]
+    error: Annotated[str, Meta(description="Why it is broken; else empty.")]
+    id: Annotated[Int64, Meta(description="The current id of its task.")]
     origin: Int64
     cron: str = ""
-    in_words: Annotated[str, Meta(description="The expression in plain English, if that is short.")] = ""
+    in_words: Annotated[str, Meta(description="The cron expression in plain English, if that is short.")] = ""
     zone: str = ""
     catch_up: CatchUp | None = None
     task: DueTask | None = None
     job: DueJob | None = None
-    next_ms: Annotated[int | None, Meta(description="When it is due; null: not before somebody sees to it.")] = field(
+    next_ms: Annotated[int | None, Meta(description="The next due time; null while it is paused or broken.")] = field(
         name="next"
     )
-    last: Annotated[LastRun | None, Meta(description="null: it was never due.")]
+    last: Annotated[LastRun | None, Meta(description="null: it has not run.")]
     paused: Annotated[SchedulePause | None, Meta(description="null: it is not paused.")]
 
 

@@ -1,4 +1,4 @@
-"""What a search finds."""
+"""The results of a search."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .tasks import Task
 
 
 class SearchPage(Struct, frozen=True, kw_only=True):
-    """Tasks that meet every term of a search."""
+    """A page of tasks that match every term of a search."""
 
     tasks: tuple[Task, ...]
     after: After
-    complete: Annotated[bool, Meta(description="false: the time limit came before the page was full; go on.")]
-    looked_at: Annotated[int, Meta(description="How many tasks were looked at, at least.")]
+    complete: Annotated[bool, Meta(description="false: the search stopped at its time limit; `after` continues it.")]
+    looked_at: Annotated[int, Meta(description="The number of tasks examined, at least.")]
     at_ms: Annotated[int, Meta(description="The time of the search; milliseconds since the Epoch.")] = field(name="at")
 
 

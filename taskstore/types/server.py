@@ -1,4 +1,4 @@
-"""What a server says of itself and of requests that it refuses."""
+"""Health checks and error responses."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from .scalars import prepare
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """The server process lives."""
+    """The server process is running."""
 
     status: str = "ok"
-    instance: Annotated[str, Meta(description="Another one after each start, and in each process.")]
+    instance: Annotated[str, Meta(description="An id that differs after each start and in each process.")]
 
 
 class Problems(Struct, frozen=True, kw_only=True):
-    """The request is not what is written here: what would be right, by the path of the field."""
+    """The request is invalid: the messages for each field, by its path."""
 
     detail: str
     errors: dict[str, list[str]]
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """Why there is no answer."""
+    """Why the request failed."""
 
     detail: str
     code: str | UnsetType = UNSET

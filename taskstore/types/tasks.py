@@ -1,4 +1,4 @@
-"""A task and its fields, what programs add to the store and change in it, and why a commit was refused.
+"""Tasks, the parts of a commit, and the reasons for which a commit is refused.
 
 Times are milliseconds since the Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 """
@@ -19,7 +19,7 @@ from .scalars import GROUP_LENGTH, LABEL_LENGTH, TYPE_LENGTH, DataType, Ids, Int
 
 
 class Ending(StrEnum):
-    """Why a task is no longer there. The first six leave a successor (contract.md section 5)."""
+    """How a task ended. The first six leave a successor (contract.md section 5)."""
 
     CLAIMED = "claimed"
     RENEWED = "renewed"
@@ -32,7 +32,7 @@ class Ending(StrEnum):
 
 
 class State(StrEnum):
-    """What a task is at a moment. Failed is counted beside the others, not instead."""
+    """The state of a task at a moment. A failed task is also in one of the other states."""
 
     READY = "ready"
     CLAIMED = "claimed"
@@ -48,16 +48,16 @@ class Order(StrEnum):
     OLDEST = "oldest"
 
 
-COMMAND_GROUPS = "commands/"  # How their names begin. Whoever writes there decides what shells run.
+COMMAND_GROUPS = "commands/"  # The prefix of their names. Write access to them is access to the workers' shells.
 
 
-ATTEMPTS = "attempts"  # The label by which workers count them; see worker/verdicts.py.
+ATTEMPTS = "attempts"  # The label in which workers count attempts; see worker/verdicts.py.
 
 
-FAILED_FROM = "failed_from"  # The label of a dead letter: the group that it failed in. Only the rules write it.
+FAILED_FROM = "failed_from"  # The label of a dead letter with the group in which it failed. Only the rules write it.
 
 
-# How the names of groups end in which jobs and commands are kept that have ended.
+# The last part of the names of groups with ended jobs and commands.
 RESULTS = {
     "jobs": frozenset({"succeeded", "failed"}),
     "commands": frozenset(
@@ -67,21 +67,21 @@ RESULTS = {
 
 
 def holds_results(group: str) -> bool:
-    """Whether jobs or commands are kept in this group that have ended. No worker claims from it."""
+    """Whether the group contains ended jobs or commands, from which no worker claims."""
     kind, _, rest = group.partition("/")
     name, _, end = rest.partition("/")
     return bool(name) and end in RESULTS.get(kind, ())
 
 
-NOBODY = 0  # The owner that all clients of MassTasker's interface share.
+NOBODY = 0  # The owner shared by all clients of the MassTasker interface.
 
 
 class Kept(StrEnum):
-    """What a successor has of the task that it replaces."""
+    """How a successor inherits a field."""
 
-    CONTENT = "content"  # What clients write: it stays unless the change names another value.
-    CHAIN = "chain"  # What a chain has: it stays, and only the store goes on with it.
-    NOTHING = "nothing"  # The store writes it anew for each id.
+    CONTENT = "content"  # Written by clients; inherited unless the change sets it.
+    CHAIN = "chain"  # Inherited, and updated only by the store.
+    NOTHING = "nothing"  # Not inherited: the store sets it for each id.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +89,16 @@ class TaskField:
     """A field of a task, by its name in Python and as a column."""
 
     name: str
-    type: Any  # With the limits that are always the same.
+    type: Any  # With its fixed limits.
     column: str = "bigint"  # Its type in PostgreSQL.
-    wire: str = ""  # Its name in JSON; empty: only the store knows it.
-    title: str = ""  # Its name where people read it, if that is another one than in JSON.
+    wire: str = ""  # Its name in JSON; empty: internal to the store.
+    title: str = ""  # Its name for people, if it differs from that in JSON.
     kept: Kept = Kept.NOTHING
-    limit: str = ""  # The setting that says how large it may be; see Limits in core/validation.py.
-    in_trail: bool = True  # Whether the history of an id keeps it.
+    limit: str = ""  # The setting of its maximum size; see Limits in core/validation.py.
+    in_trail: bool = True  # Whether the history of an id contains it.
 
 
-# In the order in which files and pages show them.
+# In the order of files and pages.
 FIELDS = (
     TaskField(name="id", type=Int64, wire="id"),
     TaskField(
@@ -150,15 +150,14 @@ FIELDS = (
     TaskField(name="payload", type=Int64, in_trail=False),
 )
 CONTENT = tuple(each.name for each in FIELDS if each.kept is Kept.CONTENT)
-# What adds and updates name, or leave as it is, in the same words everywhere. A group and data are said in ways of
-# their own.
+# The fields that adds and updates set in the same way everywhere, unlike the group and the data.
 NAMED = tuple(name for name in CONTENT if name not in ("group", "data"))
-# What no rule looks at and pages show as it is.
+# The fields without rules, which pages show unchanged.
 PLAIN = tuple(name for name in NAMED if name not in ("error", "labels", "data_type"))
 
 
 class Origin(NamedTuple):
-    """The chain that a task goes on with that was purged and comes back."""
+    """The chain that a purged task continues when it is restored."""
 
     id: int
     claims: int
@@ -167,65 +166,75 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """A task to add."""
+    """A task to add.
+
+    `timespec_ms`: when it becomes available, in milliseconds. 0: now; negative: its absolute value from now; positive:
+    that time since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL of data that is a
+    protobuf Any. `id`: a task that the same commit deletes, whose successor this task becomes. The other fields are set
+    by the store.
+    """
 
     group: str
     data: bytes = b""
-    data_type: str = ""  # The type URL, for data that is a protobuf Any.
-    timespec_ms: int = 0  # 0: now. Negative: that long from now. Positive: that very time.
+    data_type: str = ""
+    timespec_ms: int = 0
     error: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0  # -100 to 100, larger first.
-    id: int = 0  # Of a task that the same commit deletes: this one is its successor.
-    origin: Origin | None = None  # Set: it comes back, and goes on with its chain.
-    failed_from: str = ""  # Of a dead letter that comes back or is imported: the group that it failed in.
-    moving: Change | None = None  # What becomes of the task `id`, if this add is how REST writes a change of its group.
+    priority: int = 0
+    id: int = 0
+    origin: Origin | None = None  # The chain of a restored task.
+    failed_from: str = ""  # The group in which a restored or imported dead letter failed.
+    moving: Change | None = None  # The change of the task `id`, if this add is REST's form of a change of its group.
 
     @classmethod
     def successor_of(cls, task: Any, **changes: Any) -> Self:
-        """Return a task that goes on with this one, which has to be deleted with it, as it is but for the changes.
+        """Return a successor of a task, which must be deleted in the same commit, with these fields changed.
 
-        It is available now, unless a time is among the changes. With `id=0` it is a copy that begins a chain of its
-        own. Every copy of a task is made here, so that none leaves a field out.
+        It is available now unless `timespec_ms` is given. With `id=0` it is a copy that starts a new chain. Make every
+        copy of a task here, so that no field is forgotten.
         """
         return cls(**{"id": task.id, **{name: getattr(task, name) for name in CONTENT}, **changes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A task to replace by a successor with a new id. What is None stays as it is."""
+    """An update: replaces a task by a successor with a new id. Fields that are None stay unchanged.
+
+    `timespec_ms`: as in NewTask. `error`: "" clears it. `group`: moves the task. `release`: gives the task back, so
+    that it has no owner and is not leased. `data_type`: without it, new data has no type.
+    """
 
     id: int
-    data: bytes | None = None  # b"" empties it.
-    data_type: str | None = None  # None: it stays with the data; new data has none.
-    timespec_ms: int = 0  # As in NewTask.
-    error: str | None = None  # "" clears it.
+    data: bytes | None = None
+    data_type: str | None = None
+    timespec_ms: int = 0
+    error: str | None = None
     labels: Mapping[str, str] | None = None
     priority: int | None = None
-    group: str | None = None  # Another one: the task moves there.
-    release: bool = False  # Give the task back: no owner, not leased.
-    # The group that a dead letter failed in; empty: it is none any more. None: the rules say.
+    group: str | None = None
+    release: bool = False
+    # The group in which a dead letter failed; empty: no dead letter any more. None: the rules decide.
     failed_from: str | None = None
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Why nothing was changed: every reason, not the first."""
+    """All reasons for which nothing was changed."""
 
-    changes: Annotated[Ids, Meta(description="Not there to be updated.")] = ()
-    deletes: Annotated[Ids, Meta(description="Not there to be deleted.")] = ()
-    depends: Annotated[Ids, Meta(description="Not there.")] = ()
-    owned: Annotated[Ids, Meta(description="Not yet available, and another client's.")] = ()
-    bugs: Annotated[tuple[str, ...], Meta(description="What is invalid in the request.")] = ()
+    changes: Annotated[Ids, Meta(description="Tasks to update that do not exist.")] = ()
+    deletes: Annotated[Ids, Meta(description="Tasks to delete that do not exist.")] = ()
+    depends: Annotated[Ids, Meta(description="Required tasks that do not exist.")] = ()
+    owned: Annotated[Ids, Meta(description="Tasks leased to another client.")] = ()
+    bugs: Annotated[tuple[str, ...], Meta(description="Invalid parts of the request.")] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.deletes or self.depends or self.owned or self.bugs)
 
 
-Problem = tuple[str, str]  # The path of the field, and what would be right.
+Problem = tuple[str, str]  # The path of a field and the message about it.
 
 
 def ids_without_delete(adds: Sequence[NewTask], deletes: Iterable[int]) -> Iterator[Problem]:
-    """Ids of adds that the same commit does not delete. Ignoring them would double the task that was to be replaced."""
+    """Yield problems for adds with an id that the commit does not delete, which would duplicate that task."""
     if any(add.id for add in adds):
         deleted = frozenset(deletes)
         for place, add in enumerate(adds):
@@ -234,14 +243,14 @@ def ids_without_delete(adds: Sequence[NewTask], deletes: Iterable[int]) -> Itera
 
 
 class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A task."""
+    """A task as the server returns it. It never changes: an update creates a successor with a new id."""
 
     id: Int64
     group: str
     data_text: Annotated[str | UnsetType | None, Meta(description="null: it is not UTF-8; see data_base64.")] = (
         msgspec.field(name="data")
     )
-    available_at_ms: Annotated[int, Meta(description="Available from then on; milliseconds since the Epoch.")] = (
+    available_at_ms: Annotated[int, Meta(description="When it becomes available; milliseconds since the Epoch.")] = (
         msgspec.field(name="timespec")
     )
     owner: Int64 = msgspec.field(name="ownerid")
@@ -249,12 +258,12 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str]
     priority: int
     origin: Annotated[Int64, Meta(description="The id of the first task of the chain. It never changes.")]
-    claims: Annotated[int, Meta(description="How often it was claimed.")]
+    claims: Annotated[int, Meta(description="The number of claims.")]
     created_at_ms: Annotated[int, Meta(description="When the first task of the chain was added.")] = msgspec.field(
         name="created"
     )
     data_type: DataType = ""
-    data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
+    data_base64: Annotated[str | UnsetType, Meta(description="Present only if data is null.")] = UNSET
 
     @classmethod
     def make(
@@ -273,7 +282,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         available_at_ms: int = 0,
         created_at_ms: int = 0,
     ) -> Self:
-        """Return a task with these bytes as data. `None`: nothing is said of data and type."""
+        """Return a task with these bytes as data. None leaves out data and type."""
         text, in_base64 = (UNSET, UNSET) if data is None else as_text(data)
         return cls(
             id=id,
@@ -293,21 +302,21 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def data(self) -> bytes:
-        """The data; b"" when there is none."""
+        """The data as bytes; b"" if there is none."""
         return self.data_text.encode() if isinstance(self.data_text, str) else base64.b64decode(self.data_base64 or "")
 
     @property
     def text(self) -> str:
-        """The data as text. Raises UnicodeDecodeError when it is no UTF-8."""
+        """The data as text. Raises UnicodeDecodeError if it is not UTF-8."""
         return self.data_text if isinstance(self.data_text, str) else self.data.decode()
 
     def json(self) -> Any:
-        """Return the value that the data holds. Raises ValueError when it is no JSON."""
+        """Parse the data as JSON. Raises ValueError if it is not JSON."""
         return json.loads(self.data)
 
 
 def as_text(data: bytes) -> tuple[str | None, str | UnsetType]:
-    """Return data as text; what is no UTF-8 in Base64 instead, as the second."""
+    """Return data as text, or, if it is not UTF-8, None and its Base64."""
     try:
         return data.decode(), UNSET
     except UnicodeDecodeError:
@@ -315,17 +324,17 @@ def as_text(data: bytes) -> tuple[str | None, str | UnsetType]:
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of an update or a claim: the new tasks, or why nothing was changed."""
+    """The result of an update or a claim: the new tasks, or why nothing was changed."""
 
     tasks: tuple[Task, ...] = ()
     error: Refusal | None = None
 
 
 class Imported(Struct, frozen=True, kw_only=True):
-    """What an import has added."""
+    """The result of an import."""
 
-    imported: Annotated[int, Meta(description="How many tasks.")]
-    ids: Annotated[Ids, Meta(description="Of the new tasks, in the order of the lines.")]
+    imported: Annotated[int, Meta(description="The number of new tasks.")]
+    ids: Annotated[Ids, Meta(description="Their ids, in the order of the lines.")]
 
 
 prepare(Outcome, Imported)

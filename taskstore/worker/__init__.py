@@ -1,1 +1,1 @@
-"""The engine of all workers, which claims, renews, reports and stops, and the executor of functions."""
+"""The engine of all workers, which claims tasks, renews leases, reports and stops, and the executor of functions."""

@@ -1,4 +1,4 @@
-"""Processes that call functions: such as would hold up the other threads, or may take their process down."""
+"""Processes that call functions which would block other threads or may crash."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from .handlers import Context, Handler, How, Outcome
 if TYPE_CHECKING:
     from ..types.tasks import Task
 
-# A new interpreter: a fork of a process that has threads may wait for ever for a lock that one of them held.
+# Not fork: in a fork of a process with threads, a lock that one of them held stays locked.
 SPAWN = multiprocessing.get_context("spawn")
-START_S = 60.0  # For all that the program imports.
+START_S = 60.0  # Includes the imports of the program.
 END_S = 5.0
-LOOK_S = 1.0  # How often it is looked whether the process lives: what it has started may keep its pipe open.
+LOOK_S = 1.0  # How often to check that the process lives, because its own children may keep the pipe open.
 
 STARTED = "started"
 END = None
 
 
 class ChildDidNotStart(TaskStoreError):
-    """A process that is to call functions has ended before it could. What it wrote says why.
+    """A process for functions ended while it started. Its output says why.
 
-    Often: the program runs its worker whenever it is imported, not only under `if __name__ == "__main__":`.
+    A common cause: the program runs its worker when it is imported, not only under `if __name__ == "__main__":`.
     """
 
     code = "child_did_not_start"
 
 
 def refuse_in_children() -> None:
-    """Raises ChildDidNotStart in a process that only wants the functions of the program."""
-    # Multiprocessing's own mark, by which it refuses processes of such a process.
+    """Raise ChildDidNotStart in a process that imports the program only for its functions."""
+    # The internal mark by which multiprocessing itself rejects nested starts.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ChildDidNotStart('start the worker below `if __name__ == "__main__":`, its processes import the program')
 
 
 class Child:
-    """A process that does one task after the other for a thread of the worker. After its death there is a new one."""
+    """A process that runs one task after the other for a thread of the worker, and is replaced if it dies."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
@@ -58,7 +58,7 @@ class Child:
         self._is_over = False
 
     def start(self) -> None:
-        """Raises ChildDidNotStart."""
+        """Start the process. Raises ChildDidNotStart."""
         with self._starting:
             if self._is_over:
                 return
@@ -68,14 +68,14 @@ class Child:
             try:
                 process.start()
             except (AttributeError, TypeError, PickleError) as problem:
-                raise ChildDidNotStart(f"functions for processes have to be those of a module: {problem}") from problem
+                raise ChildDidNotStart(f"functions for processes must belong to a module: {problem}") from problem
             self._process = process
             theirs.close()
         if not self._connection.poll(START_S) or self._answer() != STARTED:
             raise ChildDidNotStart(f"a process for functions did not start: {self._death()}")
 
     def run(self, attempt: Attempt) -> Outcome:
-        """Waits for what comes of it. The death of the process is a failure of the attempt."""
+        """Run an attempt and wait for its outcome. If the process dies, the attempt has failed."""
         if not self._process.is_alive():
             self.start()
         task = attempt.task
@@ -87,7 +87,7 @@ class Child:
         return outcome or Outcome(how=How.FAILED, error=f"ProcessDied: {self._death()}")
 
     def end(self) -> None:
-        """What is busy is killed: its task is another worker's now."""
+        """End the process. A busy one is killed, because its task has been given back."""
         with self._starting:
             self._is_over = True
         if self._process:
@@ -95,7 +95,7 @@ class Child:
             self._process.join(END_S)
 
     def _send(self, message: object) -> None:
-        """To a process that has just died: whoever waits for its answer sees that."""
+        """Send a message; `_wait` notices a process that has died."""
         with self._sending, suppress(OSError):
             self._connection.send(message)
 
@@ -112,31 +112,31 @@ class Child:
             return None
 
     def _death(self) -> str:
-        """How it died. One that does not answer any more, and goes on nevertheless, is killed."""
+        """Describe how the process died, and kill it if it is alive but not responding."""
         self._process.join(END_S)
         code = self._process.exitcode
         if code is None:
             self._process.kill()
-            return "it did not answer"
+            return "it did not respond"
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
 
 
 def serve(connection: Connection, handlers: Mapping[str, Handler]) -> None:
-    """What the process does until the worker ends."""
-    # Signals for the whole group or service reach it too; the worker decides what ends. (Not SIG_IGN: programs that
-    # the functions start would inherit it.)
+    """Run tasks in the child process until the worker ends."""
+    # Signals to the whole process group arrive here too, but the worker decides when to end. Not SIG_IGN, which
+    # programs started by the functions would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     Desk(connection, handlers).run()
 
 
 class Desk:
-    """Does the tasks that come in. A thread listens meanwhile whether one was lost, or the worker has died."""
+    """Runs the tasks that arrive. A second thread watches for lost leases and for the death of the worker."""
 
     def __init__(self, connection: Connection, handlers: Mapping[str, Handler]) -> None:
         self._connection, self._handlers = connection, handlers
         self._orders: SimpleQueue[tuple[Task, Context] | None] = SimpleQueue()
-        self._doing: tuple[int, Context] | None = None  # The id of the task, and what its function looks at.
+        self._doing: tuple[int, Context] | None = None  # The id of the current task, and its context.
 
     def run(self) -> None:
         threading.Thread(target=self._listen, name="listener", daemon=True).start()
@@ -144,14 +144,14 @@ class Desk:
         while order := self._orders.get():
             task, context = order
             outcome = self._handlers[task.group].attempt(task, context)
-            self._doing = None  # Before the answer, after which the next task may come in.
+            self._doing = None  # Before the answer, after which the next task may arrive.
             self._answer(outcome)
 
     def _answer(self, outcome: Outcome) -> None:
-        with suppress(OSError):  # The worker has died meanwhile.
+        with suppress(OSError):  # The worker has died.
             try:
                 self._connection.send(outcome)
-            except (AttributeError, TypeError, PickleError) as problem:  # What the function returned can't be sent.
+            except (AttributeError, TypeError, PickleError) as problem:  # The return value can't be pickled.
                 self._connection.send(Outcome.of(problem))
 
     def _listen(self) -> None:
@@ -160,7 +160,7 @@ class Desk:
                 self._hear(message)
         except (EOFError, OSError):
             if self._doing:
-                os._exit(1)  # The worker has died: nobody will commit what comes of it.
+                os._exit(1)  # The worker has died, so the result can't be committed.
         self._orders.put(None)
 
     def _hear(self, message: Any) -> None:

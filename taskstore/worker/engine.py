@@ -1,7 +1,7 @@
 """The engine of every worker. It claims tasks, has an executor run them, renews their leases, reports, and stops.
 
-One thread claims, one renews leases (lease_keeper.py), one reports (heartbeat.py); executors add their own. The thread
-of `run` never waits for the store: it sees to it that everything ends in time.
+One thread claims, one renews leases (lease_keeper.py), one sends heartbeats (heartbeat.py); executors add their own.
+The thread of `run` never waits for the store, so that it can end everything in time.
 """
 
 from __future__ import annotations
@@ -30,45 +30,48 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-LOOK_S = 0.5  # How often the main thread wakes: a signal that another thread was given is handled only then.
-LATE_S = 5.0  # A client tries for a while by itself before it says that the store is away.
-CLAIM_S = 0.5  # For an answer that is on its way at the end. The server gives nothing to a client that has gone.
-PATIENCE_S = 5.0  # With a store that does not answer, after the grace.
+LOOK_S = 0.5  # How often the main thread wakes, because a signal delivered to another thread is handled only then.
+LATE_S = 5.0  # After this an unanswered claim is logged, because the client retries silently.
+CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
+PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
 
-W = TypeVar("W")  # What an executor keeps of a task in work.
+W = TypeVar("W")  # The executor's record of a task in progress.
 
 
 class Executor(Protocol[W]):
-    """Runs the tasks of a worker. It enters each with `engine.begin`, and settles it before or after `engine.done`."""
+    """Runs the tasks of a worker. It registers each with `engine.begin` and ends it with `engine.done`."""
 
-    end_s: float  # How long work may take to end once it was interrupted.
+    end_s: float  # How long tasks may take to end after an interrupt.
     at_once: int  # How many tasks may run at the same time.
-    chores: Sequence[Chore]  # What the thread that reports does besides.
+    chores: Sequence[Chore]  # Called by the heartbeat thread.
 
     def start(self, engine: Engine[W]) -> None:
-        """Get ready, before the first claim. Raises whatever keeps it from running tasks."""
+        """Get ready before the first claim. Raises an error if tasks can't be run."""
 
     def room(self, in_work: int) -> int:
-        """How many tasks to claim. 0: none until something in work is done."""
+        """Return how many tasks to claim; 0: none until a task is done."""
 
     def take(self, tasks: Sequence[Task]) -> None:
-        """Begin tasks that have just been claimed, in the thread that claims."""
+        """Start tasks that were just claimed. Called by the claiming thread."""
 
     def stop(self) -> None:
-        """The worker stops: give back what is not begun."""
+        """Give back tasks that have not started, because the worker stops."""
 
     def interrupt(self) -> None:
-        """The grace is over: end what is in work."""
+        """Interrupt running tasks, because the grace period is over."""
 
     def end(self) -> None:
-        """Leave nothing behind. What is still in work then is given up."""
+        """Release all resources and give up tasks that still run."""
 
     def info(self) -> Mapping[str, Any]:
-        """What the page of workers shows."""
+        """Return the `info` of a heartbeat."""
 
 
 class Engine(Generic[W]):
-    """`groups`: where it claims. `grace_s`: how long work may go on when it stops."""
+    """The base of all workers.
+
+    `groups`: the groups to claim from. `grace_s`: how long running tasks may continue when the worker stops.
+    """
 
     def __init__(
         self,
@@ -84,24 +87,28 @@ class Engine(Generic[W]):
     ) -> None:
         self.name = name
         self.store = store
-        self.works: dict[int, W] = {}  # By the id that the task was claimed with.
-        self.change = threading.Condition()  # Of what is in work, and of whether more may be.
+        # A claim that waits when the worker stops must not get what the worker gives back.
+        for_claims = getattr(type(store), "for_claims", None)
+        self._claiming: Any = for_claims(store) if for_claims else store
+        self.works: dict[int, W] = {}  # By the id with which the task was claimed.
+        self.change = threading.Condition()  # Guards `works` and `stopping`.
         self.stopping = threading.Event()
         self.keeper = Keeper(store, lease_ms)
         self.settling = Settling(store, self.keeper.outage, self._is_patient)
         self._executor, self._groups = executor, groups
         self._lease_ms, self._order, self._wait_ms, self._grace_s = lease_ms, order, wait_ms, grace_s
         self._grace_ends_at = math.inf
-        self._calls: SimpleQueue[None] = SimpleQueue()  # To stop. A signal handler may put something in.
+        self._calls: SimpleQueue[None] = SimpleQueue()  # Calls of `stop`. Safe to use in a signal handler.
         self._problem: BaseException | None = None
-        self._expected_at = math.inf  # When the claim that is under way should have been answered.
-        # What passes by itself. Until it is known that a task store answers, anything else speaks of a wrong address.
+        self._expected_at = math.inf  # When the claim under way should have been answered.
+        # Errors to retry. Until a task store has answered, an unexpected answer means a wrong address.
         self._passing: tuple[type[Exception], ...] = AWAY
 
     def run(self) -> None:
-        """Work until `stop` is called, or SIGTERM or SIGINT come. Raises NotAllowed when the token does not do.
+        """Work until `stop` is called, or until SIGTERM or SIGINT. It can be called once.
 
-        It can be called once. In the main thread it listens for the signals; a second one ends the process at once.
+        Signals are handled in the main thread only; a second one ends the process at once. Raises NotAllowed if the
+        token is not valid or not sufficient.
         """
         self._executor.start(self)
         with stopping_by_signals(self.stop):
@@ -120,13 +127,13 @@ class Engine(Generic[W]):
             raise self._problem
 
     def stop(self) -> None:
-        """Have `run` come to its end. It may be called by any thread, and by a signal handler."""
+        """Make `run` return. May be called by any thread and by a signal handler."""
         self._calls.put(None)
 
     # ---- For executors
 
     def begin(self, id: int, work: W, run: Callable[[], object]) -> bool:
-        """Enter the work and `run` it, which should be quick. False: the worker stops, and nothing more is begun."""
+        """Register a task and call `run`, which must be quick. Returns False if the worker is stopping."""
         with self.change:
             if self.stopping.is_set():
                 return False
@@ -135,17 +142,17 @@ class Engine(Generic[W]):
             return True
 
     def done(self, *ids: int) -> None:
-        """There is room for others."""
+        """Remove tasks that have ended, so that others can be claimed."""
         with self.change:
             for each in ids:
                 self.works.pop(each, None)
             self.change.notify_all()
 
     def fail(self, problem: BaseException) -> None:
-        """End the worker, as it can only get worse: `run` raises it."""
+        """Stop the worker because of an error, which `run` raises."""
         self._problem = self._problem or problem
         with self.change:
-            self.stopping.set()  # What is begun from now on, nobody might run.
+            self.stopping.set()  # Start no more tasks: the thread that runs them may have ended.
             self.change.notify_all()
         self.stop()
 
@@ -159,16 +166,16 @@ class Engine(Generic[W]):
             self.fail(problem)
 
     def _wait_for_room(self) -> int:
-        """How many tasks to claim. 0: no more."""
+        """Wait until tasks can be claimed, and return how many; 0: the worker stops."""
         with self.change:
-            # Asked once: an executor may have less room when it is asked again.
+            # Keep the answer, because a second call may return less.
             limit = self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)))
             return 0 if self.stopping.is_set() else limit
 
     def _claim(self, limit: int) -> None:
         self._expected_at = time.monotonic() + self._wait_ms / 1_000 + LATE_S
         try:
-            tasks = self.store.claim(
+            tasks = self._claiming.claim(
                 self._groups, duration_ms=self._lease_ms, limit=limit, wait_ms=self._wait_ms, order=self._order
             )
             self._expected_at = math.inf
@@ -177,6 +184,8 @@ class Engine(Generic[W]):
             self._executor.take(tasks)
         except self._passing as problem:
             self._expected_at = math.inf
+            if self.stopping.is_set():
+                return
             self.keeper.outage.begin(problem)
             self.stopping.wait(getattr(problem, "retry_after_s", SOON_S))
 
@@ -190,14 +199,16 @@ class Engine(Generic[W]):
                 self.keeper.outage.begin(f"it has not answered for {LATE_S:g} s")
 
     def _end(self) -> None:
-        """Others get at once what is not begun, and after the grace what is not done."""
+        """Give back tasks that have not started, and after the grace period those that are not done."""
         self._grace_ends_at = time.monotonic() + self._grace_s
         with self.change:
             self.stopping.set()
             self.change.notify_all()
+        if self._claiming is not self.store:
+            self._claiming.hang_up()
         self._executor.stop()
         if self.works:
-            # Else whoever pressed Ctrl-C wonders why it goes on.
+            # Explain why Ctrl-C does not end the program at once.
             logger.info("stopping: %d running, %g s to finish", len(self.works), self._grace_s)
         self._claims.join(CLAIM_S)
         if not self._wait_until_done(self._grace_ends_at):
@@ -206,6 +217,8 @@ class Engine(Generic[W]):
         self._executor.end()
         self._heartbeat.stop()
         self.keeper.stop()
+        if self._claiming is not self.store and not self._claims.is_alive():
+            self._claiming.close()
 
     def _wait_until_done(self, until: float) -> bool:
         with self.change:
@@ -214,25 +227,25 @@ class Engine(Generic[W]):
             return not self.works
 
     def _is_patient(self) -> bool:
-        """Whether to wait for a store that is away."""
+        """Whether to wait for an unavailable store."""
         return time.monotonic() < self._grace_ends_at + PATIENCE_S
 
 
 @contextmanager
 def stopping_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """The first SIGTERM or SIGINT calls `stop`, the second ends the process. Only the main thread hears signals."""
+    """Call `stop` at the first SIGTERM or SIGINT, and end the process at the second. Only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int, _frame: object) -> None:
-        heard.append(number)
-        if len(heard) > 1:
+    def on_signal(number: int, _frame: object) -> None:
+        received.append(number)
+        if len(received) > 1:
             os._exit(128 + number)
         stop()
 
-    before = [signal.signal(number, hear) for number in SIGNALS]
+    before = [signal.signal(number, on_signal) for number in SIGNALS]
     try:
         yield
     finally:

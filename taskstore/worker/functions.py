@@ -1,4 +1,4 @@
-"""The executor of functions: threads that call them, or hand them to processes or to an event loop."""
+"""The executor of functions. Its threads call them, or pass them to processes or to an event loop."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ GIVE_BACK_S = 5.0
 
 
 class Attempt:
-    """One call of a function. `held` is there as soon as its lease is kept."""
+    """One call of a function. `held` is set when the renewal of its lease starts."""
 
     held: Held
 
     def __init__(self, task: Task, handler: Handler, worker: str) -> None:
-        self.task = task  # As the function knows it.
+        self.task = task  # As passed to the function.
         self.handler = handler
         self.context = Context(attempt_of(task), worker)
         self._interrupt: Callable[[], object] = nothing
@@ -52,23 +52,23 @@ class Attempt:
         return self.context.lost.is_set()
 
     def lose(self) -> None:
-        """Tell the function that it works for nothing."""
+        """Tell the function that its lease is lost."""
         self.context.lost.set()
         self._interrupt()
 
     def on_interrupt(self, interrupt: Callable[[], object]) -> None:
-        """What runs the function says how that is told where it runs. It may be told twice."""
+        """Set how to interrupt the function where it runs. `interrupt` may be called twice."""
         self._interrupt = interrupt
         if self.is_lost:
             interrupt()
 
     def take_settling(self) -> bool:
-        """True for the first that asks: either what came of it is committed, or the task is given back."""
+        """Return True to the first caller only, which either commits the result or gives the task back."""
         return self._settling.acquire(blocking=False)
 
 
 class EventLoop:
-    """An attempt that is lost is cancelled."""
+    """The event loop of coroutine functions. Lost attempts are cancelled."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -78,7 +78,7 @@ class EventLoop:
         self._thread.start()
 
     def run(self, attempt: Attempt) -> Outcome:
-        """Waits for its end. Other threads may do the same."""
+        """Run an attempt in the loop and wait for its outcome. Threads may call it at the same time."""
         work = attempt.handler.attempt_async(attempt.task, attempt.context)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         attempt.on_interrupt(future.cancel)
@@ -88,7 +88,7 @@ class EventLoop:
             return Outcome(how=How.LOST) if attempt.is_lost else Outcome(how=How.FAILED, error="it was cancelled")
 
     def end(self) -> None:
-        """What still runs is cancelled, and given a moment for that."""
+        """Cancel running coroutines, wait a moment for them, and end the loop."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         self._thread.join(2 * LOOP_END_S)
 
@@ -106,7 +106,7 @@ class EventLoop:
 
 
 class Place(Protocol):
-    """Where a thread has functions called."""
+    """Where a thread calls functions: in itself or in a child process."""
 
     def start(self) -> None: ...
     def run(self, attempt: Attempt) -> Outcome: ...
@@ -114,7 +114,7 @@ class Place(Protocol):
 
 
 class Here:
-    """In the thread itself."""
+    """Calls functions in the thread itself."""
 
     def start(self) -> None: ...
 
@@ -125,12 +125,12 @@ class Here:
 
 
 class Functions:
-    """A thread for each place calls functions, and commits what comes of them. Coroutine functions share a loop.
+    """Calls functions in one thread for each place, and commits their results. Coroutine functions share a loop.
 
-    `ended` counts how attempts ended. `batch`: how many tasks a claim may take although there are not so many places.
+    `ended` counts attempts by outcome. `batch`: how many tasks a claim may take even if fewer places are free.
     """
 
-    end_s = 0.0  # What a thread does can't be ended.
+    end_s = 0.0  # Threads can't be interrupted.
     chores: Sequence[Chore] = ()
 
     def __init__(self, handlers: Mapping[str, Handler], places: Sequence[Place], *, batch: int) -> None:
@@ -169,11 +169,11 @@ class Functions:
 
     def interrupt(self) -> None:
         self._unfinished = [attempt for attempt in list(self._engine.works.values()) if attempt.take_settling()]
-        for attempt in self._unfinished:  # The others are being committed.
+        for attempt in self._unfinished:  # Not those that are being committed.
             attempt.lose()
 
     def end(self) -> None:
-        """Processes are killed; threads go on as long as they like."""
+        """Kill processes. Threads can't be ended and go on."""
         for place in self._places:
             place.end()
         self._loop.end()
@@ -202,7 +202,7 @@ class Functions:
         return first + again
 
     def _give_back_in_time(self, attempts: Sequence[Attempt]) -> None:
-        """A store that is away is not waited for."""
+        """Give tasks back without waiting for an unavailable store."""
         if not attempts:
             return
         giving = threading.Thread(target=self._give_back, args=[attempts], name="end", daemon=True)
@@ -210,7 +210,7 @@ class Functions:
         giving.join(GIVE_BACK_S)
 
     def _give_back(self, attempts: Iterable[Attempt]) -> None:
-        """For others to have at once. What can't be given back is theirs when its lease has ended."""
+        """Make tasks available at once. If that fails, they become available when their leases end."""
         entries = []
         for attempt in attempts:
             task = self._engine.keeper.let_go(attempt.held)
@@ -231,7 +231,7 @@ class Functions:
         try:
             outcome = self._outcome(attempt, place)
         except Exception:
-            self._waiting.put(attempt)  # It was not begun, and is given back with the others that were not.
+            self._waiting.put(attempt)  # It has not started, so it is given back with the others.
             raise
         try:
             if attempt.take_settling():
@@ -249,7 +249,7 @@ class Functions:
         return self._loop.run(attempt) if attempt.handler.is_coroutine else place.run(attempt)
 
     def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Commit what came of it. Waits for a store that is away."""
+        """Commit the outcome, waiting for an unavailable store."""
         task = self._engine.keeper.let_go(attempt.held)
         if outcome.how is How.LOST:
             self._tell(attempt, outcome)
@@ -264,7 +264,7 @@ class Functions:
         )
 
     def _not_written(self, attempt: Attempt, task: Task, outcome: Outcome, problem: Exception) -> Entry | None:
-        """What can't be committed is a failure of the attempt; that its task is gone means that it was lost."""
+        """Handle a refused commit: the lease is lost if the task is gone; otherwise the attempt has failed."""
         if isinstance(problem, CommitRefused) and task.id in named(problem.refusal):
             self._tell(attempt, Outcome(how=How.LOST))
         elif outcome.how is How.DONE and isinstance(problem, CommitRefused | InvalidInput | NotAllowed):

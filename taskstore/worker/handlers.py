@@ -1,4 +1,4 @@
-"""Handlers: what they are given, what they may return, and how they fail."""
+"""The handlers of a worker: their arguments, their results and their exceptions."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class LeaseLost(TaskStoreError):
-    """The task is another worker's by now: nothing that is done for it can be committed. Stop."""
+    """Another worker may have the task, so the result can't be committed. Stop working on it."""
 
     code = "lease_lost"
 
 
 class Discard(Exception):
-    """Raise it when nobody need do the task: it is deleted."""
+    """Raise it to delete the task without a result."""
 
 
 class Save(Exception):
-    """Raise it when another attempt would not help: the task is moved as it is, with the error, to be looked at.
+    """Raise it if retrying can't help: the task is moved unchanged, with the error.
 
-    `group`: where to; none: the handler's failed group.
+    `group`: the target, by default the handler's failed group. `error`: by default the exception that caused this one.
     """
 
     def __init__(self, group: str = "", error: str = "") -> None:
@@ -41,10 +41,10 @@ class Save(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What is committed when a task is done, all or nothing.
+    """The commit of a finished task, which is applied whole or not at all.
 
-    The task itself is deleted with it, unless an update or a delete names it. It may be named by the id with which it
-    was claimed, also when it was renewed since; an add with that id is its successor.
+    It also deletes the task itself, unless an update or a delete names it. Name the task by the id with which it was
+    claimed, even if it was renewed since. An add with that id becomes its successor.
     """
 
     adds: Sequence[NewTask] = ()
@@ -54,15 +54,19 @@ class Result:
 
 
 class Context:
-    """The second argument of a function that takes one."""
+    """The context of an attempt, the optional second argument of a handler.
+
+    `attempt`: its number, starting at 1. `worker`: the worker's name. `lost`: an event that is set when the lease is
+    lost.
+    """
 
     def __init__(self, attempt: int, worker: str) -> None:
-        self.attempt = attempt  # 1 is the first.
-        self.worker = worker  # The worker's name.
-        self.lost = threading.Event()  # Set when the task is no longer this worker's.
+        self.attempt = attempt
+        self.worker = worker
+        self.lost = threading.Event()
 
     def check(self) -> None:
-        """Raises LeaseLost when the rest of the work would be for nothing. Long work asks now and then."""
+        """Raise LeaseLost if the result can no longer be committed. Call it from time to time during long work."""
         if self.lost.is_set():
             raise LeaseLost("the task is no longer this worker's")
 
@@ -85,7 +89,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of an attempt. Processes send it to each other."""
+    """The outcome of an attempt. It is pickled between processes."""
 
     how: How
     result: Result = field(default_factory=Result)
@@ -95,20 +99,22 @@ class Outcome:
 
     @classmethod
     def of(cls, problem: BaseException) -> Self:
-        """Of an attempt that ended with this exception."""
+        """Return the outcome of an attempt that ended with this exception."""
         if isinstance(problem, LeaseLost):
             return cls(how=How.LOST)
         if isinstance(problem, Discard):
             return cls(how=How.DISCARDED, error=str(problem))
         if isinstance(problem, Save):
-            return cls(how=How.SAVED, error=_saved_error(problem), group=problem.group)
-        told = "".join(traceback.format_exception(problem))
-        return cls(how=How.FAILED, error=error_text(problem), traceback=told)
+            cause = problem.__cause__
+            error = problem.error or (error_text(cause) if cause else "saved for review")
+            return cls(how=How.SAVED, error=error, group=problem.group)
+        text = "".join(traceback.format_exception(problem))
+        return cls(how=How.FAILED, error=error_text(problem), traceback=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A function, and how often and when it is tried."""
+    """A function with its retry policy."""
 
     group: str
     function: Function
@@ -118,19 +124,23 @@ class Handler:
 
     def __post_init__(self) -> None:
         if self.failed_group == self.group:
-            raise ValueError(f"the failed group of {self.group!r} has to be another one")
+            raise ValueError(f"failed_group must be a group other than {self.group!r}")
         if self.max_attempts < 1:
-            raise ValueError(f"max_attempts: 1 or more, not {self.max_attempts}")
+            raise ValueError(f"max_attempts: must be at least 1, not {self.max_attempts}")
 
     @property
     def is_coroutine(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
     def call(self, task: Task, context: Context) -> Any:
-        return self.function(*(task, context)[: _places(self.function)])
+        """Call the function with the task, and with the context if it takes two positional arguments."""
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        parameters = inspect.signature(self.function).parameters.values()
+        takes_context = sum(each.kind in kinds for each in parameters) > 1
+        return self.function(task, context) if takes_context else self.function(task)
 
     def attempt(self, task: Task, context: Context) -> Outcome:
-        """Call the function. Whatever it raises is an outcome: nothing that it does ends a worker's thread."""
+        """Call the function. Any exception becomes an outcome, so that it can't end a worker's thread."""
         try:
             return Outcome(how=How.DONE, result=as_result(self.call(task, context)))
         except BaseException as problem:
@@ -146,32 +156,20 @@ class Handler:
 
 
 def as_result(returned: Returned) -> Result:
-    """Raises TypeError for what a function should not return."""
+    """Convert the return value of a function. Raises TypeError for an unsupported one."""
     if isinstance(returned, Result):
         return returned
     each = () if returned is None else (returned,) if isinstance(returned, NewTask | Change) else tuple(returned)
     adds = [item for item in each if isinstance(item, NewTask)]
     updates = [item for item in each if isinstance(item, Change)]
     if len(adds) + len(updates) < len(each):
-        raise TypeError(f"a function returns NewTask, Change, several of them, Result or None, not {returned!r:.100}")
+        raise TypeError(
+            f"a function must return NewTask, Change, several of them, Result or None, not {returned!r:.90}"
+        )
     return Result(adds=adds, updates=updates)
 
 
 def error_text(problem: BaseException) -> str:
-    """The class and the message, without what is no text to the store: a task must not be kept from failing."""
-    told = "".join(traceback.format_exception_only(problem)).strip()[:LONGEST_ERROR]
-    return told.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def _saved_error(problem: Save) -> str:
-    """What it was given, or else the exception that it was raised from."""
-    if problem.error or not problem.__cause__:
-        return problem.error or "saved to be looked at"
-    return error_text(problem.__cause__)
-
-
-def _places(function: Function) -> int:
-    """1, or 2 for a function that takes the context too."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    return 2 if sum(each.kind in kinds for each in parameters) > 1 else 1
+    """Return class and message of an exception, without characters that the store rejects in an error."""
+    text = "".join(traceback.format_exception_only(problem)).strip()[:LONGEST_ERROR]
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,4 +1,4 @@
-"""The thread that reports: a worker says every few seconds that it lives, and at its end that it stops."""
+"""The thread that sends heartbeats: every few seconds while the worker runs, and a last one when it stops."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from .store import Store
 
 logger = logging.getLogger(__name__)
 
-BEAT_S = 10.0  # The pages call a worker late after 30 s: one beat may fail.
+BEAT_S = 10.0  # A worker counts as late after 30 s, so one heartbeat may fail.
 
-Chore = tuple[float, Callable[[], None]]  # What is done every so many seconds, beginning at once.
+Chore = tuple[float, Callable[[], None]]  # A period in seconds, and the function to call, at once and then each period.
 
 
 class Heartbeat:
-    """Tells the store who works here. `info` is asked each time for what else is of interest.
-
-    What else has to be done from time to time, and may wait for the store, are `chores`.
-    """
+    """Sends heartbeats with the current `info`, and calls the `chores`, which may wait for the store."""
 
     def __init__(
         self,
@@ -41,11 +38,11 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._report_until_stopped, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """The first beat is made in the background, too: a worker need not wait for it."""
+        """Start the thread, which also sends the first heartbeat."""
         self._thread.start()
 
     def stop(self, patience_s: float = 2) -> None:
-        """Say that it stops. A store that is away is not waited for longer than that."""
+        """Send the last heartbeat, waiting for the store no longer than that."""
         self._stopping.set()
         self._thread.join(patience_s)
 
@@ -61,7 +58,7 @@ class Heartbeat:
     def _try(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as problem:  # Nothing depends on it, and the next try may succeed.
+        except Exception as problem:  # Not essential, and the next attempt may succeed.
             logger.debug("a report to the store failed: %s", problem)
 
     def _beat(self, **more: Any) -> None:
@@ -76,7 +73,7 @@ class Heartbeat:
 
 
 def own_version() -> str:
-    """Of the package; empty in a checkout that is not installed."""
+    """Return the version of the package; "" in a checkout that is not installed."""
     try:
         return version("taskstore")
     except PackageNotFoundError:

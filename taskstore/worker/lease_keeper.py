@@ -1,4 +1,4 @@
-"""Keep leases: renew them while handlers run, also through an outage of the server."""
+"""Renew leases while handlers run, and keep trying through an outage of the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Outage:
-    """Threads may share one."""
+    """Logs the beginning and the end of an outage once. Threads may share it."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -38,21 +38,21 @@ class Outage:
             self._is_on = False
 
 
-RENEWALS = 3  # Within the time of a lease: one may fail, or two be late.
-SOON_S = 1.0  # Until it is tried again when the store could not be asked.
-MOST_AT_ONCE = 100  # In one commit: its answer holds the data of all of them.
+RENEWALS = 3  # Per lease, so that one may fail or two may be late.
+SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
+MOST_AT_ONCE = 100  # Per commit, because its response contains the data of all tasks.
 
 
 def nothing() -> None:
-    """For those who look at `Held.lost` themselves."""
+    """Do nothing when a lease is lost, for callers that check `Held.lost`."""
 
 
 class Held:
-    """A task in work. It keeps its place here while its id changes with each renewal."""
+    """A leased task, whose id changes with each renewal."""
 
     def __init__(self, task: Task, on_lost: Callable[[], None]) -> None:
-        self.task = task  # With the id that it has now.
-        self.lost = threading.Event()  # Set when it is no longer ours: nothing done for it can be committed.
+        self.task = task  # With its current id.
+        self.lost = threading.Event()  # Set when the lease is lost, so that no result can be committed.
         self._on_lost = on_lost
 
     def lose(self) -> None:
@@ -61,17 +61,17 @@ class Held:
 
 
 class Keeper:
-    """Renews what it is told to keep, many tasks in a commit, each for `duration_ms` from then on.
+    """Renews the leases of tasks to `duration_ms`, many in one commit.
 
-    A task that the store refuses to renew is lost, and the others go on. While the store can't be asked it tries
-    again: nobody else gets a task from a store that is away.
+    A task that the store refuses to renew is lost; the others are kept. While the store is unavailable it keeps trying,
+    because no other client can get the tasks then.
     """
 
     def __init__(self, store: Store, duration_ms: int) -> None:
         self._store, self.duration_ms = store, duration_ms
-        self._held: dict[Held, None] = {}  # In the order in which they came.
-        self._renewing: frozenset[Held] = frozenset()  # In the commit that is under way.
-        self._change = threading.Condition()  # Of the two above.
+        self._held: dict[Held, None] = {}  # An ordered set.
+        self._renewing: frozenset[Held] = frozenset()  # In the commit under way.
+        self._change = threading.Condition()  # Guards the two above.
         self._stopping = threading.Event()
         self.outage = Outage()
         self._thread = threading.Thread(target=self._renew_until_stopped, name="keeper", daemon=True)
@@ -80,18 +80,18 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Nothing is renewed from now on. It does not wait for a renewal that is under way."""
+        """Stop renewing. Does not wait for a renewal under way."""
         self._stopping.set()
 
     def keep(self, task: Task, on_lost: Callable[[], None] = nothing) -> Held:
-        """Renew it until it is let go or lost. `on_lost` is called by the thread that renews: it should be quick."""
+        """Renew the lease until `let_go` or until it is lost. `on_lost` is called by this thread and must be quick."""
         held = Held(task, on_lost)
         with self._change:
             self._held[held] = None
         return held
 
     def let_go(self, held: Held) -> Task:
-        """From now on it is not renewed, and no renewal of it is under way: the task with the id to commit."""
+        """Stop renewing a lease, after a renewal under way. Returns the task with its current id."""
         with self._change:
             self._held.pop(held, None)
             self._change.wait_for(lambda: held not in self._renewing)
@@ -103,14 +103,14 @@ class Keeper:
             pause_s = in_time_s if self._renew_all() else min(in_time_s, SOON_S)
 
     def _renew_all(self) -> bool:
-        """Whether the store could be asked."""
+        """Renew all leases. Returns whether the store was available."""
         with self._change:
             held = list(self._held)
         batches = [held[start : start + MOST_AT_ONCE] for start in range(0, len(held), MOST_AT_ONCE)]
         try:
             for batch in batches:
                 self._renew(batch)
-        except Exception as problem:  # Without this thread all leases would end.
+        except Exception as problem:  # Any: if this thread ended, so would all leases.
             self.outage.begin(problem)
             return False
         if batches:
@@ -118,10 +118,10 @@ class Keeper:
         return True
 
     def _renew(self, batch: Sequence[Held]) -> None:
-        """Without those that are refused, as long as some are left."""
+        """Renew a batch; after a refusal, again without the lost tasks."""
         while True:
             with self._change:
-                # Without what was let go meanwhile. From here on nobody may commit the others.
+                # Leave out tasks that were let go. `let_go` waits for the others from here on.
                 batch = [held for held in batch if held in self._held]
                 self._renewing = frozenset(batch)
             if not batch:
@@ -154,5 +154,5 @@ def renewal(task: Task, duration_ms: int) -> Change:
 
 
 def named(refusal: Refusal) -> frozenset[int]:
-    """The ids of the tasks that the commit could not change."""
+    """Return the ids of the tasks that the commit could not change."""
     return frozenset((*refusal.changes, *refusal.deletes, *refusal.owned))

@@ -1,4 +1,4 @@
-"""What came of tasks is committed: what is there at the same time, in one commit."""
+"""Commit the results of tasks, several of them in one commit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from ..types.tasks import Task
 
 AWAY = (StoreUnavailable, StoreBusy, TooOften)
-SOON_S = 1.0  # Until a store that is away is tried again.
-MOST_AT_ONCE, MOST_BYTES = 100, 8 * 2**20  # In a commit, unless a single entry is larger.
+SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
+MOST_AT_ONCE, MOST_BYTES = 100, 8 * 2**20  # Per commit, unless a single entry is larger.
 
 
 def _nothing(_: object) -> None:
-    """For those who need not hear what comes of an entry."""
+    """Do nothing, for entries whose result does not matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,8 +32,8 @@ class Entry:
 
     commit: Result
     written: Callable[[Sequence[Task]], None] = _nothing  # With the new tasks: adds, then updates.
-    # CommitRefused: a task is no longer ours. InvalidInput: the store won't have this. Else it could not be asked.
-    # Returns what to write instead.
+    # Takes CommitRefused if a task is lost, InvalidInput if the store rejects the entry, or the error of an unavailable
+    # store. Returns the entry to write instead.
     refused: Callable[[Exception], Entry | None] = _nothing
 
     @classmethod
@@ -43,13 +43,13 @@ class Entry:
         written: Callable[[Sequence[Task]], None] = _nothing,
         refused: Callable[[Exception], Entry | None] = _nothing,
     ) -> Self:
-        """A change of one task. An add takes the place of the task that it names."""
+        """Return the entry for a change of one task. An add replaces the task that it names."""
         commit = Result(adds=[change], deletes=[change.id]) if isinstance(change, NewTask) else Result(updates=[change])
         return cls(commit=commit, written=written, refused=refused)
 
     @property
     def ids(self) -> frozenset[int]:
-        """The tasks that it changes."""
+        """The ids of the tasks that it changes."""
         return frozenset((*self.commit.deletes, *(change.id for change in self.commit.updates)))
 
     @property
@@ -59,7 +59,7 @@ class Entry:
 
 
 class Settling:
-    """Threads may share it. `is_patient`: whether to wait for a store that is away."""
+    """Writes entries to the store. Threads may share it. `is_patient`: whether to wait for an unavailable store."""
 
     def __init__(self, store: Store, outage: Outage, is_patient: Callable[[], bool]) -> None:
         self._store, self._outage, self._is_patient = store, outage, is_patient
@@ -71,7 +71,7 @@ class Settling:
         is_patient: Callable[[], bool] = lambda: True,
         client_id: int | None = None,
     ) -> None:
-        """Each of them or not, whatever comes of the others. `client_id`: in whose name, if not in our own."""
+        """Write each entry independently of the others. `client_id`: the client to commit as, by default this one."""
         while entries:
             instead: list[Entry] = []
             for batch in batches(entries):
@@ -81,7 +81,7 @@ class Settling:
     def _write(
         self, batch: Sequence[Entry], instead: list[Entry], is_patient: Callable[[], bool], client_id: int | None
     ) -> None:
-        """All at once; when that is refused because of some, the others without them."""
+        """Write a batch in one commit; if some entries are refused, the others without them."""
         while batch:
             try:
                 self._commit(batch, is_patient, client_id)
@@ -93,7 +93,7 @@ class Settling:
                 gone = named(problem.refusal)
                 refused = [entry for entry in batch if gone & entry.ids] or batch
             elif isinstance(problem, InvalidInput) and len(batch) > 1:
-                # Which of them it was, only trying shows.
+                # Find the invalid entry by trying each.
                 for entry in batch:
                     self._write([entry], instead, is_patient, client_id)
                 return

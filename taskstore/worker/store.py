@@ -1,4 +1,4 @@
-"""What a worker needs of the store. A Client is one, and so is whatever has the same verbs."""
+"""The part of a Client that a worker needs, as a protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Heard(Protocol):
-    """A client as the store last heard of it."""
+    """The last heartbeat of a worker."""
 
     @property
     def client_id(self) -> int: ...
@@ -29,11 +29,11 @@ class Heard(Protocol):
 
 
 class Store(Protocol):
-    """The verbs of a worker. They mean what they mean of a Client; threads may call them at the same time."""
+    """The methods of a Client that a worker calls, from several threads."""
 
     @property
     def id(self) -> int:
-        """The number in whose name it claims and commits."""
+        """The client id with which it claims and commits."""
         ...
 
     def claim(
@@ -56,7 +56,7 @@ class Store(Protocol):
         depends: Iterable[int] = (),
         client_id: int | None = None,
     ) -> list[Task]:
-        """The new tasks: adds first, then updates. Raises CommitRefused."""
+        """Return the new tasks: adds, then updates. Raises CommitRefused."""
         ...
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]: ...

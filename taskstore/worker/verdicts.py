@@ -1,8 +1,8 @@
-"""The commits that end a lease by what came of the work. Pure.
+"""The commits that end a lease, depending on the outcome of the attempt. Pure.
 
-The label `attempts` counts: tasks never change, so what is known of one has to travel with it, and its `claims` also
-count those that were given back, and those in groups that it came through before. It is written when an attempt
-went wrong, and before an attempt at a task that was claimed before: the worker may die in it like the last one.
+The label `attempts` counts attempts. The task's `claims` can't be used, because it includes claims that were given back
+and claims in earlier groups. The label is written when an attempt failed, and before an attempt at a task that was
+claimed before, because the worker may die in it like the previous one.
 """
 
 from __future__ import annotations
@@ -22,83 +22,77 @@ LONGEST_BACKOFF_MS = 3_600_000
 
 
 def attempt_of(task: Task) -> int:
-    """The number of the attempt that a claim of it begins."""
+    """Return the number of the attempt that starts with a claim of the task."""
     noted = task.labels.get(ATTEMPTS_LABEL, "")
     return int(noted) + 1 if noted.isdecimal() else 1
 
 
 def noted(task: Task, lease_ms: int) -> Change:
-    """A renewal that also says that this attempt has begun."""
+    """Return a renewal that also records the start of this attempt."""
     labels = _with_attempts(task.labels, attempt_of(task))
     return Change(id=task.id, timespec_ms=-lease_ms, labels=labels)
 
 
 def verdict(task: Task, handler: Handler, attempt: int, outcome: Outcome, claimed_id: int) -> Result:
-    """What to commit. `claimed_id`: the id by which the function knew the task."""
+    """Return the commit for an outcome. `claimed_id`: the id by which the function knows the task."""
     match outcome.how:
         case How.DONE:
             return _done(task, outcome.result, claimed_id)
         case How.DISCARDED:
             return Result(deletes=[task.id])
         case How.FAILED if attempt < handler.max_attempts:
-            return _tried_again(task, handler, attempt, outcome.error)
+            later = Change(
+                id=task.id,
+                timespec_ms=-backoff_ms(handler, attempt),
+                error=outcome.error,
+                labels=_with_attempts(task.labels, attempt),
+                release=True,
+            )
+            return Result(updates=[later])
         case _:
-            return _moved(task, outcome.group or handler.failed_group, outcome.error)
+            # A successor, found by all earlier ids. Its attempts are counted from zero if it is moved back.
+            group, labels = outcome.group or handler.failed_group, _with_attempts(task.labels, 0)
+            moved = NewTask.successor_of(task, group=group, error=outcome.error, labels=labels)
+            return Result(adds=[moved], deletes=[task.id])
 
 
 def given_back(task: Task, attempt: int) -> Result:
-    """At once to be had again. The attempt counts for nothing."""
+    """Return the commit that makes the task available at once, without counting the attempt."""
     labels = _with_attempts(task.labels, attempt - 1)
     return Result(updates=[Change(id=task.id, labels=labels, release=True)])
 
 
 def backoff_ms(handler: Handler, attempt: int) -> int:
-    """How long after this attempt the next one is due."""
+    """Return the pause between this attempt and the next one."""
     doublings = min(attempt - 1, 40)
     return min(handler.backoff_ms << doublings, LONGEST_BACKOFF_MS)
 
 
 def _done(task: Task, result: Result, claimed_id: int) -> Result:
-    """With the id that the task has by now, and without its attempts in what it becomes."""
+    """Return the result with the current id of the task, and without the count of attempts in its successors."""
     ids = {claimed_id: task.id}
-    updates = [_renamed(change, task, ids) for change in result.updates]
+    updates = [
+        replace(
+            change,
+            id=ids[change.id],
+            labels=_with_attempts(task.labels if change.labels is None else change.labels, 0),
+        )
+        if change.id in ids
+        else change
+        for change in result.updates
+    ]
     deletes = [ids.get(each, each) for each in result.deletes]
     if task.id not in (*deletes, *(change.id for change in updates)):
         deletes.append(task.id)
     return Result(
-        adds=[_successor(add, ids) if add.id in ids else add for add in result.adds],
+        adds=[
+            replace(add, id=ids[add.id], labels=_with_attempts(add.labels, 0)) if add.id in ids else add
+            for add in result.adds
+        ],
         updates=updates,
         deletes=deletes,
         depends=[ids.get(each, each) for each in result.depends],
     )
-
-
-def _renamed(change: Change, task: Task, ids: Mapping[int, int]) -> Change:
-    if change.id not in ids:
-        return change
-    labels = task.labels if change.labels is None else change.labels
-    return replace(change, id=ids[change.id], labels=_with_attempts(labels, 0))
-
-
-def _successor(add: NewTask, ids: Mapping[int, int]) -> NewTask:
-    return replace(add, id=ids[add.id], labels=_with_attempts(add.labels, 0))
-
-
-def _tried_again(task: Task, handler: Handler, attempt: int, error: str) -> Result:
-    later = Change(
-        id=task.id,
-        timespec_ms=-backoff_ms(handler, attempt),
-        error=error,
-        labels=_with_attempts(task.labels, attempt),
-        release=True,
-    )
-    return Result(updates=[later])
-
-
-def _moved(task: Task, group: str, error: str) -> Result:
-    """As it is, and found by the ids that it had. Whoever moves it back starts to count anew."""
-    there = NewTask.successor_of(task, group=group, error=error, labels=_with_attempts(task.labels, 0))
-    return Result(adds=[there], deletes=[task.id])
 
 
 def _with_attempts(labels: Mapping[str, str], attempts: int) -> dict[str, str]:

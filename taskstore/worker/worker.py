@@ -1,4 +1,4 @@
-"""A worker of functions, as programs make it."""
+"""`Worker`, which runs functions for the tasks of groups."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ F = TypeVar("F", bound=Function)
 
 
 class Worker(Engine[Attempt]):
-    """Claims tasks, has functions do them, and commits what they return together with the end of the task.
+    """A worker that claims tasks, calls functions with them, and commits their results as the tasks end.
 
-    Leases are renewed meanwhile, for days if need be. `store`: a Client, or what has its verbs.
+    It renews leases for as long as a function runs. Register functions with `handle`, then call `run`.
 
-    * `threads`: how many tasks are done at once; or `processes`, for functions that compute, or that may crash.
-      Coroutine functions run on one event loop, as many at once as there are threads or processes.
-    * `batch`: how many tasks a claim may take although there are not so many threads. They wait for their turn here.
-    * `lease_ms`: how long it may take until others get the tasks of a worker that has died.
-    * `grace_s`: how long what has begun may go on when the worker stops. Then it is given back.
+    * `store`: a Client, or an object with the same methods.
+    * `name`: for operators; by default the name of the program.
+    * `lease_ms`: how long until other workers get the tasks of a worker that died.
+    * `threads`: how many tasks run at the same time. `processes`: run them in this many processes instead, for
+      functions that compute or may crash. Coroutine functions run in one event loop, up to the same number at once.
+    * `batch`: how many tasks one claim may take even if fewer threads are free; the others are queued here.
+    * `order`: whether claims take random or the oldest available tasks.
+    * `wait_ms`: how long the server holds a claim when there is no task.
+    * `grace_s`: how long running functions may continue when the worker stops. Then their tasks are given back.
+
+    Raises ValueError for invalid arguments.
     """
 
     def __init__(
@@ -63,13 +69,15 @@ class Worker(Engine[Attempt]):
     def handle(
         self, group: str, *, max_attempts: int = 5, backoff_ms: int = 1_000, failed_group: str = ""
     ) -> Callable[[F], F]:
-        """A decorator: the function does the tasks of the group. It takes the task, and a Context if it can.
+        """Decorate the function that handles the tasks of a group.
 
-        It returns what is added (NewTask) or changed (Change) by the commit that deletes the task: one, several, a
-        Result with all that a commit can hold, or None. When it raises an exception it is tried again after
-        `backoff_ms`, then after twice as long and so on, an hour at most; after the last attempt the task is moved
-        with its error to the failed group, `GROUP/failed` unless another one is named. `Discard` deletes the task
-        at once, `Save` moves it at once.
+        The function takes the task and, if it has a second parameter, a Context. It returns the tasks to add (NewTask)
+        or update (Change) in the commit that deletes the task: one of them, several, a Result for all parts of a
+        commit, or None.
+
+        If it raises an exception, the task is retried after `backoff_ms`, a pause that doubles with each attempt up to
+        an hour. After `max_attempts` the task is moved with its error to `failed_group`, by default `GROUP/failed`.
+        Raise `Discard` to delete the task, or `Save` to move it at once. Raises ValueError if the group has a function.
         """
 
         if group in self._handlers:
@@ -88,9 +96,10 @@ class Worker(Engine[Attempt]):
         return keep
 
     def run(self) -> None:
-        """Work until `stop` is called, or SIGTERM or SIGINT come. Raises NotAllowed when the token does not do.
+        """Work until `stop` is called, or until SIGTERM or SIGINT. It can be called once.
 
-        It can be called once. In the main thread it listens for the signals; a second one ends the process at once.
+        Signals are handled in the main thread only; a second one ends the process at once. Raises NotAllowed if the
+        token is not valid or not sufficient; ValueError without a registered function.
         """
         if not self._handlers:
             raise ValueError("no function handles any group: decorate one with worker.handle(GROUP)")
@@ -99,5 +108,5 @@ class Worker(Engine[Attempt]):
 
     @property
     def ended(self) -> Mapping[str, int]:
-        """How many attempts have ended how: `done`, `failed`, `discarded`, `saved`, `lost`."""
+        """The number of attempts by outcome: `done`, `failed`, `discarded`, `saved`, `lost`."""
         return dict(self._functions.ended)

@@ -93,7 +93,7 @@ class SQLiteSession(Session):
             if text != "ok":
                 yield f"the file is damaged: {text}"
         for table, row, *_ in self.execute("PRAGMA foreign_key_check"):
-            yield f"row {row} of {table} names one that is not there"
+            yield f"row {row} of {table} refers to a missing row"
 
 
 class PostgreSQLSession(Session):

@@ -110,7 +110,9 @@ class Archive:
             text = part.read(LARGEST_MANIFEST)
         made_as = msgspec.json.decode(text, type=Formatted).format
         if made_as > FORMAT:
-            raise CannotRun(f"a newer Task Store wrote this backup (format {made_as}, here {FORMAT}): restore it there")
+            raise CannotRun(
+                f"a newer Task Store wrote this backup (format {made_as}, here {FORMAT}): restore it with that version"
+            )
         return msgspec.json.decode(text, type=Manifest)
 
     def rows(self, name: str, kinds: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
@@ -139,4 +141,6 @@ def doubted(file: Any) -> Iterator[None]:
     except OSError as problem:
         raise CannotRun(f"can't read {file}: {problem.strerror or problem}") from None
     except DAMAGE as problem:
-        raise CannotRun(f"{file} is no whole backup: it was cut short, damaged, or never one") from problem
+        raise CannotRun(
+            f"{file} is not a complete backup: it is cut short, damaged, or another kind of file"
+        ) from problem

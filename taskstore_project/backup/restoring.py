@@ -67,8 +67,8 @@ def need_same_tables(manifest: Manifest, session: Session) -> None:
     if manifest.migrations != here:
         theirs, ours = (", ".join(sorted(each.values())) for each in (manifest.migrations, here))
         raise CannotRun(
-            f"the backup has the tables of another version ({theirs}; here {ours}): restore it with that version, "
-            "then start this one on it"
+            f"the backup has tables of another version ({theirs}; here {ours}): restore it with that version, "
+            "then start this version on it"
         )
 
 

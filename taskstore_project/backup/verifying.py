@@ -25,17 +25,17 @@ class Rule:
 
 RULES = [
     Rule(
-        "tasks whose data is not there",
+        "tasks without their data",
         """
         SELECT id FROM tasks_app_task WHERE payload <> 0 AND payload NOT IN (SELECT id FROM tasks_app_payload)
         """,
     ),
     Rule(
-        "data that no task has",
+        "data without a task",
         "SELECT id FROM tasks_app_payload WHERE id NOT IN (SELECT payload FROM tasks_app_task)",
     ),
     Rule(
-        "tasks that have ended, and are there",
+        "tasks that have ended but still exist",
         "SELECT id FROM tasks_app_task WHERE id IN (SELECT id FROM tasks_app_endedtask)",
     ),
     Rule(
@@ -43,7 +43,7 @@ RULES = [
         "SELECT id FROM tasks_app_endedtask GROUP BY id HAVING count(*) > 1",
     ),
     Rule(
-        "tasks older than the first of their chain",
+        "tasks older than the first task of their chain",
         """
         SELECT id FROM tasks_app_task WHERE origin > id OR origin < 1
         UNION ALL
@@ -113,11 +113,11 @@ def rules_of_numbers(session: Session) -> list[Rule]:
     tables = ("tasks_app_task", "tasks_app_endedtask")
     return [
         Rule(
-            f"tasks with ids beyond {ids}, the last given out",
+            f"tasks with ids above {ids}, the last assigned id",
             " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {ids}" for table in tables),
         ),
         Rule(
-            f"tasks made by commits beyond {commits}, the last there was",
+            f"tasks of commits above {commits}, the last commit",
             " UNION ALL ".join(f"SELECT id FROM {table} WHERE made_by_commit > {commits}" for table in tables),
         ),
     ]
@@ -125,7 +125,7 @@ def rules_of_numbers(session: Session) -> list[Rule]:
 
 def rule_of_labels(session: Session) -> Rule:
     return Rule(
-        "tasks whose labels are no texts under names",
+        "tasks with labels that are not strings",
         f"SELECT id FROM tasks_app_task WHERE labels <> '{{}}' AND NOT ({session.are_labels_texts})",
     )
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from http import HTTPStatus
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from daphne.http_protocol import HTTPFactory, WebRequest
 from daphne.ws_protocol import WebSocketProtocol
 from twisted.web import http
+from twisted.web.http_headers import Headers
 
 from . import slow_clients
 from .body_limits import Body, unchecked_bytes
 from .http_limits import LINGER_S, MOST_HEAD_BYTES, NOT_HTTP, detail, long_head, not_http
+from .lane_connection import LaneConnection
+
+if TYPE_CHECKING:
+    from tasks_app.rest_api.hot_path import Answer
 
 # Twisted has no words for statuses as young as 422 and 429, and would call them unknown.
 for status in HTTPStatus:
@@ -80,6 +86,7 @@ class Request(WebRequest):  # type: ignore[misc]
     def finish(self) -> None:
         if self._body:
             self._body.end()
+        self.channel.lane.learn()
         super().finish()
 
     def connectionLost(self, reason: Any) -> None:  # noqa: N802
@@ -164,12 +171,16 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
     MAX_LENGTH = MOST_HEAD_BYTES
     totalHeadersSize = MOST_HEAD_BYTES  # noqa: N815
     is_refused = False
+    lane: LaneConnection
     _ends = 0  # Of heads and of bodies, so far.
     _part_bytes = 0  # Of what has come since the last one.
     _is_in_body = False
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - Twisted's name, as below.
         if self.is_refused:
+            return
+        if not (data := self.lane.take(data)):
+            self.resetTimeout()
             return
         ends = self._ends
         super().dataReceived(data)
@@ -190,12 +201,13 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
 
     @property
     def due(self) -> slow_clients.Part | None:
-        is_begun = self._is_in_body or self._part_bytes or not self._ends
-        is_ours = self.is_refused or self._handlingRequest
-        return (self._ends, self._part_bytes) if is_begun and not is_ours else None
+        part_bytes = self._part_bytes + self.lane.begun_bytes
+        is_begun = self._is_in_body or part_bytes or not self._ends
+        is_ours = self.is_refused or self._handlingRequest or self.lane.is_answering
+        return (self._ends, part_bytes) if is_begun and not is_ours else None
 
     def refuse_slow(self) -> None:
-        if self._ends or self._part_bytes:
+        if self._ends or self._part_bytes or self.lane.begun_bytes:
             self.refuse(slow_clients.refusal())
         else:
             self.transport.abortConnection()  # A browser would take it for the answer to what it asks later.
@@ -208,7 +220,7 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
     @property
     def is_idle(self) -> bool:
         """Whether no request is being received or answered."""
-        return self.is_refused or not self.requests
+        return self.is_refused or not (self.requests or self.lane.is_answering)
 
     @property
     def is_open(self) -> bool:
@@ -217,6 +229,8 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
 
     def end_after_answer(self) -> None:
         """Close once the request at hand is answered; without one, with the next answer (`checkPersistence`)."""
+        if begun := self.lane.release():
+            self.dataReceived(begun)
         for request in self.requests:
             self.persistent = 0
             if not request.startedWriting:
@@ -240,11 +254,58 @@ class Channel(http.HTTPChannel):  # type: ignore[misc]
         request.responseHeaders.setRawHeaders(b"connection", [b"close"])
         return False
 
+    # ---- For the lane
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the client takes what it is sent."""
+        return not self._waitingForTransport
+
+    @property
+    def is_between_requests(self) -> bool:
+        is_begun = self.requests or self._part_bytes or self._buffer or self._busyReceiving or self._dataBuffer
+        return self.has_room and bool(self.persistent) and not (is_begun or self.factory.is_ending)
+
+    def receive(self, data: bytes) -> None:
+        self.dataReceived(data)
+
+    def pause_reading(self) -> None:
+        self._networkProducer.pauseProducing()
+
+    def resume_reading(self) -> None:
+        if self.has_room:
+            self._networkProducer.resumeProducing()
+
+    def send(self, answer: Answer) -> None:
+        self._ends += 2
+        start, end = frame_of(answer.status, answer.headers, self.factory.is_ending)
+        self.transport.write(b"%b%d%b%b" % (start, len(answer.body), end, answer.body))
+        self.resetTimeout()
+        if self.factory.is_ending:
+            self.loseConnection()
+
+    def timeoutConnection(self) -> None:  # noqa: N802
+        if self.lane.is_answering:
+            self.setTimeout(self.timeOut)
+        else:
+            super().timeoutConnection()
+
     def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802
         self.refuse(long_head())
 
     def _respondToBadRequestAndDisconnect(self) -> None:  # noqa: N802
         self.refuse(long_head() if self._receivedHeaderSize > self.totalHeadersSize else not_http())
+
+
+@lru_cache(maxsize=64)
+def frame_of(status: int, own: tuple[tuple[bytes, bytes], ...], is_last: bool) -> tuple[bytes, bytes]:
+    """Return the bytes of an answer before and after its length, as Twisted and daphne write them."""
+    headers = Headers({b"Connection": [b"close"]} if is_last else {})
+    for name, value in own:
+        headers.addRawHeader(name, value)
+    lines = [b"%b: %b\r\n" % (name, value) for name, values in headers.getAllRawHeaders() for value in values]
+    start = b"".join([b"HTTP/1.1 %d %b\r\n" % (status, http.RESPONSES[status]), *lines, b"Content-Length: "])
+    return start, b"\r\nServer: taskstore\r\n\r\n"
 
 
 class Factory(HTTPFactory):  # type: ignore[misc]
@@ -260,6 +321,7 @@ class Factory(HTTPFactory):  # type: ignore[misc]
     def buildProtocol(self, addr: Any) -> Channel:  # noqa: N802
         channel: Channel = super().buildProtocol(addr)
         channel.requestFactory = Request
+        channel.lane = LaneConnection(channel, self.server.lane)
         self._channels.add(channel)
         return channel
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Compiled checks for long messages over websockets, of which pages send none: to get them ready is a twentieth of a
 # start. Autobahn reads this when it is imported.
@@ -23,6 +23,9 @@ from . import sd_notify
 from .daphne_protocol import Factory, Request, Socket
 from .http_limits import GRACE_S, MOST_SOCKET_BYTES, PATIENCE_S, end_on_signals
 from .slow_clients import Watch, patience_s
+
+if TYPE_CHECKING:
+    from tasks_app.rest_api.lane import Lane
 
 LAST_WORDS_S = 0.3  # For what is cancelled when the patience is at its end.
 
@@ -43,6 +46,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         listener: socket.socket,
         ready_callable: Callable[[], None],
         start_writer: Callable[[], Writer | None],
+        *,
+        lane: Lane | None = None,  # The application's, if it has one.
     ) -> None:
         super().__init__(
             application,
@@ -52,6 +57,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             request_buffer_size=BODY_AT_ONCE,
         )
         self.has_cut_off = False
+        self.lane = lane
         self._listener = listener
         self._start_writer = start_writer
         self._writer: Writer | None = None

@@ -6,21 +6,30 @@ import asyncio
 import os
 import socket
 import struct
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from . import slow_clients
 from .body_limits import Body, unchecked_bytes
 from .http_limits import GRACE_S, LINGER_S, MOST_HEAD_BYTES, long_head, not_http
+from .lane_connection import LaneConnection
+
+if TYPE_CHECKING:
+    from tasks_app.rest_api.hot_path import Answer
+    from tasks_app.rest_api.lane import Lane
 
 
 class Protocol(HttpToolsProtocol):
     """A connection. What is too large is refused before it is kept anywhere."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lane: Lane | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._lane = LaneConnection(self, lane)
+        self._is_in_request = False  # For the parser: from its first byte to its last one.
+        self._answered_s = 0.0  # When the lane last sent an answer.
         self._is_refused = False
         self._is_ending = False
         self._is_in_head = True
@@ -32,7 +41,7 @@ class Protocol(HttpToolsProtocol):
         self._earlier: list[Body] = []  # Of requests that are not answered yet.
 
     def data_received(self, data: bytes) -> None:
-        if self._is_refused:
+        if self._is_refused or not (data := self._lane.take(data)):
             return
         ends = self._ends
         super().data_received(data)
@@ -42,7 +51,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_in_head = True
+        self._is_in_request = self._is_in_head = True
         self._body_bytes = 0
         if self._body:
             self._earlier.append(self._body)
@@ -66,6 +75,7 @@ class Protocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        self._is_in_request = False
         self._is_in_head = True
         self._ends += 1
         if not self._is_refused:
@@ -89,6 +99,7 @@ class Protocol(HttpToolsProtocol):
             self._earlier.pop(0).end()
         elif self._body:
             self._body.end()
+        self._lane.learn()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -101,11 +112,12 @@ class Protocol(HttpToolsProtocol):
         if self._is_refused or self.flow.read_paused or (self._is_in_head and self._is_answering):
             return None
         if self._is_in_head:
-            return (self._ends, self._begun_bytes) if self._begun_bytes or not self._ends else None
+            begun_bytes = self._begun_bytes + self._lane.begun_bytes
+            return (self._ends, begun_bytes) if begun_bytes or not self._ends else None
         return self._ends, self._body_bytes
 
     def refuse_slow(self) -> None:
-        if self._ends or self._begun_bytes:
+        if self._ends or self._begun_bytes or self._lane.begun_bytes:
             self._refuse(slow_clients.refusal())
         else:
             self.transport.abort()  # A browser would take it for the answer to what it asks later.
@@ -113,14 +125,68 @@ class Protocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """The connection closes with its next answer, or after a while without a request."""
         self._is_ending = True
-        if self._is_answering:
+        if begun := self._lane.release():
+            self.data_received(begun)
+        if self._is_in_cycle:
             self.cycle.keep_alive = False
-        else:
+        elif not self._lane.is_answering:
             self.loop.call_later(GRACE_S, self._close_if_idle)
 
     @property
-    def _is_answering(self) -> bool:
+    def _is_in_cycle(self) -> bool:
+        """Whether the application has a request to answer."""
         return bool(self.cycle and not self.cycle.response_complete)
+
+    @property
+    def _is_answering(self) -> bool:
+        return self._lane.is_answering or self._is_in_cycle
+
+    # ---- For the lane
+
+    @property
+    def is_open(self) -> bool:
+        return not self.transport.is_closing()
+
+    @property
+    def is_between_requests(self) -> bool:
+        is_begun = self._is_in_request or self._begun_bytes or self._is_in_cycle or self.pipeline
+        return not (is_begun or self._is_ending or self.flow.write_paused or self.transport.is_closing())
+
+    def receive(self, data: bytes) -> None:
+        self.data_received(data)
+
+    def pause_reading(self) -> None:
+        self.flow.pause_reading()
+
+    def resume_reading(self) -> None:
+        self.flow.resume_reading()
+
+    def send(self, answer: Answer) -> None:
+        self._ends += 2
+        self.server_state.total_requests += 1
+        start = start_of(answer.status, (*self.server_state.default_headers, *answer.headers))
+        end = b"\r\nconnection: close\r\n\r\n" if self._is_ending else b"\r\n\r\n"
+        self.transport.write(b"%b%d%b%b" % (start, len(answer.body), end, answer.body))
+        if self._is_ending:
+            self.transport.close()
+            return
+        self._answered_s = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._close_when_idle_for(self.timeout_keep_alive)
+
+    def timeout_keep_alive_handler(self) -> None:
+        # A timer for each answer of the lane would cost as much as the rest of sending it: one looks at the clock.
+        self.timeout_keep_alive_task = None
+        left_s = self._answered_s + self.timeout_keep_alive - self.loop.time()
+        if self._lane.is_answering or self._lane.begun_bytes:
+            return  # The next answer sets it again.
+        if left_s > 0:
+            self._close_when_idle_for(left_s)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _close_when_idle_for(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def _spare(self) -> None:
         if self._cut_off:
@@ -167,11 +233,11 @@ class Protocol(HttpToolsProtocol):
         """
         self._is_refused = True
         self._end_bodies()
-        is_begun = self._is_answering and self.cycle.response_started
+        is_begun = self._is_in_cycle and self.cycle.response_started
         if is_begun or self.pipeline:
             self.transport.abort()  # Whatever is said now would be taken for a part of another answer.
             return
-        if self._is_answering:
+        if self._is_in_cycle:
             # The application learns that there is nobody to answer.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -179,6 +245,13 @@ class Protocol(HttpToolsProtocol):
         self.transport.write_eof()
         self.flow.resume_reading()
         self.loop.call_later(LINGER_S, self.transport.abort)
+
+
+@lru_cache(maxsize=64)
+def start_of(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    """Return the bytes of an answer up to its length. Most answers of a second have the same."""
+    lines = [b"%b: %b\r\n" % (name.lower(), value) for name, value in headers]
+    return b"".join([STATUS_LINE[status], *lines, b"content-length: "])
 
 
 class Socket(WebSocketsSansIOProtocol):

@@ -7,7 +7,8 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -16,6 +17,9 @@ from tasks_app.writer.writer import Writer
 from .http_limits import MOST_SOCKET_BYTES, PATIENCE_S, end_on_signals
 from .slow_clients import Watch
 from .uvicorn_protocol import Protocol, Socket
+
+if TYPE_CHECKING:
+    from tasks_app.rest_api.lane import Lane
 
 LOOK_EVERY_S = 0.05
 
@@ -33,12 +37,13 @@ class Server(uvicorn.Server):
         ready_callable: Callable[[], None],
         start_writer: Callable[[], Writer | None],
         *,
+        lane: Lane | None = None,  # The application's, if it has one.
         can_hurry: bool = True,  # Whether a second signal means "at once".
     ) -> None:
         config = uvicorn.Config(
             application,
             loop="uvloop",
-            http=Protocol,
+            http=partial(Protocol, lane=lane),  # type: ignore[arg-type]
             ws=Socket,
             ws_max_size=MOST_SOCKET_BYTES,
             lifespan="off",  # The application has none; the writer starts and stops here.

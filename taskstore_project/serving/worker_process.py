@@ -29,6 +29,7 @@ def main() -> None:
     allow(orders["url"], no_auth=orders["no_auth"], commands=orders["commands"])
     from tasks_app.core.meters import meters
     from tasks_app.grpc_api.port import GrpcPort
+    from tasks_app.rest_api.lane import Lane
     from tasks_app.serving import work
     from taskstore_project.asgi import application
 
@@ -49,7 +50,7 @@ def main() -> None:
     meters.join(*orders["meters"])
     listener = socket.socket(fileno=orders["socket"])
     # A service manager may tell all processes, and the crew tells its workers the same; it kills who has to hurry.
-    server = Server(application, listener, say_ready, work(grpc), can_hurry=False)
+    server = Server(application, listener, say_ready, work(grpc), lane=Lane(), can_hurry=False)
     spare_the_collector()
     server.run()
     # Not by the usual way: it would wait for the threads that are still at it.

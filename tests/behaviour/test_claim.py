@@ -9,6 +9,7 @@ from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.tasks import Change, NewTask, Order, Refusal
 
 from .people import ANN, BOB
+from .values import with_each
 
 
 def add(store, *tasks):
@@ -40,7 +41,7 @@ def test_a_claim_holds_for_a_minute_unless_told_otherwise(store, clock):
     assert task.available_at_ms == clock.now_ms + 60_000
 
 
-@pytest.mark.parametrize("duration_ms", [0, -1, -(2**63)])
+@with_each("duration_ms", [0, -1, -(2**63)])
 def test_a_duration_of_zero_or_below_holds_nothing(store, clock, duration_ms):
     add(store, NewTask(group="mail"))
     [task] = store.claim("mail", owner=ANN, duration_ms=duration_ms)
@@ -78,7 +79,7 @@ def test_each_task_is_handed_out_once(store):
     assert sorted(claimed) == [task.id for task in added]
 
 
-@pytest.mark.parametrize("order", Order)
+@with_each("order", Order)
 def test_higher_priorities_go_first(store, order):
     priorities = [0, 100, -100, 5, 0, 5]
     add(store, *(NewTask(group="mail", priority=priority) for priority in priorities))
@@ -167,8 +168,8 @@ def test_a_lease_is_counted_over_the_whole_chain(store):
         store.commit(owner=ANN, updates=[Change(id=held.id, release=True)])
 
 
-@pytest.mark.parametrize(
-    ("group", "asked", "field"),
+@with_each(
+    "group, asked, field",
     [
         ("", {}, "group"),
         ("a\0", {}, "group"),

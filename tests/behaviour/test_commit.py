@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
+from .values import with_each
 from .ways import Seen
 
 
@@ -65,7 +64,7 @@ def test_it_answers_adds_then_updates_in_the_order_given(store):
     assert store.find([task.id for task in old]) == [None, None, None]
 
 
-@pytest.mark.parametrize(("timespec_ms", "delay_ms"), [(0, 0), (-1, 1), (-60_000, 60_000)])
+@with_each("timespec_ms, delay_ms", [(0, 0), (-1, 1), (-60_000, 60_000)])
 def test_a_timespec_of_zero_is_now_and_a_negative_one_a_delay(store, clock, timespec_ms, delay_ms):
     [added] = store.commit(owner=ANN, adds=[NewTask(group="mail", timespec_ms=timespec_ms)])
     assert added.available_at_ms == clock.now_ms + delay_ms
@@ -74,7 +73,7 @@ def test_a_timespec_of_zero_is_now_and_a_negative_one_a_delay(store, clock, time
     assert changed.available_at_ms == clock.now_ms + delay_ms
 
 
-@pytest.mark.parametrize("timespec_ms", [1, 1_388_552_400_000, 253_402_300_799_999])
+@with_each("timespec_ms", [1, 1_388_552_400_000, 253_402_300_799_999])
 def test_a_positive_timespec_is_that_very_time(store, timespec_ms):
     [added] = store.commit(owner=ANN, adds=[NewTask(group="mail", timespec_ms=timespec_ms)])
     assert added.available_at_ms == timespec_ms
@@ -104,8 +103,8 @@ def test_an_update_keeps_group_labels_priority_claims_and_age(store, clock):
     assert new == replace(old, id=new.id, available_at_ms=clock.now_ms, claims=1, owner=ANN)
 
 
-@pytest.mark.parametrize(
-    ("named", "expected"),
+@with_each(
+    "named, expected",
     [
         ({}, (b"1\xff", "example/Letter", "torn")),
         ({"timespec_ms": -60_000}, (b"1\xff", "example/Letter", "torn")),
@@ -148,7 +147,7 @@ def test_the_new_owner_is_who_commits(store):
     assert (old.owner, new.owner) == (ANN, BOB)
 
 
-@pytest.mark.parametrize("owner", [0, -1, 2**63 - 1, -(2**63)])
+@with_each("owner", [0, -1, 2**63 - 1, -(2**63)])
 def test_an_owner_is_any_64_bit_integer(store, owner):
     [task] = store.commit(owner=owner, adds=[NewTask(group="mail")])
     [claimed] = store.claim("mail", owner=owner)

@@ -1,18 +1,18 @@
 """What goes in comes out again, byte for byte."""
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
+from .values import with_each
 
 # What both databases take as text: no NUL, no lone surrogates.
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=50)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "data",
     [
         b"",
@@ -33,6 +33,7 @@ def test_data_is_any_bytes(store, data):
     [changed] = store.commit(owner=BOB, updates=[Change(id=claimed.id, data=data + data)])
     assert (added.data, claimed.data, changed.data) == (data, data, data + data)
     assert store.find([changed.id]) == store.group("mail") == [changed]
+    store.commit(owner=BOB, deletes=[changed.id])
 
 
 def test_data_may_be_large(store):
@@ -43,7 +44,7 @@ def test_data_may_be_large(store):
 
 
 # The store is emptied after all examples, not after each: they do not see each other.
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     group=TEXT.filter(bool),
     data=st.binary(max_size=100),

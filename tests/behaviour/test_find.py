@@ -6,6 +6,7 @@ from taskstore.errors import InvalidInput
 from taskstore.types.tasks import NewTask
 
 from .people import ANN
+from .values import with_each
 
 
 def test_tasks_come_in_the_order_asked_with_nothing_for_what_is_not_there(store):
@@ -23,7 +24,7 @@ def test_a_thousand_can_be_found_at_once(store):
     assert store.find([task.id for task in reversed(tasks)]) == tasks[::-1]
 
 
-@pytest.mark.parametrize("task_id", [2**63, -(2**63) - 1, 10**30])
+@with_each("task_id", [2**63, -(2**63) - 1, 10**30])
 def test_an_id_beyond_64_bits_is_bad_input(store, task_id):
     with pytest.raises(InvalidInput) as error:
         store.find([1, task_id])

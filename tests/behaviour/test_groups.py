@@ -6,6 +6,7 @@ from taskstore.errors import InvalidInput
 from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
+from .values import with_each
 
 
 def add(store, *groups):
@@ -29,7 +30,7 @@ def test_groups_are_sorted_by_code_point(store):
     assert store.groups() == sorted(names)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "name",
     [
         "a/b",
@@ -51,7 +52,7 @@ def test_groups_are_sorted_by_code_point(store):
 )
 def test_a_name_may_hold_any_character(store, name):
     [task] = add(store, name)
-    assert store.groups() == [name]
+    assert name in store.groups()
     assert store.group(name) == [task]
     [held] = store.claim(name, owner=BOB)
     assert store.group(name, owned=True) == [held]
@@ -84,10 +85,10 @@ def test_a_group_that_does_not_exist_is_empty(store):
     assert store.group("mail") == store.group("mail", owned=True) == []
 
 
-@pytest.mark.parametrize(("limit", "count"), [(None, 5), (0, 5), (1, 1), (4, 4), (5, 5), (6, 5)])
-def test_a_listing_can_be_limited(store, limit, count):
+def test_a_listing_can_be_limited(store):
     tasks = add(store, *["mail"] * 5)
-    assert store.group("mail", limit=limit) == tasks[:count]
+    for limit, count in [(None, 5), (0, 5), (1, 1), (4, 4), (5, 5), (6, 5)]:
+        assert store.group("mail", limit=limit) == tasks[:count]
 
 
 def test_a_negative_limit_is_bad_input(store):
@@ -96,7 +97,7 @@ def test_a_negative_limit_is_bad_input(store):
     assert list(error.value.fields) == ["limit"]
 
 
-@pytest.mark.parametrize("name", ["a\0b", "x" * 256])
+@with_each("name", ["a\0b", "x" * 256])
 def test_a_name_that_no_group_can_have_is_bad_input(store, name):
     with pytest.raises(InvalidInput) as error:
         store.group(name)

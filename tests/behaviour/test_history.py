@@ -6,6 +6,7 @@ from taskstore.errors import CommitRefused
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from .people import ANN, BOB
+from .values import with_each
 
 
 def renewal(task):
@@ -81,7 +82,7 @@ def test_a_renewal_is_by_the_owner_with_the_same_data(store, clock):
     assert [step.ending for step in store.history(taken.id)] == [Ending.CLAIMED, Ending.CHANGED, Ending.CHANGED, None]
 
 
-@pytest.mark.parametrize("task_id", [0, -1, 2**53, 2**63 - 1, -(2**63)])
+@with_each("task_id", [0, -1, 2**53, 2**63 - 1, -(2**63)])
 def test_an_id_that_was_never_given_out_has_no_history(store, task_id):
     assert store.history(task_id) is None
 

@@ -176,10 +176,10 @@ def test_the_model_finds_a_fault_in_the_store(clock, monkeypatch, fault):
 def test_the_model_finds_ids_that_are_used_again(clock, monkeypatch):
     """As SQLite counts by itself: from the largest id that is there."""
 
-    def next_ids(dialect, name, count):
+    def next_ids(dialect, count):
         [[(last,)]] = yield [database.Statement("SELECT coalesce(max(id), 0) FROM tasks_app_task")]
         return range(last + 1, last + count + 1)
 
-    monkeypatch.setattr(database.SQLite, "_next", next_ids)
+    monkeypatch.setattr(database.SQLite, "_next_ids", next_ids)
     with pytest.raises(Disagreement):
         check_sequences(50, clock)

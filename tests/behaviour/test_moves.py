@@ -10,6 +10,7 @@ from taskstore.types.tasks import Change, Ending, NewTask, Refusal
 
 from .masstasker import Grpc
 from .people import ANN, BOB
+from .values import with_each
 from .ways import Rest
 
 
@@ -84,7 +85,7 @@ def test_on_the_wire_an_id_that_is_not_among_the_deletes_is_ignored(store, held)
     assert store.find([held.id]) == [held]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "named",
     [
         {},
@@ -153,7 +154,7 @@ def test_a_refused_move_names_the_change_and_changes_nothing(store, held):
     assert store.find([held.id, other.id]) == [held, other]
 
 
-@pytest.mark.parametrize("group", ["", "x" * 256])
+@with_each("group", ["", "x" * 256])
 def test_a_move_to_what_is_no_group_names_the_change(store, held, group):
     [other] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
     with pytest.raises(InvalidInput) as refused:

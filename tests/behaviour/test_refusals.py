@@ -9,6 +9,7 @@ from taskstore.errors import CommitRefused, InvalidInput, LimitExceeded
 from taskstore.types.tasks import Change, NewTask, Refusal
 
 from .people import ANN, BOB
+from .values import with_each
 
 NEVER = 2**53  # No store has come that far.
 
@@ -78,7 +79,7 @@ def test_a_dependency_that_is_not_there(store, gone, task):
         store.commit(owner=ANN, adds=[NewTask(group="mail")], deletes=[task.id], depends=[task.id, gone, gone])
 
 
-@pytest.mark.parametrize("task_id", [0, -1, -(2**63), 2**63 - 1])
+@with_each("task_id", [0, -1, -(2**63), 2**63 - 1])
 def test_an_id_that_can_not_be_is_one_that_is_not_there(store, task_id):
     with refused(changes=(task_id,)):
         store.commit(owner=ANN, updates=[Change(id=task_id)])
@@ -158,8 +159,8 @@ def test_a_refused_commit_uses_no_id(store, gone, task):
     assert second.id - first.id == first.id - task.id == 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "field"),
+@with_each(
+    "asked, field",
     [
         ({"adds": [NewTask(group="a\0")]}, "adds[0].group"),
         ({"adds": [NewTask(group="x" * 256)]}, "adds[0].group"),

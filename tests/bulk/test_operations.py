@@ -204,7 +204,7 @@ def test_an_undo_leaves_alone_what_has_changed_since():
 
 def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for_it(monkeypatch):
     monkeypatch.setattr(bulk.running, "MOST", 200)
-    monkeypatch.setattr(bulk.undoing, "MOST_BYTES", 100)
+    monkeypatch.setattr(bulk.chunks, "MOST_BYTES", 100)
     add(count=20, data=b"x" * 10)
     add(data=b"x" * 1_000)
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
@@ -224,7 +224,7 @@ def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monk
     for task in add(count=7):
         fail(task, "boom")
     with monkeypatch.context() as dying:
-        dying.setattr(running, "_note", _die)
+        dying.setattr(running, "_save_progress", _die)
         with pytest.raises(ZeroDivisionError):
             begin(verb, typed="mail")
     operation = BulkOperation.objects.get()
@@ -233,7 +233,7 @@ def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monk
     operation.refresh_from_db()
     assert (operation.state, operation.done, operation.gone) == ("done", 7, 0)
     with monkeypatch.context() as dying:
-        dying.setattr(running, "_note", _die)
+        dying.setattr(running, "_save_progress", _die)
         with pytest.raises(ZeroDivisionError):
             bulk.undo(operation, Actor("olaf"))
     undo = BulkOperation.objects.get(verb="undo")
@@ -284,7 +284,7 @@ def test_two_processes_do_not_run_it_at_once(monkeypatch):
     assert hold.take()
     bulk.run(operation.pk)
     assert BulkItem.objects.count() == 2
-    hold.let_go()
+    hold.release()
     bulk.run(operation.pk)
     assert BulkItem.objects.count() == 4
 

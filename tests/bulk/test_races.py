@@ -21,7 +21,7 @@ from .test_operations import begin, tasks_of
 def test_of_two_undos_at_the_same_moment_one_is_refused(monkeypatch):
     add(count=3)
     operation = begin(Purge, typed="mail")
-    both_have_looked, look = threading.Barrier(2), starting._not_undoable
+    both_have_looked, look = threading.Barrier(2), starting.why_not_undoable
 
     def looked(operation):
         found = look(operation)
@@ -38,7 +38,7 @@ def test_of_two_undos_at_the_same_moment_one_is_refused(monkeypatch):
         finally:
             connections.close_all()
 
-    monkeypatch.setattr(starting, "_not_undoable", looked)
+    monkeypatch.setattr(starting, "why_not_undoable", looked)
     with ThreadPoolExecutor(2) as pool:
         results = sorted(pool.map(undo, ("olaf", "ada")))
     assert results == ["done", "operation: it was already undone"]

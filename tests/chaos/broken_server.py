@@ -114,13 +114,13 @@ def counts_ids_down():
     """SQLite's, within a commit."""
 
     def broken(right):
-        def next_numbers(self, name, count):
-            numbers = yield from right(self, name, count)
-            return [*reversed(numbers)] if name == "ids" else numbers
+        def next_ids(self, count):
+            ids = yield from right(self, count)
+            return [*reversed(ids)]
 
-        return next_numbers
+        return next_ids
 
-    instead(sqlite.SQLite, "_next", broken)
+    instead(sqlite.SQLite, "_next_ids", broken)
 
 
 def answers_what_it_did_not_commit():

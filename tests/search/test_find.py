@@ -8,7 +8,7 @@ from tasks_app.core.operations import EVERY_GROUP, GroupScope
 from tasks_app.models import Client, Task
 from tasks_app.reading import clients
 from tasks_app.reading.search import finding
-from tasks_app.reading.search.finding import Walk, find
+from tasks_app.reading.search.finding import Scan, find
 from tasks_app.reading.search.grammar import label_term, parse
 from taskstore.types.tasks import Change, NewTask
 from tests.console.store import ANN, BOB, add, claim, fail, one_of_each_state
@@ -146,11 +146,11 @@ PLANS = {"postgresql": "EXPLAIN", "sqlite": "EXPLAIN QUERY PLAN"}
 @pytest.mark.parametrize("text", ["label.tier:gold", "label:tier"])
 def test_an_index_knows_who_bears_a_label(text):
     add(count=5_000, labels={"region": "eu"})
-    walk = Walk(terms=parse(text), scope=EVERY_GROUP, place=None, limit=1)
+    scan = Scan(terms=parse(text), scope=EVERY_GROUP, place=None, limit=1)
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("ANALYZE tasks_app_task")  # As autovacuum does all the time.
-        cursor.execute(f"{PLANS[connection.vendor]} {walk.bearers.sql}", walk.bearers.parameters)
+        cursor.execute(f"{PLANS[connection.vendor]} {scan.labelled.sql}", scan.labelled.parameters)
         assert "task_labels" in str(cursor.fetchall())
 
 

@@ -12,6 +12,10 @@ from django.db import connection
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from lab.chaos.processes import Cluster
+from lab.chaos.scenes.failover import follow
+
+from .clusters import cluster, configure
 from .harness import Server, Store
 
 Copies = Callable[[Path], AbstractContextManager[Store]]
@@ -73,13 +77,37 @@ def sqlite_store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
-@pytest.fixture(params=["up", *(["serve --workers 1"] if IS_POSTGRESQL else [])])
-def command(request: pytest.FixtureRequest) -> str:
-    """The commands that start a server on the database of this run.
+# With one worker, as with `up`, what one connection gets answered says what has become of another one.
+SERVE = "serve --workers 1"
 
-    With one worker, as with `up`, what one connection gets answered says what has become of another one.
-    """
+
+@pytest.fixture
+def command() -> str:
+    """The command that starts a server: `up` with daphne on SQLite, `serve` with uvicorn on PostgreSQL."""
+    return SERVE if IS_POSTGRESQL else "up"
+
+
+@pytest.fixture(params=["up", *([SERVE] if IS_POSTGRESQL else [])])
+def every_command(request: pytest.FixtureRequest) -> str:
+    """Each of the commands that start a server on the database of this run, where it is about both together."""
     return str(request.param)
+
+
+@pytest.fixture
+def primary() -> Iterator[Cluster]:
+    """A PostgreSQL of the test's own."""
+    with cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def standby(primary: Cluster) -> Iterator[Cluster]:
+    """One that follows the primary, which does not wait for it."""
+    with cluster() as started:
+        started.kill()
+        follow(started, primary, is_synchronous=True)
+        configure(primary, "RESET synchronous_standby_names")
+        yield started
 
 
 @contextmanager

@@ -21,6 +21,9 @@ from lab.management.commands.demo import Command
 from .harness import Server, Store, empty
 from .texts import WORDS, write_text
 
+# A client over HTTP like any other: what the database does under contention, chaos tries on both.
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def store(lasting_store: Store) -> Store:
@@ -47,7 +50,6 @@ def test_it_counts_the_words_of_files_and_leaves_nothing_behind(store, rest, tmp
     assert rest.groups() == []
 
 
-@pytest.mark.once
 def test_the_ten_most_frequent_words_are_shown(store, server, tmp_path):
     file = tmp_path / "text"
     file.write_text("\n".join(" ".join([word] * number) for number, word in enumerate("abcdefghijkl", start=1)))
@@ -56,7 +58,6 @@ def test_the_ten_most_frequent_words_are_shown(store, server, tmp_path):
     assert shown == [(str(number), word) for number, word in reversed(list(enumerate("abcdefghijkl", start=1))[2:])]
 
 
-@pytest.mark.once
 def test_its_output_stays_when_it_is_to_be_kept(store, rest, tmp_path):
     file = write_text(tmp_path, 30)
     store.manage("demo", "wordcount", str(file), "--keep", "--workers", "2")
@@ -78,7 +79,6 @@ def test_killed_workers_change_nothing(store, rest, tmp_path):
     assert rest.groups() == []
 
 
-@pytest.mark.once
 def test_a_token_that_is_not_valid_is_told(store, server):
     done = store.manage("demo", "wordcount", "--url", server.url, "--token", "ts_wrong")
     assert done.returncode == 2
@@ -86,7 +86,6 @@ def test_a_token_that_is_not_valid_is_told(store, server):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("limits", [["--scope", "read"], ["--scope", "work", "--groups", "mail"]])
 def test_a_token_that_may_not_do_this_is_told(store, server, limits):
     token = store.manage("token", "create", "demo", *limits).stdout.strip()
@@ -96,14 +95,12 @@ def test_a_token_that_may_not_do_this_is_told(store, server, limits):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.once
 def test_the_token_of_this_machine_is_not_sent_elsewhere(store, server):
     done = store.manage("demo", "wordcount", "--url", server.url)
     assert done.returncode == 2
     assert done.stderr == f"taskstore: name a token for {server.url} with --token\n"
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [(None, "can't read {file}: No such file or directory"), ("1 2 3\n...", "there is no word in this text")],
@@ -117,7 +114,6 @@ def test_a_file_that_is_no_use_is_told(sqlite_store, tmp_path, content, complain
     assert complaint.format(file=file) in done.stderr
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("number", ["0", "65", "-1", "two"])
 def test_a_number_of_workers_that_makes_no_sense_is_refused(number):
     with pytest.raises(CommandError, match="it has to be from 1 to 64"):
@@ -152,7 +148,6 @@ def test_a_letter_with_very_many_counts_is_added_up_step_by_step(rest, monkeypat
     assert rest.groups() == ["mail/output"]
 
 
-@pytest.mark.once
 def test_a_request_that_was_interrupted_does_not_spoil_the_next_one(rest, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(rest._connection, "getresponse", interrupt)
@@ -165,7 +160,6 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.once
 def test_counts_that_differ_are_told_with_exit_code_1(capsys):
     with pytest.raises(SystemExit) as ended:
         Command().compare(Counter(be=2, ghost=1), Counter(be=2, to=1))
@@ -177,7 +171,6 @@ def test_counts_that_differ_are_told_with_exit_code_1(capsys):
     ]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("found", "expected", "wrong"),
     [
@@ -196,7 +189,6 @@ LINES = st.text(
 )
 
 
-@pytest.mark.once
 @given(LINES)
 def test_a_line_is_cut_between_words(line):
     pieces = list(pieces_of(line))
@@ -205,20 +197,17 @@ def test_a_line_is_cut_between_words(line):
     assert all(worker.words_of(piece) for piece in pieces)
 
 
-@pytest.mark.once
 @given(st.text())
 def test_a_word_makes_a_name_of_a_group(text):
     assert all(0 < len(f"wordcount/123456/words/{word[0]}") <= 255 for word in worker.words_of(text))
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("count", [0, 1, 999, 1_000, 1_001, 2_500])
 def test_chunks_hold_everything_once(count):
     assert [number for chunk in chunks(range(count)) for number in chunk] == list(range(count))
     assert all(0 < len(chunk) <= 1_000 for chunk in chunks(range(count)))
 
 
-@pytest.mark.once
 def test_there_is_a_megabyte_of_text_on_this_machine():
     text = sample_text()
     assert len(text) >= ENOUGH

@@ -106,6 +106,7 @@ def test_its_clients_see_what_others_see(lasting_server, lasting_store, lasting_
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
+@pytest.mark.once
 def test_it_tells_how_it_is_to_whoever_asks_and_what_it_has_for_a_token(lasting_server, lasting_store, lasting_port):
     with client_of(lasting_port) as client:
         assert (client.status(), client.status(SERVICE)) == (SERVING, SERVING)
@@ -178,12 +179,13 @@ def is_refused(client):
     return False
 
 
+@pytest.mark.once
 def test_a_second_server_does_not_get_its_port(lasting_server, lasting_port, sqlite_store):
     told = sqlite_store.manage("up", "--port", "0", "--grpc-port", lasting_port)
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr == (
         f"taskstore: can't listen on port {lasting_port} of 127.0.0.1 (Address already in use): "
-        "stop what uses it, or choose another one with --grpc-port (0: no gRPC)\n"
+        "stop the program that uses it, or choose another port with --grpc-port (0: no gRPC)\n"
     )
 
 

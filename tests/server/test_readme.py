@@ -75,6 +75,7 @@ def token(terminal: Terminal) -> str:
     return terminal.run(f'{making}\necho "$TOKEN"').strip()
 
 
+@pytest.mark.once
 def test_every_block_is_run_here():
     kinds = ("up\n", "test\n", "demo ", "add mail")
     for language, text in BLOCKS:
@@ -95,6 +96,7 @@ def test_a_task_is_found_by_its_words_and_by_its_labels(terminal, token, server)
     assert [task["data"] for task in found["tasks"]] == ["hello"]
 
 
+@pytest.mark.once
 def test_the_command_adds_a_task(terminal, token, server):
     [script] = blocks("sh", "add mail")
     adding, _ = script.splitlines()
@@ -103,6 +105,7 @@ def test_the_command_adds_a_task(terminal, token, server):
         assert [task["data"] for task in store.tasks("mail")] == ["hello"]
 
 
+@pytest.mark.once
 def test_the_first_task_is_added_claimed_and_seen(terminal, token):
     script = "".join(f"{text}\necho\n" for text in blocks("sh", "curl ", (DOCS / "first-hour.md").read_text()))
     answers = terminal.run(f"export TOKEN={token}\n{script}").splitlines()
@@ -158,6 +161,7 @@ def step(language: str, text: str) -> str:
     return text
 
 
+@pytest.mark.once
 def test_the_worker_does_the_task(terminal, token, server, tmp_path):
     [source] = blocks("python", "Worker(")
     file = tmp_path / "worker.py"

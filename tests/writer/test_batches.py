@@ -20,7 +20,7 @@ from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection, settings_of_batches
-from tasks_app.writer.waiting_claims import Asked
+from tasks_app.writer.waiting_claims import Awaited
 from tasks_app.writer.writer import Bounds
 from taskstore.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
 from taskstore.types.tasks import Change, NewTask, Order
@@ -251,7 +251,7 @@ def test_an_error_after_the_commit_has_nothing_done_twice(play, monkeypatch, cap
 @only_postgresql
 def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypatch):
     def long_ago(operation, answer):
-        return Asked(operation, answer, arrived_s=time.monotonic() - 3_600)
+        return Awaited(operation, answer, arrived_s=time.monotonic() - 3_600)
 
     def hold(task_id, is_locked, may_end):
         with transaction.atomic():
@@ -265,7 +265,7 @@ def test_who_had_to_wait_for_a_thread_waits_less_for_locked_rows(play, monkeypat
         [held] = await writer.submit(adding(b"1"))
         holding = asyncio.ensure_future(asyncio.to_thread(hold, held.id, is_locked, may_end))
         await asyncio.to_thread(is_locked.wait)
-        monkeypatch.setattr("tasks_app.writer.writer.Asked", long_ago)
+        monkeypatch.setattr("tasks_app.writer.writer.Awaited", long_ago)
         try:
             with pytest.raises(StoreBusy):
                 await asyncio.wait_for(writer.submit(Commit(owner=ANN, deletes=(held.id,))), 30)
@@ -351,6 +351,24 @@ def test_claims_from_a_large_busy_group_take_each_task_once_and_any_of_the_oldes
     play(scenario)
 
 
+def test_claims_from_a_busy_group_find_what_is_left_when_others_have_deleted_nearly_all(play, monkeypatch):
+    monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
+
+    async def scenario(writer):
+        tasks = await writer.submit(adding(*[b""] * 1_500))
+        busy = [await writer.submit(Claim(groups=("mail",), owner=BOB)) for _ in range(3)]
+        gone = {task.origin for claimed in busy for task in claimed}
+        left = [task.id for task in tasks if task.id not in gone][:5]
+        delete = sync_to_async(Task.objects.commit, thread_sensitive=False)
+        await delete(owner=ANN, deletes=[task.id for task in tasks if task.id not in gone.union(left)])
+        claimed = await writer.submit(Claim(groups=("mail",), owner=BOB, limit=3))
+        claimed += await writer.submit(Claim(groups=("mail",), owner=BOB, limit=3))
+        assert sorted(task.origin for task in claimed) == left
+        assert await writer.submit(Claim(groups=("mail",), owner=BOB)) == []
+
+    play(scenario)
+
+
 def test_a_higher_priority_comes_first_also_in_a_busy_group(play, monkeypatch):
     monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
@@ -407,7 +425,7 @@ def test_a_reader_without_a_write_ahead_log_holds_a_commit_up_and_no_more(rollba
 
 def test_an_idle_writer_keeps_nothing_of_its_last_batch(play):
     def kept():
-        return [each for each in gc.get_objects() if isinstance(each, (Asked, Done))]
+        return [each for each in gc.get_objects() if isinstance(each, (Awaited, Done))]
 
     async def scenario(writer):
         await writer.submit(adding(*[b"1"] * 400))

@@ -1,4 +1,4 @@
-"""Terms in the words of the database. `found` is the table whose rows they look at."""
+"""Translate search terms to SQL conditions on the table `found`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Condition(NamedTuple):
 
 EVERYTHING = Condition("TRUE")
 
-# In the words of the indexes of failed tasks: SQLite does not see that `error <> ''` means the same. Every id is above
-# zero; saying so makes SQLite prefer these indexes to others that begin with the group.
+# As in the indexes of failed tasks: SQLite does not recognize `error <> ''` as the same condition. `id > 0` is always
+# true and makes SQLite prefer these indexes to others that start with the group.
 HAS_FAILED = "NOT (error = '') AND id > 0"
 IN_STATE = {
     State.READY: "available_at_ms <= {now_ms} AND leased_since_ms = 0",
@@ -38,37 +38,37 @@ IN_STATE = {
 
 
 def condition_of(term: Term, now_ms: int, dialect: Dialect) -> Condition:
-    """What the term asks of a row; what `data.PATH` asks is asked in paths.py again."""
+    """Return the condition of a term. For `data.PATH` it only preselects rows, which paths.py then checks."""
     condition = BY_KEY[term.key](term, now_ms, dialect)
     return Condition(f"NOT ({condition.sql})", condition.parameters) if term.is_excluded else condition
 
 
 def within(scope: GroupScope) -> Condition:
-    """The groups that the scope allows."""
+    """Return the condition that limits rows to the groups of the scope."""
     if scope.patterns is None:
         return EVERYTHING
     return either(_named(pattern) for pattern in scope.patterns)
 
 
 def first_added_up_to(newest: int) -> Condition:
-    """Tasks that were there, perhaps under another id, when this was the newest id."""
+    """Return the condition for tasks that existed, perhaps under another id, when this was the newest id."""
     return Condition("origin <= %s", (newest,))
 
 
 def one_of(ids: Sequence[int]) -> Condition:
-    """One statement takes any number of them on both databases: as text, not as parameters."""
+    """Return the condition for these ids, written out: a statement may have any number of them, unlike parameters."""
     if not ids:
         return Condition("FALSE")
     return Condition(f"id IN ({','.join(str(int(task_id)) for task_id in ids)})")
 
 
 def every(conditions: Iterable[Condition]) -> Condition:
-    """All of them are met."""
+    """Join conditions with AND."""
     return _joined(" AND ", conditions, "TRUE")
 
 
 def either(conditions: Iterable[Condition]) -> Condition:
-    """At least one is met."""
+    """Join conditions with OR."""
     return _joined(" OR ", conditions, "FALSE")
 
 
@@ -79,7 +79,6 @@ def _joined(word: str, conditions: Iterable[Condition], without: str) -> Conditi
 
 
 def _id(term: Term, now_ms: int, dialect: Dialect) -> Condition:
-    """The living task of the chain that the id belongs to."""
     chain = history.chain_of(int(term.value))  # type: ignore[arg-type]
     return Condition("id = %s", (chain.living.id if chain and chain.living else 0,))
 
@@ -89,14 +88,14 @@ def _group(term: Term, now_ms: int, dialect: Dialect) -> Condition:
 
 
 def _named(pattern: str) -> Condition:
-    """A range, not LIKE: on SQLite that takes capitals for small letters."""
+    # A range instead of LIKE, which ignores case on SQLite.
     if not pattern.endswith("*"):
         return Condition('"group" = %s', (pattern,))
     return Condition('"group" >= %s AND "group" < %s', _ends_of(pattern))
 
 
 def _ends_of(pattern: str) -> tuple[str, str]:
-    """Between which lie the names that begin with what is before the star."""
+    """Return the bounds of all names with the prefix before the star."""
     return pattern[:-1], pattern[:-1] + BEYOND_EVERY_NAME
 
 
@@ -111,12 +110,8 @@ def _owner(term: Term, now_ms: int, dialect: Dialect) -> Condition:
 
 
 def _error(term: Term, now_ms: int, dialect: Dialect) -> Condition:
-    return Condition(rf"{HAS_FAILED} AND error {dialect.like} %s ESCAPE '\'", (_pattern(str(term.value)),))
-
-
-def _pattern(text: str) -> str:
-    escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-    return f"%{escaped.replace('*', '%')}%"
+    escaped = str(term.value).replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    return Condition(rf"{HAS_FAILED} AND error {dialect.like} %s ESCAPE '\'", (f"%{escaped.replace('*', '%')}%",))
 
 
 def _label(term: Term, now_ms: int, dialect: Dialect) -> Condition:
@@ -138,7 +133,7 @@ def _data(term: Term, now_ms: int, dialect: Dialect) -> Condition:
     anywhere = _holding(str(term.value), dialect)
     if not term.name:
         return anywhere
-    # First the cheap question; then whether a value of JSON may begin there.
+    # The cheap condition first, then whether a JSON value may start there.
     return every([anywhere, either(_holding(before + str(term.value), dialect) for before in BEFORE_VALUES)])
 
 
@@ -158,7 +153,7 @@ def _available(term: Term, now_ms: int, dialect: Dialect) -> Condition:
 
 
 def _bound(term: Term) -> Bound:
-    assert isinstance(term.value, Bound)  # noqa: S101 - its key has no other value.
+    assert isinstance(term.value, Bound)  # noqa: S101 - its key has no other type of value.
     return term.value
 
 

@@ -1,4 +1,4 @@
-"""Run a search: which index helps, and how far it looked."""
+"""Run a search within a time limit: choose an index, then scan it window by window."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .grammar import Key, Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """Within a group the longest available come first, as its page has them; else the newest."""
+class Plan:
+    """The rows to scan and their order: within a group the longest available first, otherwise the newest."""
 
-    condition: Condition  # What lies on it.
+    condition: Condition
     is_by_time: bool
 
     @property
@@ -33,19 +33,15 @@ class Way:
         return "available_at_ms, id" if self.is_by_time else "id DESC"
 
     def beyond(self, place: Cursor | None) -> Condition:
-        """What comes after the place; None: everything."""
+        """Return the condition for rows after the cursor; None stands for the start."""
         if place is None:
             return EVERYTHING
         if self.is_by_time:
             return Condition("(available_at_ms, id) > (%s, %s)", (place.available_at_ms, place.id))
         return Condition("id < %s", (place.id,))
 
-    def through(self, ids: Sequence[int]) -> Way:
-        """In the same order, past these tasks only."""
-        return replace(self, condition=one_of(ids))
-
     def up_to(self, place: Cursor | None) -> Condition:
-        """What comes before the place, and what is there; None: everything."""
+        """Return the condition for rows up to the cursor, inclusive; None stands for the end."""
         if place is None:
             return EVERYTHING
         if self.is_by_time:
@@ -53,43 +49,40 @@ class Way:
         return Condition("id >= %s", (place.id,))
 
 
-def way_to(terms: Sequence[Term], now_ms: int, dialect: Dialect) -> Way:
-    """The shortest one to what meets the terms: an id, failed tasks, a group, its future, or everything."""
+def plan_for(terms: Sequence[Term], now_ms: int, dialect: Dialect) -> Plan:
+    """Return the smallest scan for the terms: an id, failed tasks, a group, its future, or everything."""
     asked = [term for term in terms if not term.is_excluded]
-    to_ids = [condition_of(term, now_ms, dialect) for term in asked if term.key is Key.ID]
-    to_groups = [condition_of(term, now_ms, dialect) for term in asked if _is_one_group(term)]
-    to_failed = [Condition(HAS_FAILED)] if any(map(_is_failed, asked)) else []
-    is_by_time = bool(to_groups) and not (to_ids or to_failed)
-    lies_ahead = is_by_time and any(term.value in (State.CLAIMED, State.SCHEDULED) for term in asked)
-    to_future = [Condition("available_at_ms > %s", (now_ms,))] if lies_ahead else []
-    return Way(condition=every([*to_ids, *to_groups, *to_failed, *to_future]), is_by_time=is_by_time)
+    ids = [condition_of(term, now_ms, dialect) for term in asked if term.key is Key.ID]
+    groups = [
+        condition_of(term, now_ms, dialect)
+        for term in asked
+        if term.key is Key.GROUP and not str(term.value).endswith("*")
+    ]
+    has_failed = any(term.key is Key.ERROR or term.value is State.FAILED for term in asked)
+    failed = [Condition(HAS_FAILED)] if has_failed else []
+    is_by_time = bool(groups) and not (ids or failed)
+    is_future = is_by_time and any(term.value in (State.CLAIMED, State.SCHEDULED) for term in asked)
+    future = [Condition("available_at_ms > %s", (now_ms,))] if is_future else []
+    return Plan(condition=every([*ids, *groups, *failed, *future]), is_by_time=is_by_time)
 
 
-def _is_one_group(term: Term) -> bool:
-    return term.key is Key.GROUP and not str(term.value).endswith("*")
-
-
-def _is_failed(term: Term) -> bool:
-    return term.key is Key.ERROR or term.value is State.FAILED
-
-
-LIMIT_S = 0.9  # The answer, with all that is around it, is there within a second.
-FIRST_WINDOW, LARGEST_WINDOW = 100, 100_000  # Tasks that one statement looks at.
-QUICK_S = 0.1  # A window that takes less is followed by a larger one.
-CANDIDATES = 2_000  # Whose data is read at once to be looked into.
-AT_ONCE = 1_000  # Ids of all that is found.
-IN_VAIN = 500  # Tasks that are looked at before the index of labels is asked which ones bear those that are wanted.
-RARE = 10_000  # Tasks at most that are looked at one by one because they bear them.
+LIMIT_S = 0.9  # Leaves time to answer within a second.
+FIRST_WINDOW, LARGEST_WINDOW = 100, 100_000  # Tasks that one statement scans.
+QUICK_S = 0.1  # After a window that took less, the next one is larger.
+CANDIDATES = 2_000  # Tasks whose data is read and parsed at once.
+AT_ONCE = 1_000  # Ids in a portion of all results.
+IN_VAIN = 500  # Tasks to scan before the index of labels is used.
+RARE = 10_000  # With at most so many tasks, scan only those that have the labels.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Ids of tasks that meet every term, in the order of the way."""
+    """The ids of tasks that match every term, in the order of the plan."""
 
     ids: list[int]
-    after: Cursor | None  # Where to go on; None: there are no more, or nothing was looked at in time.
-    is_cut_short: bool  # The time was up before the page was full.
-    looked_at: int  # Tasks, at least.
+    after: Cursor | None  # Where to continue; None: there are no more, or nothing was scanned in time.
+    is_cut_short: bool  # The time ran out before the page was full.
+    looked_at: int  # The least number of scanned tasks.
     at_ms: int
 
 
@@ -101,55 +94,59 @@ def find(
     limit: int = PAGE,
     seconds: float = LIMIT_S,
 ) -> Found:
-    """Up to `limit` tasks beyond `after`. All tasks meet no term at all."""
-    walk = Walk(terms=terms, scope=scope, place=after, limit=limit)
-    walk.go_on_for(seconds)
+    """Return up to `limit` tasks beyond `after`. Without terms, all tasks match."""
+    scan = Scan(terms=terms, scope=scope, place=after, limit=limit)
+    scan.run_for(seconds)
     return Found(
-        ids=[place.id for place in walk.found[:limit]],
-        after=walk.place_to_go_on,
-        is_cut_short=not walk.is_over,
-        looked_at=walk.looked_at,
-        at_ms=walk.now_ms,
+        ids=[place.id for place in scan.found[:limit]],
+        after=scan.next_place,
+        is_cut_short=not scan.is_over,
+        looked_at=scan.looked_at,
+        at_ms=scan.now_ms,
     )
 
 
 def find_all(terms: Sequence[Term], *, scope: GroupScope = EVERY_GROUP) -> Iterator[list[int]]:
-    """All tasks that meet every term, a few at a time, however long it takes. Ids, in the order of the way.
+    """Yield the ids of all tasks that match every term, in portions, without a time limit.
 
-    No picture of one moment: no snapshot is held between the pages. What is added meanwhile is left
-    out, so that it ends; what is replaced meanwhile may come under two ids, or not at all.
+    The result is not a snapshot: none is held between portions. It leaves out tasks that are added
+    after the start, so that it ends. A task that is replaced in between may come under two ids or not at all.
     """
-    walk = Walk(terms=terms, scope=scope, place=None, limit=AT_ONCE, also=first_added_up_to(Task.objects.newest_id()))
-    while not walk.is_at_end:
-        walk.go_on()
-        yield [place.id for place in walk.found]
-        walk.found.clear()
+    scan = Scan(terms=terms, scope=scope, place=None, limit=AT_ONCE, also=first_added_up_to(Task.objects.newest_id()))
+    while not scan.is_at_end:
+        scan.step()
+        yield [place.id for place in scan.found]
+        scan.found.clear()
 
 
 @dataclass(kw_only=True)
-class Walk:
-    """What was found on the way so far, and up to where."""
+class Scan:
+    """A search under way: the tasks found so far, and the place that it has reached."""
 
     terms: Sequence[Term]
     scope: GroupScope
-    place: Cursor | None  # Looked at up to here; None: not begun.
+    place: Cursor | None  # Rows up to here are scanned; None: not started.
     limit: int
-    also: Condition = EVERYTHING  # What a row has to meet beside the terms.
-    now_ms: int = 0  # The time that "now" means; 0: that of the database.
+    also: Condition = EVERYTHING  # An additional condition.
+    now_ms: int = 0  # The meaning of "now" in terms; 0: the database's time.
     found: list[Cursor] = field(default_factory=list)
-    looked_at: int = 0  # Tasks, at least.
+    looked_at: int = 0  # The least number of scanned tasks.
     window: int = field(default_factory=lambda: FIRST_WINDOW)
     is_at_end: bool = False
-    is_shortened: bool = False  # Or it can't be.
+    has_tried_labels: bool = False  # Whether the index of labels was asked already.
 
     def __post_init__(self) -> None:
         self.using = Task.objects.db
         self.now_ms = self.now_ms or Task.objects.now_ms()
         dialect = dialect_of(self.using)
-        self._way = way_to(self.terms, self.now_ms, dialect)
+        self._plan = plan_for(self.terms, self.now_ms, dialect)
         asked = [condition_of(term, self.now_ms, dialect) for term in self.terms]
         self._asked = every([*asked, within(self.scope), self.also])
-        self._labels = [condition_of(term, self.now_ms, dialect) for term in self.terms if _is_wanted_label(term)]
+        self._labels = [
+            condition_of(term, self.now_ms, dialect)
+            for term in self.terms
+            if term.key in (Key.LABEL, Key.FAILED_FROM) and not term.is_excluded
+        ]
         self._paths = [term for term in self.terms if term.key is Key.DATA and term.name]
 
     @property
@@ -157,90 +154,81 @@ class Walk:
         return self.is_at_end or len(self.found) > self.limit
 
     @property
-    def place_to_go_on(self) -> Cursor | None:
+    def next_place(self) -> Cursor | None:
+        """Return the cursor at which the next page continues; None at the end, or before the start."""
         if len(self.found) > self.limit:
             return self.found[self.limit - 1]
         return None if self.is_at_end else self.place
 
-    def go_on_for(self, seconds: float) -> None:
-        """Until enough is found, the way is at its end, or the time is up."""
+    def run_for(self, seconds: float) -> None:
+        """Scan until enough tasks are found, all rows are scanned, or the time is up."""
         end = time.monotonic() + seconds
         while not self.is_over and (left_s := end - time.monotonic()) > 0:
             try:
                 with at_most(left_s, using=self.using):
-                    self.go_on()
+                    self.step()
             except TookTooLong:
                 break
 
-    def go_on(self) -> None:
-        """Look at the next tasks: the quicker it goes, the more of them at once."""
-        if self._labels and not self.is_shortened and self.looked_at >= IN_VAIN:
-            self._shorten()
+    def step(self) -> None:
+        """Scan a window. Windows grow while the scan is quick."""
+        if self._labels and not self.has_tried_labels and self.looked_at >= IN_VAIN:
+            self.has_tried_labels = True
+            labelled = self.labelled
+            ids = [task_id for (task_id,) in self._rows(labelled.sql, labelled)]
+            if len(ids) <= RARE:
+                self._plan = replace(self._plan, condition=one_of(ids))
         began = time.monotonic()
-        if not self.look_at(self.window):
+        if not self._scan_window():
             self.window = max(self.window // 2, FIRST_WINDOW)
-        elif not self.is_at_end:  # There were as many.
+        elif not self.is_at_end:  # The window was full.
             self.looked_at += self.window
             if time.monotonic() - began < QUICK_S:
                 self.window = min(4 * self.window, LARGEST_WINDOW)
 
-    def _shorten(self) -> None:
-        """Where few tasks bear the labels, look at no others."""
-        self.is_shortened = True
-        ids = [task_id for (task_id,) in self._rows(self.bearers.sql, self.bearers)]
-        if len(ids) <= RARE:
-            self._way = self._way.through(ids)
-
     @property
-    def bearers(self) -> Condition:
-        """Selects the ids of those that bear the labels, or of some more than count as few."""
+    def labelled(self) -> Condition:
+        """Return a query for the ids of tasks with the labels, at most one more than RARE."""
         labels = every(self._labels)
         sql = f"SELECT id FROM tasks_app_task WHERE {labels.sql} LIMIT {RARE + 1}"  # noqa: S608 - all words are ours
         return Condition(sql, labels.parameters)
 
-    def look_at(self, window: int) -> bool:
-        """Look at the next tasks of the way, at most so many. Says whether none of them is left for the next time."""
-        last = self._last_of(window)
-        most = CANDIDATES if self._paths else self.limit + 1 - len(self.found)
-        candidates = self._candidates(window, last, most)
-        self.found += [place for place, data in candidates if all(paths.matches(term, data) for term in self._paths)]
-        if len(candidates) == most:
-            self.place = candidates[-1][0]
-            return False
-        self.place, self.is_at_end = last or self.place, last is None
-        return True
-
-    def _last_of(self, window: int) -> Cursor | None:
-        """The last task of the window; None when the way ends before."""
-        ahead = every([self._way.condition, self._way.beyond(self.place)])
-        # Of the newest the id alone tells the place, and the index holds it.
-        columns = "available_at_ms, id" if self._way.is_by_time else "0, id"
+    def _scan_window(self) -> bool:
+        """Scan the next window. Returns whether it was scanned to its end."""
+        plan, window = self._plan, self.window
+        ahead = every([plan.condition, plan.beyond(self.place)])
+        # In the order of ids, the index has all that the cursor needs.
+        columns = "available_at_ms, id" if plan.is_by_time else "0, id"
         rows = self._rows(
             f"SELECT {columns} FROM tasks_app_task WHERE {ahead.sql}"  # noqa: S608 - all words are ours
-            f" ORDER BY {self._way.order} LIMIT 1 OFFSET {window - 1}",
+            f" ORDER BY {plan.order} LIMIT 1 OFFSET {window - 1}",
             ahead,
         )
-        return Cursor(available_at_ms=rows[0][0], id=rows[0][1]) if rows else None
-
-    def _candidates(self, window: int, last: Cursor | None, most: int) -> list[tuple[Cursor, bytes | None]]:
-        """What the database takes for a match, up to `last`; with the data, if that is to be looked into."""
-        ahead = every([self._way.condition, self._way.beyond(self.place), self._way.up_to(last)])
+        last = Cursor(available_at_ms=rows[0][0], id=rows[0][1]) if rows else None
+        most = CANDIDATES if self._paths else self.limit + 1 - len(self.found)
+        ahead = every([plan.condition, plan.beyond(self.place), plan.up_to(last)])
         data = f"CASE WHEN length({DATA}) <= {paths.LARGEST} THEN {DATA} END" if self._paths else "NULL"
-        # With a limit inside, neither database mixes the conditions: the way stays the way.
+        # The inner limit keeps both databases from merging the conditions and choosing another index.
         rows = self._rows(
             f"SELECT available_at_ms, id, {data} FROM"  # noqa: S608 - all words are ours
-            f" (SELECT * FROM tasks_app_task WHERE {ahead.sql} ORDER BY {self._way.order} LIMIT {window}) AS found"
-            f" WHERE {self._asked.sql} ORDER BY {self._way.order} LIMIT {most}",
+            f" (SELECT * FROM tasks_app_task WHERE {ahead.sql} ORDER BY {plan.order} LIMIT {window}) AS found"
+            f" WHERE {self._asked.sql} ORDER BY {plan.order} LIMIT {most}",
             ahead,
             self._asked,
         )
-        return [(Cursor(available_at_ms=at_ms, id=task_id), data and bytes(data)) for at_ms, task_id, data in rows]
+        candidates = [Cursor(available_at_ms=at_ms, id=task_id) for at_ms, task_id, _ in rows]
+        self.found += [
+            place
+            for place, (_, _, data) in zip(candidates, rows, strict=True)
+            if all(paths.matches(term, data and bytes(data)) for term in self._paths)
+        ]
+        if len(candidates) == most:
+            self.place = candidates[-1]
+            return False
+        self.place, self.is_at_end = last or self.place, last is None
+        return True
 
     def _rows(self, sql: str, *conditions: Condition) -> list[tuple[Any, ...]]:
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql, [value for condition in conditions for value in condition.parameters])
             return list(cursor.fetchall())
-
-
-def _is_wanted_label(term: Term) -> bool:
-    return term.key in (Key.LABEL, Key.FAILED_FROM) and not term.is_excluded

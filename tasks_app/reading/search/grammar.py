@@ -1,6 +1,6 @@
-"""What is searched for, as text and as terms: `group:mail state:failed error:"timed out" -data.user:42`.
+"""Parse searches: `group:mail state:failed error:"timed out" -data.user:42`.
 
-A task is found when it meets every term. Pure: nothing here knows the database.
+A task is found when it matches every term. Pure: does not use the database.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import NamedTuple
 
 from taskstore.errors import InvalidInput
+from taskstore.types import sentences
 from taskstore.types.tasks import State
 
 from ...core.validation import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH, is_utf8
@@ -24,13 +26,13 @@ QUOTED = r'"(?:[^"\\]|\\.)*"'
 TOKEN = re.compile(rf'(?:{QUOTED}|[^\s"])+', re.DOTALL)
 KEY = re.compile(rf'(-?)((?:{QUOTED}|[^\s":])+):(.*)', re.DOTALL)
 LABEL = re.compile(rf'((?:{QUOTED}|[^":])+)(?::((?:{QUOTED}|[^"])*))?', re.DOTALL)
-PLAIN = re.compile(r'[^\s":]+')  # What means itself without quotation marks.
+PLAIN = re.compile(r'[^\s":]+')  # Values that need no quotation marks.
 DURATION = re.compile(r"([0-9]{1,9})(ms|s|min|h|d|w)")
 UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 class Key(StrEnum):
-    """What a term looks at."""
+    """The property of a task that a term compares."""
 
     ID = "id"
     GROUP = "group"
@@ -61,15 +63,15 @@ OWN_FIELD_HINT = "must be NAME:VALUE, or NAME for any value; put text with a col
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """An age, or an available time, that is smaller than `ms`, or larger."""
+    """A bound of an age or an available time."""
 
     ms: int
     is_upper: bool
-    is_relative: bool = False  # To now.
+    is_relative: bool = False  # Relative to now.
 
 
 class Label(NamedTuple):
-    """A label that is asked for; `value` None: whatever its value."""
+    """A label to search for; `value` None matches any value."""
 
     name: str
     value: str | None
@@ -80,9 +82,9 @@ Value = int | str | State | Bound | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One condition. `name`: of the label, or the path in the data; empty for the whole data.
+    """One condition. `name` is the name of a label, or a path in the data; empty for the whole data.
 
-    `value` None: of a label, whatever its value.
+    `value` None matches any value of a label.
     """
 
     key: Key
@@ -92,9 +94,9 @@ class Term:
 
 
 def parse(text: str) -> list[Term]:
-    """The terms of a search; none for a blank one.
+    """Return the terms of a search, none for a blank one.
 
-    Raises InvalidInput about `q`, which names each part that makes no sense and what would.
+    Raises InvalidInput about `q` that names each invalid part and the right form.
     """
     problems: list[str] = []
     terms = []
@@ -111,9 +113,9 @@ def parse(text: str) -> list[Term]:
 
 
 def label(text: str, field: str) -> Label:
-    """The label that a field of its own names: `tier:gold`, or `tier` for any value.
+    """Parse a label field: `tier:gold`, or `tier` for any value.
 
-    Raises InvalidInput about the field. What holds a colon or a quotation mark is quoted, as in a search.
+    Names and values with a colon or quotation mark are quoted, as in a search. Raises InvalidInput about the field.
     """
     found = LABEL.fullmatch(text)
     if not found or found[2] == "" or "\0" in text or not is_utf8(text):
@@ -125,7 +127,7 @@ def label(text: str, field: str) -> Label:
 
 
 def lone_id(terms: list[Term]) -> int | None:
-    """The id, when a search names just that."""
+    """Return the id when a search consists of just one; None otherwise."""
     match terms:
         case [Term(key=Key.ID, is_excluded=False, value=int(task_id))]:
             return task_id
@@ -133,40 +135,40 @@ def lone_id(terms: list[Term]) -> int | None:
 
 
 def time_ms(text: str, now_ms: int) -> int | None:
-    """The time that a text names: now, now-1h, 2026-01-31T12:00 (UTC); None when it names none."""
+    """Parse a time: now, now-1h, 2026-01-31T12:00 (UTC). Returns None for anything else."""
     relative_ms = _relative_ms(text)
     return _absolute_ms(text) if relative_ms is None else now_ms + relative_ms
 
 
 def quoted(value: str) -> str:
-    """The value as a term can carry it, whatever it holds."""
+    """Quote any value for a term."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def label_term(name: str, value: str | None = None) -> str:
-    """The term for a label, as somebody would type it; None: whatever its value."""
+    """Return the term for a label as a person would type it; None matches any value."""
     return f"label:{written(name)}" if value is None else f"label.{written(name)}:{written(value)}"
 
 
 def written(value: str) -> str:
-    """The value as a term can carry it; in quotes only where it has to be."""
+    """Write a value for a term, quoted only when necessary."""
     return value if PLAIN.fullmatch(value) else quoted(value)
 
 
 def tokens_of(text: str) -> list[str]:
-    """The terms of a search as they are written. Raises InvalidInput about `q` when they can't be told apart."""
+    """Split a search into its terms as written. Raises InvalidInput about `q`."""
     if len(text) > LONGEST:
         raise InvalidInput({"q": [f"a search can have at most {LONGEST} characters, not {len(text)}"]})
     if "\0" in text or not is_utf8(text):
         raise InvalidInput({"q": ["a search can't contain the NUL character or lone surrogates"]})
     if '"' in TOKEN.sub("", text):
         raise InvalidInput({"q": ['a quotation mark is not closed; to search for one, write \\" within quotes']})
-    is_id = re.fullmatch(r"[0-9\s]*[0-9][0-9\s]*", text)  # With gaps, as pages print it.
+    is_id = re.fullmatch(r"[0-9\s]*[0-9][0-9\s]*", text)  # Pages print ids with spaces.
     return ["".join(text.split())] if is_id else TOKEN.findall(text)
 
 
 def _term(token: str) -> Term:
-    """Raises ValueError that says what would be right."""
+    """Parse one term. Raises ValueError that says what would be right."""
     if number := re.fullmatch(r"(-?)([0-9]+)", token):
         return Term(key=Key.ID, value=_id(number[2]), is_excluded=bool(number[1]))
     found = KEY.fullmatch(token)
@@ -176,22 +178,24 @@ def _term(token: str) -> Term:
     excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
-        raise ValueError(f"{key} is not a search key; use one of {', '.join(Key)}")
+        near = get_close_matches(word.lower(), list(Key), n=1)
+        hint = f"did you mean {near[0]}?" if near and near[0] != word else f"use one of {', '.join(Key)}"
+        raise ValueError(f"{key} is not a search key; {hint}")
     if word == Key.LABEL:
         asked = (found[2].partition(".")[2], found[3]) if dot else (found[3], None)
         return Term(key=Key.LABEL, **_label(*asked)._asdict(), is_excluded=bool(excluded))
     if not value or (dot and not name):
-        raise ValueError(HINTS[Key(word)])
+        raise ValueError(f"expects {HINTS[Key(word)]}")
     return Term(key=Key(word), name=name, value=READERS[Key(word)](value), is_excluded=bool(excluded))
 
 
 def _label(name: str, value: str | None) -> Label:
-    """Of what is written; `""` stands for a name or a value that is empty, as those of labels may be."""
+    """Build a label from its written parts. Both may be `""`: an empty name or value is valid."""
     if not name or value == "":
-        raise ValueError(HINTS[Key.LABEL])
+        raise ValueError(f"expects {HINTS[Key.LABEL]}")
     asked = Label(_unquoted(name), None if value is None else _unquoted(value))
-    if max(len(asked.name), len(asked.value or "")) > LABEL_LENGTH:
-        raise ValueError(f"at most {LABEL_LENGTH} characters")
+    if (longest := max(len(asked.name), len(asked.value or ""))) > LABEL_LENGTH:
+        raise ValueError(sentences.at_most(LABEL_LENGTH, "characters", longest))
     return asked
 
 
@@ -201,13 +205,13 @@ def _unquoted(text: str) -> str:
 
 def _id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= INT64_MAX):
-        raise ValueError(f"a whole number from 1 to {INT64_MAX}")
+        raise ValueError(sentences.between(1, INT64_MAX))
     return int(text)
 
 
 def _group(text: str) -> str:
     if len(text) > GROUP_LENGTH + 1:
-        raise ValueError(f"at most {GROUP_LENGTH} characters")
+        raise ValueError(sentences.at_most(GROUP_LENGTH, "characters", len(text)))
     return text
 
 
@@ -215,11 +219,10 @@ def _state(text: str) -> State:
     try:
         return State(text.lower())
     except ValueError:
-        raise ValueError(HINTS[Key.STATE]) from None
+        raise ValueError(sentences.one_of(State, text)) from None
 
 
 def _owner(text: str) -> int | str:
-    """A client id, or the name of a worker."""
     is_number = re.fullmatch(r"-?[0-9]{1,19}", text) and -INT64_MAX - 1 <= int(text) <= INT64_MAX
     return int(text) if is_number else text
 
@@ -249,7 +252,7 @@ def _available(text: str) -> Bound:
 
 
 def _relative_ms(text: str) -> int | None:
-    """now, now-1h, now+30min"""
+    """Parse now, now-1h or now+30min. Returns None for anything else."""
     if text == "now":
         return 0
     duration = DURATION.fullmatch(text[4:])

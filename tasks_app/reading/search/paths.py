@@ -1,10 +1,9 @@
-"""What lies at a path in JSON data: `data.user.id:42`, `data.tags:urgent`, `data.items.0.name:lamp`. Pure."""
+"""Match values at a path in JSON data: `data.user.id:42`, `data.tags:urgent`, `data.items.0.name:lamp`. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -13,47 +12,39 @@ import orjson
 from .grammar import Term
 
 LARGE_NUMBER = re.compile(r"-?[0-9]{16,}")
-BEFORE_VALUES = '" :,[\n\t\r'  # What may stand before a value in JSON,
-AFTER_VALUES = '" ,]}\n\t\r'  # and what after it.
-LARGEST = 64 * 2**10  # Bytes of data that are parsed; larger ones are no match.
+BEFORE_VALUES = '" :,[\n\t\r'  # The characters that may precede a value in JSON,
+AFTER_VALUES = '" ,]}\n\t\r'  # and those that may follow it.
+LARGEST = 64 * 2**10  # Bytes of data that are parsed; larger data never matches.
 
 
 def matches(term: Term, data: bytes | None) -> bool:
-    """Whether the data meets a `data.PATH` term. None, or what is no JSON, has nothing at any path."""
+    """Return whether the data matches a `data.PATH` term. None and data that is not JSON have no values."""
     return term.is_excluded != (data is not None and _has(term.name, str(term.value), data))
 
 
 def is_written_one_way(value: str) -> bool:
-    """Whether JSON has the value as it is, so that it can be looked for before anything is parsed."""
+    """Return whether JSON can only write the value literally, so that a search for it may precede the parsing."""
     return value.isascii() and value.replace("_", "").replace("-", "").isalnum()
 
 
 def _has(path: str, value: str, data: bytes) -> bool:
-    # Most of what holds the bytes holds them as a part of something longer.
-    if is_written_one_way(value) and not _as_a_whole(value).search(data):
+    # Most data with these bytes has them within a longer value.
+    if is_written_one_way(value) and not _whole_value(value).search(data):
         return False
-    # Large integers are exact in the slower parser only.
+    # Only the slower parser keeps large integers exact.
     parse = json.loads if LARGE_NUMBER.fullmatch(value) else orjson.loads
-    return value in set(_values_at(path, data, parse))
+    try:
+        found: Any = parse(data)
+        for part in path.split("."):
+            found = found[int(part)] if isinstance(found, list) else found[part]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return False
+    # A list matches by any of its members. Strings compare by their text, other values as JSON.
+    members = found if isinstance(found, list) else [found]
+    return any((one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)) == value for one in members)
 
 
 @lru_cache
-def _as_a_whole(value: str) -> re.Pattern[bytes]:
+def _whole_value(value: str) -> re.Pattern[bytes]:
     before, after = (f"[{re.escape(ends)}]" for ends in (BEFORE_VALUES, AFTER_VALUES))
     return re.compile(f"(?:^|{before}){re.escape(value)}(?:{after}|$)".encode())
-
-
-def _values_at(path: str, data: bytes, parse: Callable[[bytes], Any]) -> Iterator[str]:
-    """In JSON's words, texts as they are; of a list each of its members, too."""
-    try:
-        value = parse(data)
-        for part in path.split("."):
-            value = value[int(part)] if isinstance(value, list) else value[part]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return
-    for one in value if isinstance(value, list) else [value]:
-        yield _written(one)
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,9 +1,10 @@
-"""What could come next in a search that is being typed."""
+"""Suggest completions of a search."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from taskstore.types.tasks import State
 
@@ -12,7 +13,7 @@ from ..clients import seen
 from .grammar import LONGEST, Key, written
 
 MOST = 12
-NEWEST = 2_000  # Tasks whose labels are suggested: those of all would take too long while somebody types.
+NEWEST = 2_000  # Tasks whose labels are suggested; all tasks would take too long while somebody types.
 
 BEGINNINGS = {
     Key.LABEL: ["label.", "label:"],
@@ -24,22 +25,16 @@ OF_LABEL = "label."
 
 
 def suggest(text: str) -> list[str]:
-    """Whole texts for the box, which begin with what is there: its last word gone on with; at most 12."""
+    """Return whole texts for the box that complete its last word; at most 12."""
     if len(text) > LONGEST:
         return []
-    before, word = _last_word(text)
-    begun = word.removeprefix("-")
-    dash = word[: len(word) - len(begun)]
-    found = (before + dash + each for each in _continuations(begun))
-    return [each for each, _ in zip(found, range(MOST), strict=False)]
+    start = max(text.rfind(" "), text.rfind("\n")) + 1
+    begun = text[start:].removeprefix("-")
+    before = text[: len(text) - len(begun)]
+    return [before + each for each in islice(_completions(begun), MOST)]
 
 
-def _last_word(text: str) -> tuple[str, str]:
-    place = max(text.rfind(" "), text.rfind("\n")) + 1
-    return text[:place], text[place:]
-
-
-def _continuations(word: str) -> Iterator[str]:
+def _completions(word: str) -> Iterator[str]:
     key, colon, begun = word.partition(":")
     if not colon:
         yield from (begin for begin in _beginnings(word) if begin.startswith(word))
@@ -74,7 +69,7 @@ def _values(key: str) -> Iterable[str]:
 
 
 def _labels() -> Mapping[str, set[str]]:
-    """The names of the labels of the newest tasks, with their values."""
+    """Return the label names of the newest tasks, with their values."""
     values: dict[str, set[str]] = defaultdict(set)
     for labels in Task.objects.order_by("-id").values_list("labels", flat=True)[:NEWEST]:
         for name, value in labels.items():

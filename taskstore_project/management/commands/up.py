@@ -14,13 +14,14 @@ from taskstore_project.serving.starting import ServerCommand, say_ready, spare_t
 
 
 class Command(ServerCommand):
-    help = "Run the server: console, REST API, gRPC and all that they need, in one process."
+    help = "Run the server in one process: console, REST API and gRPC."
 
     def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
         # Late, as it reads the settings and imports all pages.
+        from tasks_app.rest_api.lane import Lane
         from taskstore_project.asgi import application
 
-        server = Server(application, bound, partial(say_ready, url, grpc), work(grpc))
+        server = Server(application, bound, partial(say_ready, url, grpc), work(grpc), lane=Lane())
         spare_the_collector()
         server.run()
         return not server.has_cut_off

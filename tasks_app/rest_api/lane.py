@@ -1,0 +1,289 @@
+"""The express lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
+
+It answers only what it understands completely: a request head that it has learnt, a token that is trusted now, a small
+body that is valid. Everything else takes the long way, through the server's parser and the views, and that decides
+what is right: a head is learnt only after it went there. No bytes reach both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import msgspec
+from django.conf import settings
+
+from taskstore.errors import TaskStoreError
+
+from ..access import tokens
+from ..access.policy import Action, may, scope_of
+from ..access.request_limits import BY_ADDRESS, BY_TOKEN
+from ..core.meters import meters
+from ..core.operations import Claim, Commit, GroupScope, Operation, TaskRecord
+from ..core.validation import validate
+from ..managers import limits
+from ..models import Task, Token
+from ..wire import strict_json
+from ..wire.decoding import value_of
+from ..wire.scalars import Int64
+from ..wire.size import LIGHT_BYTES
+from ..writer.waiting_claims import Asked
+from ..writer.writer import running
+from .async_views import LoopView, resend_key
+from .hot_path import HEADERS, Answer, ClaimTasks, Update, encoded, failure_of, is_long, outcome_of
+from .requests import ClaimRequest, UpdateRequest
+
+MOST_KNOWN = 4_096  # Heads, tokens, and bodies of claims of all tokens. When there are more, all are forgotten.
+LONGEST_KNOWN = 1_024  # Bytes of a head, or of the body of a claim.
+
+# What may differ from request to request is cut out of a head before it is looked up. The length and the key are read;
+# of the others none matters to a claim or an update while rates are not limited by address. A line that is not exactly
+# like this stays in the head, which is then one that nobody has learnt.
+VARYING = re.compile(
+    rb"""\r\n(?:
+        content-length:[ ]?([1-9][0-9]{0,4})
+      | idempotency-key:[ ]?([!-~](?:[ -~]{0,300}[!-~])?)
+      | (?:date|traceparent|tracestate|baggage|forwarded|x-real-ip|x-amzn-trace-id|x-cloud-trace-context
+        | x-(?:request|correlation)-id|x-forwarded-(?:for|port)|x-b3-(?:traceid|spanid|parentspanid)):[ -~]*
+    )(?=\r\n|\Z)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# What may be learnt, without what is cut out: no line goes on in the next one, no value has odd bytes.
+PLAIN = re.compile(rb"POST (/claim|/update) HTTP/1\.1((?:\r\n[A-Za-z0-9-]+: ?[!-~](?:[ -~]*[!-~])?)+)")
+NOT_PLAIN = {
+    *(b"content-length", b"transfer-encoding", b"content-encoding", b"te", b"trailer", b"expect", b"upgrade"),
+    *(b"cookie", b"idempotency-key", b"proxy-connection", b"daphne-root-path"),
+}
+
+
+class Connection(Protocol):
+    """What the lane asks of a connection."""
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether its client can receive nothing any more."""
+
+    def answer(self, answer: Answer) -> None:
+        """Send it in one piece, and take the next request."""
+
+
+class Head(NamedTuple):
+    """A head that the long way has read before."""
+
+    view: type[LoopView]
+    secret: str
+
+
+class Request(NamedTuple):
+    """A request whose head is known."""
+
+    head: Head
+    length: int  # Of its body.
+    key: str  # That the head gives, or empty.
+
+
+@dataclass(slots=True)
+class Grant:
+    """What a token allows, until it is looked up again."""
+
+    token: Token
+    scope: GroupScope
+    claims: dict[bytes, Claim]  # By the bodies that ask for them.
+
+
+class Deletes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """An update that only deletes tasks."""
+
+    clientid: Int64
+    deletes: tuple[Int64, ...]
+
+
+DELETES = msgspec.json.Decoder(Deletes)
+
+
+class Lane:
+    """One for a server process. Its methods are called on the server's loop."""
+
+    def __init__(self, most_known: int = MOST_KNOWN) -> None:
+        self.most_known = most_known  # 0: all requests go the long way.
+        self.taken = 0  # Requests, so far.
+        self._using = Task.objects.writing_alias
+        self.forget()
+
+    def forget(self) -> None:
+        self._heads: dict[bytes, Head] = {}
+        self._forget_grants()
+
+    def _forget_grants(self) -> None:
+        self._grants: dict[str, Grant] = {}
+        self._claims = 0
+
+    def learn(self, raw: bytes) -> None:
+        """Keep the head of a request that the long way has answered, unless something about it is unusual."""
+        plain = PLAIN.fullmatch(rest := b"".join(VARYING.split(raw)[::3]))
+        if not plain or len(raw) > LONGEST_KNOWN:
+            return
+        lines = [line.partition(b":") for line in plain[2].split(b"\r\n")[1:]]
+        values = [(name.lower(), value.strip()) for name, _, value in lines]
+        names = [name for name, _ in values]
+        ends = any(name == b"connection" and value.lower() != b"keep-alive" for name, value in values)
+        if ends or names.count(b"authorization") != 1 or not NOT_PLAIN.isdisjoint(names):
+            return
+        scheme, _, secret = dict(values)[b"authorization"].decode().partition(" ")
+        if scheme.lower() != "bearer" or self._grant(secret.strip()) is None:
+            return
+        if len(self._heads) >= self.most_known:
+            self._heads.clear()
+        if self.most_known:
+            self._heads[rest] = Head(ClaimTasks if plain[1] == b"/claim" else Update, secret.strip())
+
+    def find(self, raw: bytes) -> Request | None:
+        """Look a head up. None: the long way has to read it."""
+        parts = VARYING.split(raw)
+        head = self._heads.get(b"".join(parts[::3]))
+        if head is None:
+            return None
+        lengths, keys = list(filter(None, parts[1::3])), list(filter(None, parts[2::3]))
+        if len(lengths) != 1 or len(keys) > 1:
+            return None
+        length = int(lengths[0])
+        if length > min(LIGHT_BYTES, settings.TASKSTORE_MAX_REQUEST_BYTES):
+            return None
+        return Request(head, length, keys[0].decode() if keys else "")
+
+    def ask(self, request: Request, body: bytes, connection: Connection) -> bool:
+        """Hand what the request asks for to the writer, which answers. False: it has to go the long way."""
+        writer = running(self._using)
+        if writer is None or not writer.is_on_this_loop:
+            return False
+        if settings.TASKSTORE_NO_AUTH or BY_TOKEN.rate or BY_ADDRESS.rate:
+            return False
+        grant = self._grant(request.head.secret)
+        operation = self._operation(grant, request, body) if grant else None
+        if operation is None:
+            return False
+        self.taken += 1
+        writer.take(AskedOnLane(operation, connection, request.head.view))
+        return True
+
+    def _grant(self, secret: str) -> Grant | None:
+        """What the token allows; None: nothing here, or nobody knows without a look into the database."""
+        token = tokens.trusted(secret)
+        if token is None:
+            return None
+        grant = self._grants.get(secret)
+        if grant is not None and grant.token is token:
+            return grant
+        if not may(token, Action.WORK):  # What both endpoints need.
+            return None
+        if len(self._grants) >= self.most_known:
+            self._forget_grants()
+        scope = scope_of(token)
+        claims = grant.claims if grant is not None and grant.scope == scope else {}
+        grant = self._grants[secret] = Grant(token, scope, claims)
+        return grant
+
+    def _operation(self, grant: Grant, request: Request, body: bytes) -> Operation | None:
+        is_claim = request.head.view is ClaimTasks
+        if not request.key:
+            if is_claim and (known := grant.claims.get(body)):
+                return known
+            # msgspec would take the last of duplicate keys; with four quotes there are two keys, each once, or too few.
+            if not is_claim and body.count(b'"') == 4 and grant.scope.owners is None:
+                try:
+                    asked = DELETES.decode(body)
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    return None
+                if len(asked.deletes) <= limits().changes:
+                    return Commit(owner=asked.clientid, deletes=asked.deletes, scope=grant.scope)
+        operation = _as_the_views_read(grant, request, body)
+        if isinstance(operation, Claim) and operation.key is None and len(body) <= LONGEST_KNOWN:
+            if self._claims >= self.most_known:
+                self._forget_grants()
+            self._claims += 1
+            grant.claims[body] = operation
+        return operation
+
+
+def _as_the_views_read(grant: Grant, request: Request, body: bytes) -> Operation | None:
+    """What the body asks for; None when it waits, or something is wrong with it: the long way says what."""
+    asked: ClaimRequest | UpdateRequest
+    try:
+        if request.head.view is ClaimTasks:
+            asked = value_of(strict_json.read(body), ClaimRequest)
+            if asked.wait or not all(map(grant.scope.allows, asked.wanted)):
+                return None
+        else:
+            asked = value_of(strict_json.read(body), UpdateRequest)
+            if not all(map(grant.scope.allows, asked.groups)):
+                return None
+        key = resend_key(request.key, asked, f"token {grant.token.pk}")
+        operation = asked.operation(grant.scope, key)
+        validate(operation, limits())
+    except TaskStoreError:
+        return None
+    return operation
+
+
+log = logging.getLogger(__name__)
+NOTHING = encoded([])
+_under_way: set[asyncio.Task[None]] = set()  # Held, or they could go amid their work.
+
+
+@dataclass(slots=True, eq=False)
+class AskedOnLane(Asked):
+    """An operation of the lane: what came of it goes to its connection, without a future."""
+
+    connection: Connection
+    view: type[LoopView]
+    _prepared: tuple[list[TaskRecord], bytes] | None = field(default=None, init=False)
+
+    @property
+    def is_needless(self) -> bool:
+        # A commit is done nevertheless: its client may have sent it and closed.
+        return isinstance(self.operation, Claim) and self.connection.has_gone
+
+    @property
+    def has_lost_client(self) -> bool:
+        return self.connection.has_gone
+
+    def prepare(self, tasks: list[TaskRecord]) -> None:
+        if not is_long(tasks):
+            self._prepared = tasks, encoded(tasks)
+
+    def succeed(self, tasks: list[TaskRecord]) -> None:
+        # Nothing may be raised into the writer, which has others to answer.
+        try:
+            if self._prepared is not None and self._prepared[0] is tasks:
+                self._answer(self._prepared[1])
+            elif not tasks:
+                self._answer(NOTHING)
+            elif not is_long(tasks):
+                self._answer(encoded(tasks))
+            else:
+                task = asyncio.get_running_loop().create_task(self._answer_long(tasks))
+                _under_way.add(task)
+                task.add_done_callback(_under_way.discard)
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        try:
+            if isinstance(error, TaskStoreError):
+                meters.note_refusal(error)
+            self.connection.answer(failure_of(self.view, error))
+        except Exception:
+            log.exception("can't answer a request")
+
+    async def _answer_long(self, tasks: Sequence[TaskRecord]) -> None:
+        try:
+            self._answer(await outcome_of(tasks))
+        except Exception as error:
+            self.fail(error)
+
+    def _answer(self, body: bytes) -> None:
+        self.connection.answer(Answer(200, HEADERS, body))
