@@ -11,6 +11,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
 
+from taskstore.types import sentences
+
 from .conf import command_rules, retention
 
 DURABILITIES = ("strict", "opportunistic")
@@ -36,14 +38,14 @@ def _database() -> Iterator[CheckMessage]:
     connection = connections[alias]
     if connection.vendor not in ("sqlite", "postgresql"):
         yield Error(
-            f"The store can't keep its tasks in {connection.display_name}.",
-            hint=f'Let DATABASES["{alias}"], or the router\'s choice for tasks_app, be PostgreSQL or SQLite.',
+            f"Task Store does not support {connection.display_name}.",
+            hint=f'Use PostgreSQL or SQLite in DATABASES["{alias}"], or route tasks_app to another database.',
             id="tasks_app.E001",
         )
     mode = connection.settings_dict["OPTIONS"].get("transaction_mode") or "DEFERRED"
     if connection.vendor == "sqlite" and mode.upper() != "IMMEDIATE":
         yield Error(
-            f"Transactions on SQLite begin {mode.upper()}: two that turn into writers fail with `database is locked`.",
+            f"Transactions on SQLite begin as {mode.upper()}, so concurrent writers fail with `database is locked`.",
             hint=f'Set DATABASES["{alias}"]["OPTIONS"]["transaction_mode"] = "IMMEDIATE".',
             id="tasks_app.E002",
         )
@@ -53,8 +55,7 @@ def _durability() -> Iterator[CheckMessage]:
     chosen = getattr(settings, "TASKSTORE_DURABILITY", "strict")
     if chosen not in DURABILITIES:
         yield Error(
-            f"TASKSTORE_DURABILITY is {chosen!r}.",
-            hint=f"Let it be one of: {', '.join(DURABILITIES)}.",
+            f"TASKSTORE_DURABILITY {sentences.one_of(DURABILITIES, chosen)}.",
             id="tasks_app.E003",
         )
 
@@ -62,8 +63,7 @@ def _durability() -> Iterator[CheckMessage]:
 def _history() -> Iterator[CheckMessage]:
     if retention.kept() not in retention.KEPT:
         yield Error(
-            f"TASKSTORE_HISTORY is {retention.kept()!r}.",
-            hint=f"Let it be one of: {', '.join(retention.KEPT)}.",
+            f"TASKSTORE_HISTORY {sentences.one_of(retention.KEPT, retention.kept())}.",
             id="tasks_app.E005",
         )
 
@@ -74,7 +74,7 @@ def _retention() -> Iterator[CheckMessage]:
     except ValueError as problem:
         yield Error(
             f"TASKSTORE_RETENTION: {problem}.",
-            hint=f'Write it as the default is written: "{retention.GROUPS}".',
+            hint=f'For example, the default is "{retention.GROUPS}".',
             id="tasks_app.E011",
         )
 
@@ -85,7 +85,7 @@ def _command_lists() -> Iterator[CheckMessage]:
     except ValueError as problem:
         yield Error(
             f"TASKSTORE_COMMAND_LISTS: {problem}.",
-            hint=f'Write it as the default is written: "{command_rules.DEFAULT}".',
+            hint=f'For example, the default is "{command_rules.DEFAULT}".',
             id="tasks_app.E012",
         )
 
@@ -96,7 +96,7 @@ def _descriptors() -> Iterator[CheckMessage]:
     for problem in descriptors.known().problems:
         yield Error(
             f"TASKSTORE_DESCRIPTORS: {problem}.",
-            hint="Make it with `protoc --include_imports --descriptor_set_out=FILE`.",
+            hint="Create it with `protoc --include_imports --descriptor_set_out=FILE`.",
             id="tasks_app.E006",
         )
 
@@ -104,8 +104,8 @@ def _descriptors() -> Iterator[CheckMessage]:
 def _openness() -> Iterator[CheckMessage]:
     if settings.DEBUG or "*" in settings.ALLOWED_HOSTS:
         yield Error(
-            "Other machines reach the server, and it shows its insides (DEBUG) or answers to any name (ALLOWED_HOSTS).",
-            hint="Set DEBUG = False and name the hosts, or leave TASKSTORE_PUBLIC_URL empty.",
+            "The server is public, but shows debug pages (DEBUG) or accepts any host name (ALLOWED_HOSTS).",
+            hint="Set DEBUG = False and list the hosts, or leave TASKSTORE_PUBLIC_URL empty.",
             id="tasks_app.E004",
         )
 
@@ -114,8 +114,8 @@ def _encryption(url: str) -> Iterator[CheckMessage]:
     address = urlsplit(url)
     if address.scheme == "http" and not _is_loopback(address.hostname or ""):
         yield Warning(
-            f"Passwords and tokens travel to {url} in the clear.",
-            hint="Put a proxy with TLS in front and let TASKSTORE_PUBLIC_URL begin with https://.",
+            f"Passwords and tokens are sent to {url} unencrypted.",
+            hint="Use a proxy with TLS, and an https:// address in TASKSTORE_PUBLIC_URL.",
             id="tasks_app.W001",
         )
 

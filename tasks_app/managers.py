@@ -257,7 +257,7 @@ class TaskManager(models.Manager["Task"]):
         if name:  # Clients of gRPC may have put tasks into a group without a name.
             refuse(group_name("name", name))
         if limit is not None and limit < 0:
-            refuse([("limit", "0 for no limit, or how many tasks at most")])
+            refuse([("limit", f"must be at least 0, not {limit}; 0 means no limit")])
         tasks = self.get_queryset().in_group(name).longest_available_first()
         if not owned:
             tasks = tasks.available(self.now_ms())

@@ -121,7 +121,7 @@ FAILURES = TOKEN_FAILURES | {
     400: "The request is invalid. `errors` names every wrong field.",
     413: "The request exceeds a limit of the server, which `errors` names.",
 }
-NOT_FOUND = {404: "Not found. For an id that existed, `detail` says what became of it."}
+NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
 UNFINISHED = {409: "The job has not finished. `detail` says how far it is."}
 
@@ -281,7 +281,7 @@ HISTORY = Endpoint(
     method="GET",
     path="/history/{id}",
     needs=Action.SEE,
-    description="What became of an id, whether its task still exists or not.",
+    description="The history of an id, whether its task still exists or not.",
     parameters=(IN_PATH,),
     answer=History,
     failures=FAILURES | NOT_FOUND,
@@ -309,9 +309,9 @@ EXPORT = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="All tasks that match a search, as a file: NDJSON with a task per line, which `/import` reads, or "
     "CSV.\n\n"
-    "The export runs to the end, however long that takes. Tasks added meanwhile are left out. A task replaced "
-    "meanwhile may appear twice, with the same `origin`, or not at all. If the export fails, the response ends "
-    "without its last HTTP chunk, which clients report as an error.",
+    "The export runs to the end, however long that takes. Tasks added in the meantime are left out. "
+    "A task replaced in the meantime may appear twice, with the same `origin`, or not at all. If the export fails, "
+    "the response ends without its last HTTP chunk, which clients report as an error.",
     parameters=(
         Parameter("q", SEARCH_TERMS, "As for `/search`; without it, every task."),
         Parameter("format", FORMAT | {"default": "ndjson"}),
@@ -475,7 +475,7 @@ COMMAND_LISTS = Endpoint(
     method="GET",
     path="/commands/{project}/lists",
     needs=Action.SEE,
-    description="The lists of a project: running lists first, then the newest first.",
+    description="The lists of a project: running lists first, then newest first.",
     parameters=(PROJECT, Parameter("status", _one_of(*sorted(OF_LISTS)), "Only lists with this status."), *PAGED),
     answer=ListPage,
     failures=FAILURES,
@@ -506,7 +506,7 @@ COMMAND_RESULTS = Endpoint(
     method="GET",
     path="/commands/{project}/results",
     needs=Action.SEE_PAYLOADS,
-    description="Commands that have ended, or that have one status, the newest first.",
+    description="Commands that have ended, or that have one status, newest first.",
     parameters=(
         PROJECT,
         Parameter("status", _one_of(*sorted(set(CommandStatus) - OF_LISTS)), "Only commands with this status."),
@@ -584,8 +584,8 @@ IMPORT_COMMANDS = Endpoint(
     path="/commands/{project}/import",
     needs=Action.COMMANDS,
     description="Add commands and lists from an export: all of them in one commit, or none.\n\n"
-    "Commands that a previous import added stay as they are, so the same lines can be sent again. Another command "
-    "with the same id is refused. Lists that were running become open.",
+    "Commands that a previous import added stay unchanged, so the same lines can be sent again. Another command "
+    "with the same id fails the import. Lists that were running become open.",
     parameters=(PROJECT,),
     body=CommandLine,
     answer=ImportedCommands,
@@ -678,7 +678,7 @@ AUDIT = Endpoint(
     method="GET",
     path="/audit",
     needs=Action.OPERATE,
-    description="Changes that people and operating tokens made, the newest first.\n\n"
+    description="Changes that people and operating tokens made, newest first.\n\n"
     "A token for some groups sees only changes to these groups, and none that concern several groups or no group.",
     parameters=(
         Parameter("by", AUDIT_TEXT, "A user's name, or `token:` and the name of a token."),
@@ -710,7 +710,7 @@ BULK = Endpoint(
     path="/bulk",
     needs=Action.OPERATE,
     description="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
-    "The request is refused if their number has changed by more than 10 and 1 %. A small operation may already have "
+    "The request fails if their number has changed by more than 10 and 1 %. A small operation may already have "
     "ended when the server answers: see its `state`.",
     answer=Operation,
     failures=FAILURES | KEY_REUSED,
@@ -721,7 +721,7 @@ OPERATIONS = Endpoint(
     method="GET",
     path="/operations",
     needs=Action.OPERATE,
-    description="Bulk operations, the newest first. A token for some groups sees only its own.",
+    description="Bulk operations, newest first. A token for some groups sees only its own.",
     parameters=(
         Parameter(
             "state",
@@ -764,7 +764,7 @@ CANCEL_OPERATION = Endpoint(
     method="POST",
     path="/operations/{id}/cancel",
     needs=Action.OPERATE,
-    description="Cancel a bulk operation after the tasks that it is changing now. An ended operation stays as it is.",
+    description="Cancel a bulk operation after the tasks that it is changing now. An ended operation stays unchanged.",
     parameters=(IN_PATH,),
     answer=Operation,
     failures=FAILURES | NOT_FOUND,
@@ -810,8 +810,8 @@ METRICS = Endpoint(
     path="/metrics",
     needs=Action.SEE,
     description="Metrics of the server and of each group, for Prometheus: in its text format, or as OpenMetrics.\n\n"
-    "A program on the server's own machine needs no token unless the server has a public URL. A token for some groups "
-    "only is refused.",
+    "A program on the server's own machine needs no token unless the server has a public URL. The token must have "
+    "access to all groups.",
     answer=bytes,
     failures=TOKEN_FAILURES,
     media=("text/plain", "application/openmetrics-text"),

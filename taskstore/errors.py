@@ -38,7 +38,7 @@ class InvalidInput(TaskStoreError):
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self.fields = {name: list(texts) for name, texts in fields.items()}
-        super().__init__("; ".join(f"{name}: {' '.join(texts)}" for name, texts in self.fields.items()))
+        super().__init__("; ".join(f"{name}: {'; '.join(texts)}" for name, texts in self.fields.items()))
 
     def __reduce__(self) -> tuple[type[InvalidInput], tuple[Mapping[str, Sequence[str]]]]:
         # Pickled between the process that decodes large requests and this one.
@@ -120,9 +120,9 @@ class CommitUnknown(StoreUnavailable):
 
 def _sentence(refusal: Refusal) -> str:
     parts = [
-        ("not there to be updated", refusal.changes),
-        ("not there to be deleted", refusal.deletes),
-        ("not there to depend on", refusal.depends),
+        ("tasks to update do not exist", refusal.changes),
+        ("tasks to delete do not exist", refusal.deletes),
+        ("tasks to depend on do not exist", refusal.depends),
         ("leased to another client", refusal.owned),
         ("invalid", refusal.bugs),
     ]

@@ -13,14 +13,14 @@ REMEDY = 'pip install "taskstore[server]"'
 
 
 def main() -> None:
-    """Run the command that the command line names: one that asks a server, or else a management command of Django's.
+    """Run a command of the client, or a management command of Django.
 
-    `--data DIR` works with every command, Django's own too. A malformed setting is one line
-    on standard error and exit code 2.
+    `--data DIR` works with every command, including Django's own. A malformed setting ends the program
+    with one line on standard error and exit code 2.
     """
     arguments = take_data_folder(sys.argv)
     typed = arguments[1:]
-    if client_commands.COMPLETION not in os.environ:  # Somebody is in the middle of a line.
+    if client_commands.COMPLETION not in os.environ:  # A warning would disturb the completion of a line.
         program.warn()
     if (asked := client_commands.asked_for(typed)) is not None:
         client_commands.run(asked)
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def manage(arguments: list[str], name: str) -> None:
-    """Run a management command of this name; these come with the server."""
+    """Run a management command, which needs the server's packages."""
     ours = client_commands.names()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "taskstore_project.settings")
     try:
@@ -47,11 +47,11 @@ def manage(arguments: list[str], name: str) -> None:
             stop(program.unknown_command(name, ours))
         stop(f"the server is not installed here ({missing}): {REMEDY}")
     try:
-        settings.INSTALLED_APPS  # noqa: B018 - reads the settings now, where a mistake in them can be told.
+        settings.INSTALLED_APPS  # noqa: B018 - reads the settings now, to report their errors here.
     except (EnvError, ImproperlyConfigured) as mistake:
         stop(mistake)
     if name and name not in ours:
-        django.setup()  # Before that nobody knows the commands of applications.
+        django.setup()  # Django finds the commands of applications only after this.
         if name not in get_commands():
             stop(program.unknown_command(name, ours, others=get_commands()))
     execute_from_command_line(arguments)
@@ -60,7 +60,7 @@ def manage(arguments: list[str], name: str) -> None:
 def take_data_folder(arguments: list[str]) -> list[str]:
     """Move `--data DIR` to TASKSTORE_DATA and return the other arguments.
 
-    The settings depend on it, and they are read before Django looks at a command's options.
+    The settings depend on it, and they are read before Django parses a command's options.
     """
     others: list[str] = []
     remaining = iter(arguments)
@@ -73,7 +73,7 @@ def take_data_folder(arguments: list[str]) -> list[str]:
             continue
         folder = value if equals else next(remaining, "")
         if not folder:
-            stop("--data needs a folder")
+            stop("--data needs a directory")
         os.environ["TASKSTORE_DATA"] = folder
         client_commands.OPTIONS["data"] = program.data_option(folder)
     return others

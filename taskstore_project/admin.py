@@ -1,4 +1,4 @@
-"""The people and their roles, in Django's admin. A project that installs tasks_app keeps its own pages for users."""
+"""People and roles in Django's admin. A project that installs tasks_app keeps its own pages for users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ admin.site.unregister(Group)
 
 
 class ForAdministrators(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Only for those who may `ADMINISTER`."""
+    """An admin that requires the right to `ADMINISTER`."""
 
     actions = None
 
@@ -44,12 +44,12 @@ class ForAdministrators(admin.ModelAdmin):  # type: ignore[type-arg]
         return may(request.user, Action.ADMINISTER)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # Nobody saws off the branch they sit on.
+        # People can't delete their own accounts.
         return may(request.user, Action.ADMINISTER) and obj != request.user
 
 
 class GivenPasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
-    """A password that somebody else has chosen opens nothing but the choice of another."""
+    """The form for a one-time password, which only allows the choice of another one."""
 
     def save(self, commit: bool = True) -> User:
         user: User = super().save(commit)
@@ -78,7 +78,7 @@ class PeopleAdmin(ForAdministrators, UserAdmin):  # type: ignore[type-arg]
         return super().get_queryset(request).prefetch_related("groups")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        # Nobody locks themselves out either.
+        # People can't remove their own rights.
         own = ("is_active", "is_superuser", "groups") if obj == request.user else ()
         return (*self.readonly_fields, *own)
 
@@ -91,10 +91,10 @@ class PeopleAdmin(ForAdministrators, UserAdmin):  # type: ignore[type-arg]
         if not change:
             password_was_given(obj)
         elif not obj.is_active:
-            sessions.end_all_of(obj)  # Else they would go on when the account is opened again.
+            sessions.end_all_of(obj)  # Otherwise they would continue when the account is reopened.
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        # After the groups are set: what was saved before is in the same transaction.
+        # Checked after the groups are set; a refusal rolls back the whole save.
         with may_not_be_the_last():
             super().save_related(request, form, formsets, change)
 
@@ -122,7 +122,7 @@ class PeopleAdmin(ForAdministrators, UserAdmin):  # type: ignore[type-arg]
 
 @admin.register(Group)
 class RoleAdmin(ForAdministrators):
-    """What each role may do is written in `policy.ROLES`; here it can be looked up."""
+    """A read-only list of the rights of each role, which `policy.ROLES` defines."""
 
     list_display = ("name", "rights")
     fields = ("name", "rights")
@@ -146,7 +146,7 @@ class RoleAdmin(ForAdministrators):
 
 @contextmanager
 def may_not_be_the_last() -> Iterator[None]:
-    """Around what takes rights away. Raises PermissionDenied when nobody who may administer is left."""
+    """Guard a change that may take rights away. Raises PermissionDenied when no administrator would remain."""
     try:
         with keeps_an_administrator():
             yield
@@ -155,12 +155,12 @@ def may_not_be_the_last() -> Iterator[None]:
 
 
 def changed_fields(message: Any) -> list[str]:
-    """The fields that differ, as Django says them of a change."""
+    """Return the changed fields in Django's message."""
     return [field for each in message for field in each.get("changed", {}).get("fields", ())]
 
 
 def write_down(request: HttpRequest, action: str, user: User, **details: Any) -> None:
-    """In the audit, with what the user may do from then on."""
+    """Record the change in the audit, with the user's new rights."""
     audit.record(
         actor_of(request.user),
         action,

@@ -1,4 +1,4 @@
-"""Django's admin with our site instead of its own."""
+"""The configuration of Django's admin with this project's site."""
 
 from django.contrib.admin import apps
 

@@ -1,4 +1,4 @@
-"""The site of Django's admin: who may come in, and the doors that it shares with the console."""
+"""The site of Django's admin, which shares the console's sign-in and sign-out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AdminSite(admin.AdminSite):
         return may(request.user, Action.SEE)
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> Any:
-        """The store first; and what Django calls groups of users are roles here, as groups are of tasks."""
+        """List the store first, and call groups of users roles, as groups are groups of tasks here."""
         apps = super().get_app_list(request, app_label)
         for app in apps:
             if app["app_label"] == "auth":
@@ -36,7 +36,7 @@ class AdminSite(admin.AdminSite):
         return sorted(apps, key=lambda app: app["app_label"] != "tasks_app")
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The console's sign-in, with its lock-out; there is one way in."""
+        """Redirect to the console's sign-in, which has the lock-out."""
         if not isinstance(request.user, User):
             return redirect_to_login(request.GET.get("next", reverse("admin:index")), resolve_url("console:login"))
         if must_choose_password(request.user):
@@ -54,5 +54,5 @@ class AdminSite(admin.AdminSite):
         return redirect("console:password")
 
     def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        # Django's page would let browsers keep it.
+        # Browsers would cache Django's page.
         return self.password_change(request)

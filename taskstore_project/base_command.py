@@ -1,4 +1,4 @@
-"""What the commands of this project share: how they tell what the user has to put right."""
+"""The base of this project's commands, which report the user's mistakes in one line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ USERS_MISTAKE = 2
 
 
 class CannotRun(Exception):
-    """The user has to put something right; the text is one line that says what."""
+    """The user has to correct something; the text is one line that says what."""
 
 
 class ProjectCommand(BaseCommand):
     """A command that ends with one line on standard error and exit code 2 where the user has to act."""
 
-    # The server checks by itself; the others need not load every page to do so.
+    # The server runs the checks itself; the other commands need not load every page for them.
     requires_system_checks = []
-    # Django's own options work; in the help they would hide ours.
+    # Django's own options work, but in the help they would hide those of the command.
     suppressed_base_arguments = {
         "--version",
         "--verbosity",
@@ -36,7 +36,7 @@ class ProjectCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         # `--data` is taken from the command line before the settings are read, see __main__.
-        note = "--data DIR is the folder of the store's data (default: TASKSTORE_DATA)."
+        note = "--data DIR is the directory of the store's data (default: TASKSTORE_DATA)."
         return super().create_parser(prog_name, subcommand, epilog=note, **kwargs)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -54,21 +54,21 @@ def fail(problem: Exception) -> NoReturn:
 
 
 def typed(command: str) -> str:
-    """A command as one types it here, about the store that this process works with."""
+    """Return a command as the user types it, with the options that select this store."""
     return f"{settings.TYPED_AS} {command}{settings.TYPED_BEHIND}"
 
 
 def one_line(problem: Exception) -> str:
     text = " ".join(str(problem).split())
-    return f"the database refuses: {text}" if isinstance(problem, DatabaseProblem) else text
+    return f"database error: {text}" if isinstance(problem, DatabaseProblem) else text
 
 
 def number_up_to(most: int) -> Callable[[str], int]:
-    """Reads an option's value, from 1 to this."""
+    """Return a parser for an option's value between 1 and `most`."""
 
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and 1 <= int(text) <= most:
             return int(text)
-        raise argparse.ArgumentTypeError(f"{text} is no such number: it has to be from 1 to {most}")
+        raise argparse.ArgumentTypeError(f"must be a number between 1 and {most}, not {text}")
 
     return read

@@ -1,7 +1,7 @@
-"""Makes the environment that the project runs in: a venv under the project, filled from requirements/.
+"""Create the environment that the project runs in: a venv under the project, filled from requirements/.
 
-Standard library only, and readable for Python 3.7, so that an interpreter which is too old
-can look for another one instead of stopping at a syntax error.
+Standard library only, and valid syntax for Python 3.7, so that an interpreter that is too old
+can search for another one instead of stopping at a syntax error.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Iterator, NoReturn
 
 PROJECT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
-NEWEST = (3, 14)  # The packages have no builds for later ones yet.
+NEWEST = (3, 14)  # The packages have no builds for later versions yet.
 
-# An interpreter that can import all of these runs the server as it is: the user manages it.
+# An interpreter that can import all of these runs the server as it is; the user manages it.
 SERVER_MODULES = (
     *("django", "rest_framework", "channels", "daphne", "psycopg", "msgspec", "csp", "axes", "environs"),
     *("grpc", "prometheus_client", "cronsim", "markdown_it"),
 )
 
-# What is in requirements/, and who needs it.
+# The sets in requirements/, as parts of a sentence.
 SETS = {
     "server": "the server needs",
     "test": "the tests need",
@@ -38,17 +38,17 @@ SETS = {
 
 CERTIFICATE_STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
-CANNOT_INSTALL = 2  # The exit code of everything that the user has to put right.
+CANNOT_INSTALL = 2  # The exit code of errors that the user has to correct.
 
 
 class CannotInstall(Exception):
-    """The environment can't be made; the text says what to install or what went wrong."""
+    """The environment can't be created; the text says what to install or what went wrong."""
 
 
 def enter_environment() -> None:
-    """Go on in the project's environment; make or renew it first if need be.
+    """Continue in the project's environment, creating or updating it first if necessary.
 
-    Returns when the running interpreter will do. Otherwise the process is replaced by the
+    Returns when the running interpreter is suitable. Otherwise the process is replaced by the
     same command in the environment, or ends with one line and exit code 2.
     """
     try:
@@ -56,8 +56,8 @@ def enter_environment() -> None:
             become(find_interpreter())
         environment = Environment(environment_folder())
         if environment.is_running():
-            # Nothing importable in spite of the stamp: the system's Python went up a version.
-            environment.install("server", anew=not has_server_modules())
+            # Modules can be missing despite the stamp after an upgrade of the system's Python.
+            environment.install("server", force=not has_server_modules())
         elif not has_server_modules():
             environment.install("server")
             become(environment.python)
@@ -67,10 +67,10 @@ def enter_environment() -> None:
 
 
 def add_requirements(name: str) -> None:
-    """Install the set `name` (a lock file in requirements/) beside what is there.
+    """Install the set `name` (a lock file in requirements/) in addition to the installed ones.
 
-    Returns when it is. The system's interpreter is left alone: then the process is replaced by
-    the same command in the project's environment.
+    Does not change the system's interpreter: there, the process is replaced by the same command
+    in the project's environment.
     """
     is_venv = sys.prefix != sys.base_prefix
     environment = Environment(Path(sys.prefix) if is_venv else environment_folder())
@@ -84,12 +84,12 @@ def add_requirements(name: str) -> None:
 
 
 def environment_folder() -> Path:
-    """`.venv`, or what TASKSTORE_ENVIRONMENT names: several interpreters can have one each."""
+    """Return `.venv`, or the folder that TASKSTORE_ENVIRONMENT names: several interpreters can have one each."""
     return PROJECT / os.environ.get("TASKSTORE_ENVIRONMENT", ".venv")
 
 
 def base_python() -> str:
-    """The interpreter outside of any venv: the one that has pip even where our venv has none."""
+    """Return the interpreter outside of any venv, which has pip even where the venv has none."""
     return getattr(sys, "_base_executable", sys.executable)
 
 
@@ -100,11 +100,11 @@ def has_server_modules() -> bool:
 def become(python: Path) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(str(python), [str(python), *sys.argv])  # noqa: S606 - no shell is what we want.
+    os.execv(str(python), [str(python), *sys.argv])  # noqa: S606 - without a shell on purpose.
 
 
 class Environment:
-    """A venv, and the sets of requirements that were installed into it."""
+    """A venv with its installed sets of requirements."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -114,19 +114,19 @@ class Environment:
         return Path(sys.prefix).resolve() == self.folder.resolve()
 
     def exists(self) -> bool:
-        # Follows the link: an interpreter that was removed since leaves a dangling one.
+        # Follows the link, which dangles after its interpreter was removed.
         return (self.folder / "pyvenv.cfg").exists() and os.access(str(self.python), os.X_OK)
 
     def has(self, name: str) -> bool:
         stamp = self.stamp(name)
         return self.exists() and stamp.exists() and stamp.read_text() == fingerprint(name)
 
-    def install(self, name: str, anew: bool = False) -> None:
-        """Bring the set in, unless it is there already. Never removes another set's packages."""
-        if self.has(name) and not anew:
+    def install(self, name: str, force: bool = False) -> None:
+        """Install the set unless it is installed already. Never removes another set's packages."""
+        if self.has(name) and not force:
             return
         with one_at_a_time():
-            if not self.has(name) or anew:
+            if not self.has(name) or force:
                 self.make(name)
 
     def make(self, name: str) -> None:
@@ -143,7 +143,7 @@ class Environment:
         else:
             raise problem
         self.stamp(name).write_text(fingerprint(name))
-        # It is larger than most of what it installs, and fetched again in two seconds.
+        # uv is larger than most packages that it installs, and is fetched again in two seconds.
         shutil.rmtree(str(self.folder / "uv"), ignore_errors=True)
         say(f"done in {time.monotonic() - started:.0f} s")
 
@@ -156,12 +156,12 @@ class Uv:
         self.command = command
 
     def create(self, environment: Environment) -> None:
-        # A folder that holds uv itself is there already, so it is allowed to exist.
+        # The folder may exist already, with uv inside.
         self.run("venv", "--allow-existing", "--python", base_python(), str(environment.folder))
 
     def install(self, environment: Environment, *what: str) -> None:
-        # Not `sync`: that would remove what another set brought in. Compiled now, as pip does: where Python
-        # may not write bytecode (PYTHONDONTWRITEBYTECODE) every command would compile all that it imports.
+        # Not `sync`, which would remove the packages of other sets. Compiled now, as pip does: with
+        # PYTHONDONTWRITEBYTECODE, every command would compile all its imports.
         self.run("pip", "install", "--compile-bytecode", "--python", str(environment.python), *what)
 
     def run(self, *arguments: str) -> None:
@@ -170,17 +170,17 @@ class Uv:
 
 class Pip:
     def create(self, environment: Environment) -> None:
-        # Without a pip inside: Debian keeps the module which would put it there in another package.
+        # Without pip inside: Debian has the module that installs it in a separate package.
         run([base_python(), "-m", "venv", "--without-pip", str(environment.folder)])
 
     def install(self, environment: Environment, *what: str) -> None:
-        # The running interpreter's pip fills the venv; --python also steps round the system's marker.
+        # The running interpreter's pip fills the venv; --python also bypasses the system's marker against it.
         pip = [base_python(), "-m", "pip", "--python", str(environment.python)]
         run([*pip, "install", "--quiet", *what])
 
 
 def installers(environment: Environment) -> Iterator[Uv | Pip]:
-    """uv where it can be had, then pip: it may know a mirror that uv does not.
+    """Yield uv if available, then pip, which may be configured with a mirror that uv does not know.
 
     Raises CannotInstall with the remedy when there is neither.
     """
@@ -205,7 +205,7 @@ def installers(environment: Environment) -> Iterator[Uv | Pip]:
 
 
 def fetch_uv(folder: Path) -> None:
-    """Try to put uv into a folder of its own; it is several times as fast as pip."""
+    """Try to install uv, which is several times as fast as pip, into a separate folder."""
     pip = [base_python(), "-m", "pip", "install", "--quiet", "--target", str(folder)]
     subprocess.run(
         [*pip, *locked("uv")],
@@ -218,10 +218,7 @@ def fetch_uv(folder: Path) -> None:
 
 
 def find_interpreter() -> Path:
-    """The newest Python that will do.
-
-    Raises CannotInstall with the remedy when there is none.
-    """
+    """Return the newest suitable Python. Raises CannotInstall with the remedy when there is none."""
     for python in interpreters():
         return python
     wanted = ".".join(map(str, OLDEST))
@@ -232,7 +229,7 @@ def find_interpreter() -> Path:
 
 
 def interpreters() -> Iterator[Path]:
-    """Every Python that will do, newest first. A name on PATH is not enough: pyenv's shims may fail."""
+    """Yield every suitable Python, newest first. A name on PATH is not enough: pyenv's shims may fail."""
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
         for folder in [*os.get_exec_path(), *pyenv_folders()]:
             candidate = Path(folder, f"python3.{minor}")
@@ -241,7 +238,7 @@ def interpreters() -> Iterator[Path]:
 
 
 def version_of(python: Path) -> str:
-    """`3.13`; empty when it does not run."""
+    """Return the version as `3.13`; empty when the interpreter does not run."""
     show = "import sys; print('{}.{}'.format(*sys.version_info))"
     try:
         done = subprocess.run([str(python), "-c", show], env=clean_environment(), capture_output=True, check=False)
@@ -251,7 +248,7 @@ def version_of(python: Path) -> str:
 
 
 def pyenv_folders() -> list[str]:
-    """Where pyenv keeps the interpreters that its shims hide until they are selected."""
+    """Return the folders of pyenv's interpreters, which its shims hide until they are selected."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     return [str(folder) for folder in root.glob("versions/*/bin")]
 
@@ -270,7 +267,7 @@ def fingerprint(name: str) -> str:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Two commands that start together must not fill the same folder at once."""
+    """Keep two commands that start together from filling the same folder at once."""
     with open(__file__, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -298,7 +295,7 @@ def run(command: list[str]) -> None:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment for uv and pip, without what would lead them to another project or interpreter."""
+    """Return the environment for uv and pip, without variables that point to another project or interpreter."""
     misleading = ("VIRTUAL_ENV", "UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "PYTHONHOME", "PYTHONPATH")
     kept = {name: value for name, value in os.environ.items() if name not in misleading}
     kept.update(UV_PYTHON_DOWNLOADS="never", PIP_ROOT_USER_ACTION="ignore", PIP_DISABLE_PIP_VERSION_CHECK="1")
@@ -312,5 +309,5 @@ def shown(folder: Path) -> Path:
 
 
 def say(text: str) -> None:
-    # On standard error: what a command prints may be read by a program.
+    # On standard error, as a program may read the output of the command.
     print(f"taskstore: {text}", file=sys.stderr, flush=True)

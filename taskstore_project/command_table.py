@@ -1,6 +1,6 @@
-"""The commands: where those are that ask a server, as a program on any machine would, and all of them in order.
+"""The table of all commands: those of the client with their modules, those of the server, and their order in the help.
 
-Tables that can be read without importing them: the other commands should not wait for that.
+Reading the table imports no command, so that commands start fast.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from taskstore.cli.program import Program
 
 PACKAGE = "taskstore.cli"
-COMPLETION = "_TASKSTORE_COMPLETE"  # Set by the shell's half of the completion, see click.
+COMPLETION = "_TASKSTORE_COMPLETE"  # Set by the shell's part of the completion, see click.
 HELP = ("help", "--help", "-h")
-OPTIONS = {"data": ""}  # What was typed for all commands: ` --data DIR`, as a hint has to repeat it.
+OPTIONS = {"data": ""}  # The typed option ` --data DIR`, which hints have to repeat.
 
 COMMANDS = {
     "groups": "read:groups",
@@ -50,40 +50,40 @@ COMMANDS = {
     "completion": "completion:completion",
 }
 
-# Those that come with the server.
+# The commands of the server.
 SERVERS_COMMANDS = {
     "up": "Run the server in one process: console, REST API and gRPC.",
     "serve": "Run the server in several processes, on PostgreSQL, for heavy traffic.",
-    "token": "Make, list and revoke the tokens that programs use.",
+    "token": "Create, list and revoke access tokens for programs.",
     "backup": "Write the whole store to a file.",
-    "restore": "Put a backup into an empty store.",
+    "restore": "Restore a backup into an empty store.",
     "verify": "Check the store for damage.",
 }
 
-# Those of a checkout: a wheel has no lab.
+# The commands of a checkout: a wheel has no lab.
 LAB_COMMANDS = {
-    "demo": "See the store at work: workers are killed, and no work is lost.",
-    "bench": "Measure how fast the store is on this machine.",
-    "chaos": "Break servers, databases and networks, and check that the store keeps its promises.",
+    "demo": "Watch the store at work while workers are killed and no work is lost.",
+    "bench": "Measure the speed of the store on this machine.",
+    "chaos": "Break servers, databases and networks, and check the store's guarantees.",
     "cluster": "Run the store on several nodes of this machine, with a database that fails over.",
-    "docs": "Make the generated pages and the pictures of the documentation.",
+    "docs": "Generate reference pages and screenshots of the documentation.",
     "test": "Run all checks and tests.",
 }
 
-# As the help shows them.
+# In the order of the help.
 SECTIONS = {
     "Run a server": ("up", "serve", "token", "backup", "restore", "verify"),
-    "See what is there": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
+    "Look at the store": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
     "Work with tasks": ("add", "claim", "update", "delete", "export", "import"),
     "Change many tasks": (*ACTIONS, "operations", "undo", "cancel", "pause", "resume"),
     "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
-    "Try it, and develop it": ("demo", "bench", "chaos", "cluster", "docs", "test"),
+    "Try it and develop it": ("demo", "bench", "chaos", "cluster", "docs", "test"),
     "Your shell": ("completion",),
 }
 
 
 def asked_for(arguments: Sequence[str]) -> list[str] | None:
-    """The arguments for `run`, where they name one of these commands or its help; None: something else is meant."""
+    """Return the arguments for `run` if they name a command of the client or its help; None otherwise."""
     match arguments:
         case _ if COMPLETION in os.environ:
             return list(arguments)
@@ -95,22 +95,22 @@ def asked_for(arguments: Sequence[str]) -> list[str] | None:
 
 
 def is_for_help(arguments: Sequence[str]) -> bool:
-    """Whether somebody wants to know what commands there are."""
+    """Return whether the arguments ask for the list of commands."""
     return not arguments or (len(arguments) == 1 and arguments[0] in HELP)
 
 
 def names() -> list[str]:
-    """All commands of this project."""
+    """Return the names of all commands of this project."""
     return [*COMMANDS, *_others()]
 
 
 def _others() -> dict[str, str]:
-    """Those that are no commands of the client, and what each of them does."""
+    """Return the commands that are not the client's, with their descriptions."""
     return {**SERVERS_COMMANDS, **(LAB_COMMANDS if MANAGE.exists() else {})}
 
 
 def named(arguments: Sequence[str]) -> str:
-    """The command that is meant, also where only its help is asked for; empty: none is."""
+    """Return the named command, also when only its help is requested; empty when none is named."""
     match arguments:
         case ["help", name, *_] | [name, *_] if name not in ("help", "version") and not name.startswith("-"):
             return name
@@ -118,12 +118,12 @@ def named(arguments: Sequence[str]) -> str:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run one of the commands, and end the process with its exit code."""
+    """Run a command of the client, and end the process with its exit code."""
     program().main(args=list(arguments), prog_name=typed_as(), complete_var=COMPLETION)
 
 
 def summary(*, has_server: bool) -> str:
-    """The list of the commands, as `--help` shows it."""
+    """Return the list of commands for `--help`."""
     from click import Context
 
     made = program(has_server=has_server)

@@ -1,4 +1,4 @@
-"""What a server keeps in its data folder beside the database: its lock, and how programs on this machine find it."""
+"""The files in a server's data folder beside the database: its lock, and its address for programs on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATABASE_FILES = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-j
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What a server writes into its lock: who it is, and at its end that all it answered is on the disk."""
+    """The contents of a server's lock: its identity, and after its end that all answered changes are on the disk."""
 
     pid: int = 0
     url: str = ""  # Empty: it does not listen yet.
@@ -30,7 +30,7 @@ class Note:
 
     @property
     def may_have_lost_ids(self) -> bool:
-        """Whether ids that a client has seen may be missing on the disk."""
+        """Return whether ids that a client has seen may be missing on the disk."""
         return self.durability == "opportunistic" and not self.has_ended
 
     def __str__(self) -> str:
@@ -42,23 +42,23 @@ class FolderTaken(CannotRun):
     """Another server works in this folder."""
 
     def __init__(self, folder: Path, other: Note) -> None:
-        super().__init__(f"another server{other} works with the data in {folder}: stop it, or choose another --data")
+        super().__init__(f"another server{other} is using the data in {folder}: stop it, or choose another --data")
 
 
 class Lock:
-    """Held by the one server of a folder. The system lets go of it when the process dies, however it dies.
+    """The lock of a folder's only server. The system releases it when the process dies.
 
-    A file of its own, because closing any other descriptor of a locked file can undo the lock.
+    It is a separate file, because closing any other descriptor of a locked file can release the lock.
     """
 
     def __init__(self, descriptor: int, before: Note) -> None:
         self._descriptor = descriptor
         self._note = before
-        self.before = before  # What the server before this one left.
+        self.before = before  # The note of the previous server.
 
     @classmethod
     def take(cls, folder: Path) -> Self:
-        """Raises FolderTaken when another server holds it, CannotRun when the folder can't be written."""
+        """Take the lock. Raises FolderTaken when another server has it, CannotRun when the folder can't be written."""
         try:
             descriptor = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as problem:
@@ -70,16 +70,16 @@ class Lock:
             os.close(descriptor)
             raise FolderTaken(folder, other) from None
         lock = cls(descriptor, _read(descriptor))
-        # Who holds it, at once; how the server before ended stays until that has been dealt with.
+        # Writes the identity at once; the rest of the previous note stays until `begin`.
         lock._write(pid=os.getpid(), url="")
         return lock
 
     def begin(self, url: str, durability: str) -> None:
-        """From now on clients may see ids: a crash leaves this note."""
+        """Note that clients may see ids from now on. A crash leaves this note."""
         self._write(url=url, durability=durability, has_ended=False)
 
     def end(self) -> None:
-        """Everything that was answered is on the disk."""
+        """Note that all answered changes are on the disk."""
         self._write(has_ended=True)
 
     def __enter__(self) -> Self:
@@ -91,18 +91,18 @@ class Lock:
     def _write(self, **changed: Any) -> None:
         self._note = replace(self._note, **changed)
         line = json.dumps(asdict(self._note)).encode() + b"\n"
-        # In one step and never empty between: a process that is killed here leaves the one note or the other.
+        # Never empty in between: a process that is killed here leaves the old note or the new one.
         os.pwrite(self._descriptor, line, 0)
         os.ftruncate(self._descriptor, len(line))
-        # A machine that loses its power must not come back with the note of the server before.
+        # After a power loss the machine must not find the previous server's note.
         os.fsync(self._descriptor)
 
 
 @contextmanager
 def made_if_done(folder: Path) -> Iterator[None]:
-    """Lock the folder, making it where there is none. Where the work in it fails, nothing of it was made.
+    """Lock the folder, creating it if necessary. If the work in it fails, removes everything that was created.
 
-    Raises FolderTaken when a server works in it, CannotRun when it can't be written.
+    Raises FolderTaken when a server uses it, CannotRun when it can't be written.
     """
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     before = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
@@ -110,13 +110,13 @@ def made_if_done(folder: Path) -> Iterator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
         raise CannotRun(f"can't keep data in {folder}: {problem.strerror}") from None
-    umask = os.umask(0o077)  # SQLite gives its files what this leaves.
+    umask = os.umask(0o077)  # It determines the mode of SQLite's files.
     try:
         with Lock.take(folder):
             try:
                 yield
             except BaseException:
-                # Under the lock, so that no server has begun to use them.
+                # Under the lock, so that no server uses the files.
                 connections.close_all()
                 for name in {*DATABASE_FILES} - before:
                     (folder / name).unlink(missing_ok=True)
@@ -124,7 +124,7 @@ def made_if_done(folder: Path) -> Iterator[None]:
                     (folder / "server.lock").unlink(missing_ok=True)
                 raise
     except BaseException:
-        with suppress(OSError):  # Somebody else has put something there meanwhile.
+        with suppress(OSError):  # Another program may have added a file.
             for each in made:
                 each.rmdir()
         raise
@@ -139,13 +139,13 @@ def _read(descriptor: int) -> Note:
     try:
         return Note(**json.loads(line))
     except (ValueError, TypeError):
-        return Note(durability="opportunistic", has_ended=False)  # The worst that can be.
+        return Note(durability="opportunistic", has_ended=False)  # Assume the worst case.
 
 
 class ServerFile:
-    """`server.json`: address and token for programs that run on this machine as the same user.
+    """`server.json`: the address and a token for programs of the same user on this machine.
 
-    {"url": "http://127.0.0.1:8048", "grpc": "127.0.0.1:50053", "token": "ts_..."}; without gRPC that one is empty.
+    {"url": "http://127.0.0.1:8048", "grpc": "127.0.0.1:50053", "token": "ts_..."}; `grpc` is empty without gRPC.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -156,14 +156,14 @@ class ServerFile:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w") as opened:
             json.dump({"url": url, "grpc": grpc, "token": token}, opened)
-        draft.replace(self._file)  # Whoever reads meanwhile gets the old one or the new one.
+        draft.replace(self._file)  # Readers get the old file or the new one.
 
     def url(self) -> str | None:
-        """The address in it; None when there is no such file (no server runs, or it runs elsewhere)."""
+        """Return the address; None without the file (no server runs, or it runs elsewhere)."""
         return self._read("url")
 
     def token(self) -> str | None:
-        """The token in it; None when there is no such file (the server before ended in good order)."""
+        """Return the token; None without the file (the previous server ended in good order)."""
         return self._read("token")
 
     def _read(self, name: str) -> str | None:

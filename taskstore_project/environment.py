@@ -1,6 +1,6 @@
-"""Typed readers of environment variables, which stop on nonsense and name the variable.
+"""Read environment variables by type, and stop at an invalid one with its name.
 
-environs checks the simple types; the rest raises ImproperlyConfigured.
+Each raises ImproperlyConfigured.
 """
 
 import os
@@ -11,21 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from environs import Env, validate
+from environs import Env
+from environs.exceptions import EnvError
 
 from tasks_app.conf import command_rules
 from tasks_app.conf.retention import GROUPS, rules_in
+from taskstore.types import sentences
 
 env = Env()
 
 POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
-# As the store is (PATIENCE_S): whoever waits for the database is told within five seconds that it can't be had.
+# As in the store (PATIENCE_S): an unreachable database is reported within five seconds.
 PATIENCE_S = 4.5
-# One connection for the writer, one to fall back to, the rest for pages and lookups.
+# One connection for the writer, one spare, the rest for pages and queries.
 POOL = {"min_size": 2, "max_size": 16, "timeout": PATIENCE_S}
-# What an address may say otherwise. A network that is silent for five seconds is given up, and a try to connect after
-# two: the system repeats what was lost at ever longer intervals, and a new connection is faster once it is back. A
-# server that takes no changes, a standby or what has become of a primary, is none of the store's.
+# Defaults that an address can override. A connection is closed after five silent seconds, and an attempt to connect
+# after two: TCP retransmits at ever longer intervals, so a new connection works sooner once the network is back.
+# Servers that refuse changes, such as standbys and former primaries, are skipped.
 CONNECTING = {
     "connect_timeout": 2,
     "keepalives_idle": 2,
@@ -34,14 +36,14 @@ CONNECTING = {
     "tcp_user_timeout": 5_000,
     "target_session_attrs": "read-write",
 }
-# Pages do not wait long for a standby: the primary has it all, too.
+# Pages do not wait long for a standby, as they can use the primary.
 CONNECTING_TO_REPLICA = {**CONNECTING, "target_session_attrs": "any"}
 REPLICA_POOL = {"min_size": 0, "max_size": 8, "timeout": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a variable takes, and what it is without one: docs/settings.md says the same."""
+    """The valid values of a variable, and its default, as in docs/settings.md."""
 
     default: str
     takes: str
@@ -60,23 +62,33 @@ def file(name: str) -> Path | None:
 
 
 def files(name: str) -> list[Path]:
-    """Files with colons between them, as in PATH."""
+    """Read files separated by colons, as in PATH."""
     return [Path(path).expanduser().absolute() for path in env.str(name, "").split(os.pathsep) if path]
 
 
 def choice(name: str, *choices: str) -> str:
-    """One of `choices`; the first is the default."""
+    """Read one of `choices`; the first is the default."""
     READINGS[name] = Reading(choices[0], " or ".join((", ".join(choices[:-1]), choices[-1])))
-    return env.str(name, choices[0], validate=validate.OneOf(choices))
+    text = env.str(name, choices[0])
+    if text not in choices:
+        raise ImproperlyConfigured(f"{name} {sentences.one_of(choices, text)}")
+    return text
 
 
 def number(name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
     READINGS[name] = Reading(str(default), f"{least} to {most}" if most else f"{least} or more")
-    return env.int(name, default, validate=validate.Range(min=least, max=most))
+    right = f"{name} must be an integer " + (f"between {least} and {most}" if most else f"of at least {least}")
+    try:
+        value: int = env.int(name, default)
+    except EnvError:
+        raise ImproperlyConfigured(f'{right}, not "{env.str(name)}"') from None
+    if value < least or (most is not None and value > most):
+        raise ImproperlyConfigured(f"{right}, not {value}")
+    return value
 
 
 def retention(name: str) -> str:
-    """For how long tasks lie in groups, as tasks_app.conf.retention reads it; empty: for good."""
+    """Read how long groups keep their tasks, for tasks_app.conf.retention; empty: without a limit."""
     READINGS[name] = Reading(GROUPS, "GROUP=7d or GROUP=forever, with a space between rules")
     text = env.str(name, GROUPS)
     try:
@@ -87,12 +99,15 @@ def retention(name: str) -> str:
 
 
 def switch(name: str) -> bool:
-    """Off, unless it says that it is on."""
-    return env.bool(name, False)
+    """Read a switch, which is off by default."""
+    try:
+        return bool(env.bool(name, False))
+    except EnvError:
+        raise ImproperlyConfigured(f'{name} must be a boolean such as 1 or 0, not "{env.str(name)}"') from None
 
 
 def command_lists(name: str) -> str:
-    """When lists are made of shell commands, as tasks_app.conf.command_rules reads it."""
+    """Read the rules for lists of shell commands, for tasks_app.conf.command_rules."""
     takes = f"PROJECT=COUNT/DURATION/AGE, with a space between rules; at most {command_rules.MOST_COMMANDS} commands"
     READINGS[name] = Reading(command_rules.DEFAULT, takes)
     text = env.str(name, command_rules.DEFAULT)
@@ -104,15 +119,15 @@ def command_lists(name: str) -> str:
 
 
 def public_url(name: str) -> str:
-    """The address under which browsers reach the server, without a slash at its end; empty when not set."""
+    """Read the address of the server for browsers, without a trailing slash; empty when not set."""
     url = env.str(name, "").rstrip("/")
     if url and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-f:]+\])(:\d{1,5})?", url, re.ASCII | re.IGNORECASE):
-        raise ImproperlyConfigured(f'{name} is "{url}"; it has to look like https://tasks.example.org')
+        raise ImproperlyConfigured(f'{name} must be an address such as https://tasks.example.org, not "{url}"')
     return url
 
 
 def secret(name: str) -> str:
-    """The first line of the file that the variable names, as containers and systemd hand secrets over; else empty."""
+    """Read the first line of the file in the variable, as containers and systemd pass secrets; empty when not set."""
     path = file(name)
     if not path:
         return ""
@@ -121,29 +136,29 @@ def secret(name: str) -> str:
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"{name}: can't read {path}: {problem}") from None
     if not line:
-        raise ImproperlyConfigured(f"{name}: the first line of {path} is empty")
+        raise ImproperlyConfigured(f"{name}: the first line of {path} must not be empty")
     return line
 
 
 def database(name: str, password_name: str, *, sqlite: Path, durable: bool) -> dict[str, Any]:
-    """Django's description of the database: the PostgreSQL that the variable names, else the SQLite file."""
+    """Return Django's description of the database: the PostgreSQL in the variable, otherwise the SQLite file."""
     url, password = env.str(name, ""), secret(password_name)
     if url.startswith(POSTGRESQL_SCHEMES):
         return with_password(postgresql_database(name, url), password, f"{name} and {password_name}")
     if password and not url:
-        # Else a store would be begun where nobody looks for it.
-        raise ImproperlyConfigured(f"{password_name} is for PostgreSQL: set {name} too, or leave it out")
+        # Otherwise, the server would silently start an empty store on SQLite.
+        raise ImproperlyConfigured(f"{password_name} needs PostgreSQL: set {name} too, or unset {password_name}")
     if not url:
         return sqlite_database(sqlite, durable=durable)
-    # The rest of the address may hold a password.
+    # The error leaves out the rest of the address, which may contain a password.
     scheme = url.partition(":")[0]
-    raise ImproperlyConfigured(f'{name} starts with "{scheme}"; it has to be postgresql://..., or empty for SQLite')
+    raise ImproperlyConfigured(f'{name} must start with postgresql://, not "{scheme}", or be empty for SQLite')
 
 
 def with_password(database: dict[str, Any], password: str, names: str) -> dict[str, Any]:
-    """The same, with a password that does not stand in its address; empty: with the one that does."""
+    """Return the database with this password; an empty one keeps the password of the address."""
     if password and database["PASSWORD"]:
-        raise ImproperlyConfigured(f"{names} both have a password: leave it out of the address")
+        raise ImproperlyConfigured(f"{names} must not both have a password: remove one")
     return database | {"PASSWORD": password or database["PASSWORD"]}
 
 
@@ -153,7 +168,7 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": file,
         "OPTIONS": {
-            # A transaction that turns into a writer half-way fails at once instead of waiting.
+            # A transaction that starts to write later would fail at once instead of waiting.
             "transaction_mode": "IMMEDIATE",
             "timeout": PATIENCE_S,
             "init_command": f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}",
@@ -162,24 +177,25 @@ def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
 
 
 def replica_database(name: str) -> dict[str, Any]:
-    """Django's description of the standby that the variable names; empty when it is not set."""
+    """Return Django's description of the standby in the variable; empty when it is not set."""
     url = env.str(name, "")
     if url and not (url.startswith(POSTGRESQL_SCHEMES) and env.str("DATABASE_URL", "")):
-        raise ImproperlyConfigured(f"{name} has to be postgresql://..., a standby of the one in DATABASE_URL")
+        raise ImproperlyConfigured(
+            f"{name} must start with postgresql://, and be a standby of the database in DATABASE_URL"
+        )
     if not url:
         return {}
     return {**postgresql_database(name, url, CONNECTING_TO_REPLICA, REPLICA_POOL), "TEST": {"MIRROR": "default"}}
 
 
 def direct_database(name: str, password_name: str) -> dict[str, Any]:
-    """How psycopg reaches the PostgreSQL that the variable names; empty when it is not set.
+    """Return psycopg's parameters for the PostgreSQL in the variable; empty when it is not set.
 
-    It is the server behind DATABASE_URL, so that the password of that one is its password too, unless its address
-    has another one.
+    It is the server behind DATABASE_URL and has the same password, unless its address has another one.
     """
     url = env.str(name, "")
     if url and not url.startswith(POSTGRESQL_SCHEMES):
-        raise ImproperlyConfigured(f"{name} has to be postgresql://...")
+        raise ImproperlyConfigured(f"{name} must start with postgresql://")
     if not url:
         return {}
     password = secret(password_name)
@@ -187,16 +203,16 @@ def direct_database(name: str, password_name: str) -> dict[str, Any]:
 
 
 def postgresql_parameters(name: str, url: str) -> dict[str, Any]:
-    # libpq's own parser: sockets, several hosts and TLS options mean what they mean everywhere else.
+    # libpq's own parser, which supports sockets, several hosts and TLS options.
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
     try:
         parameters = conninfo_to_dict(url)
     except ProgrammingError as problem:
-        raise ImproperlyConfigured(f"{name} is no PostgreSQL address: {str(problem).strip()}") from None
+        raise ImproperlyConfigured(f"{name} must be a valid PostgreSQL address: {str(problem).strip()}") from None
     if not parameters.get("dbname"):
-        raise ImproperlyConfigured(f"{name} has to name a database: postgresql://user:password@host/database")
+        raise ImproperlyConfigured(f"{name} must name a database, such as postgresql://user:password@host/database")
     return dict(parameters)
 
 

@@ -1,4 +1,4 @@
-"""What is answered where no view answers: JSON, or a page when a browser asks for one."""
+"""Answers to errors outside of views: JSON, or a page when a browser asks for one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tasks_app.database.outage import RETRY_AFTER_S, translated
 from tasks_app.rest_api.authentication import FOREIGN_HOST
 from taskstore.errors import StoreBusy, StoreUnavailable
 
-# No id has so many digits, and no name so many characters. Python itself refuses to read a few thousand digits.
+# More digits than any id or name has. Python itself refuses to parse a few thousand digits.
 LONG_NUMBER = re.compile(r"(?:^|/)[0-9]{256,}(?:/|$)")
 
 log = logging.getLogger(__name__)
@@ -34,13 +34,13 @@ log = logging.getLogger(__name__)
 
 @sync_and_async_middleware
 def refuse_long_numbers(get_response: Any) -> Callable[[HttpRequest], Any]:
-    """The middleware that answers 400 to a path with a number that nothing can have."""
+    """Return a middleware that answers 400 to a path with a number that is too long for any id."""
     refusal = "The path contains a number with too many digits: an id has at most 19."
 
     def refused(request: HttpRequest) -> HttpResponse | None:
         if not LONG_NUMBER.search(request.path_info):
             return None
-        # As the API describes its answers to what is wrong in a request.
+        # In the form of the API's answers to invalid requests.
         return answer(request, 400, refusal, errors={"path": [refusal]})
 
     def respond(request: HttpRequest) -> Any:
@@ -53,7 +53,7 @@ def refuse_long_numbers(get_response: Any) -> Callable[[HttpRequest], Any]:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer 400, or 413 to what is too large. As in the API, `errors` tells the field and what would be right."""
+    """Answer 400, or 413 to a request that is too large. As in the API, `errors` names the field and the right form."""
     status = 400
     match exception:
         case DisallowedHost() if settings.TASKSTORE_NO_AUTH:
@@ -92,40 +92,39 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Says nothing of what went wrong, but under which number the log tells it.
+    """Answer 500 with the number under which the log has the details, or 503 in an outage of the database.
 
-    An outage of the database is no error of the server: 503. Here because it may be met anywhere, as middleware and
-    Django's own views ask the database too.
+    An outage is handled here because middleware and Django's own views use the database, too.
     """
     error = sys.exc_info()[1]
-    if isinstance(error, Exception) and (told := translated(error)):
-        response = unavailable(request, error, told)
-        response._has_been_logged = True  # type: ignore[attr-defined]  # Two lines an outage: see outage.py.
+    if isinstance(error, Exception) and (away := translated(error)):
+        response = unavailable(request, error, away)
+        response._has_been_logged = True  # type: ignore[attr-defined]  # outage.py logs outages.
         return response
     number = secrets.token_hex(8)
     log.exception("request %s failed: %s %s", number, request.method, request.path)
     response = answer(request, 500, "Something went wrong in the server.", request_id=number)
-    # Or Django writes the same again, without the number.
+    # Otherwise Django logs the same again, without the number.
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
 
-def unavailable(request: HttpRequest, error: Exception, told: StoreUnavailable | StoreBusy) -> HttpResponse:
-    # Late: the pages of the console need models, and this is imported before they are there.
+def unavailable(request: HttpRequest, error: Exception, outage: StoreUnavailable | StoreBusy) -> HttpResponse:
+    # Imported late: the console needs models, which are loaded after this module.
     from tasks_app.console.pages import is_partial, problem
 
     if is_partial(request) or wants_html(request):
         return problem(request, error)
-    response = JsonResponse({"detail": str(told), "code": told.code}, status=503)
+    response = JsonResponse({"detail": str(outage), "code": outage.code}, status=503)
     response["Retry-After"] = RETRY_AFTER_S
     response["Cache-Control"] = "no-store"
     return response
 
 
 def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
-    """Answer a request whose body has more than `most` bytes, which the server refuses before Django sees it.
+    """Answer a request whose body has more than `most` bytes, which the server refuses before Django gets it.
 
-    `headers`: those of the request, their names in small letters.
+    `headers` are those of the request, with lower-case names.
     """
     from tasks_app.console.pages import is_partial
 
@@ -135,8 +134,8 @@ def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
     request.COOKIES = parse_cookie(headers.get("cookie", ""))
     detail = f"The request must be at most {size_in_words(most)}."
     if is_partial(request):
-        told = {"title": "The form is too large", "text": f"{detail} Nothing was changed."}
-        response = HttpResponse(get_template("console/_problem.html").render(told, request), status=413)
+        context = {"title": "The form is too large", "text": f"{detail} Nothing was changed."}
+        response = HttpResponse(get_template("console/_problem.html").render(context, request), status=413)
     else:
         response = answer(request, 413, detail, errors={"body": [f"must be at most {most} bytes"]})
     response["Cache-Control"] = "no-store"
@@ -144,7 +143,7 @@ def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
     def respond(_: HttpRequest) -> HttpResponse:
         return response
 
-    SecurityMiddleware(CSPMiddleware(XFrameOptionsMiddleware(respond)))(request)  # What every answer tells a browser.
+    SecurityMiddleware(CSPMiddleware(XFrameOptionsMiddleware(respond)))(request)  # Adds the security headers.
     return response
 
 

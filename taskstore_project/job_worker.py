@@ -1,4 +1,4 @@
-"""`taskstore work`: a worker of jobs. Here, where both the command line and the jobs are known."""
+"""`taskstore work`: the command that starts a worker of jobs."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def work(session: Session, /, modules: Sequence[str], grace_ms: int, memory_mb: 
     taskstore work reports.jobs --queue default --queue slow --processes 4
     """
     if files := [module for module in modules if module.endswith(".py") or "/" in module]:
-        raise Mistake(f"{files[0]} is a file: say the module, such as reports.jobs for reports/jobs.py")
+        raise Mistake(f"{files[0]} is a file: name its module, such as reports.jobs for reports/jobs.py")
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
-    logging.getLogger("taskstore.worker").setLevel(logging.INFO)  # What it works for, and that it stops.
+    logging.getLogger("taskstore.worker").setLevel(logging.INFO)  # For its start and stop.
     memory_bytes = None if memory_mb is None else memory_mb * 2**20
     try:
         with Client(**session.where) as store:

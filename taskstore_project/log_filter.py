@@ -1,4 +1,4 @@
-"""What is worth a line of the log."""
+"""Filter the log."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import logging
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """A 503 is none: an outage of the database has lines of its own, and a server that ends says so by itself."""
+    """Return whether a record should be logged. 503s are not: outages and stops of the server are logged elsewhere."""
     return getattr(record, "status_code", None) != 503

@@ -1,4 +1,4 @@
-"""Who types a command."""
+"""The operating system's user who runs a command."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def users_name() -> str:
 
 
 def actor() -> Actor:
-    """Return who types the command, as the audit names them."""
+    """Return the user as an actor for the audit."""
     return Actor(f"{users_name()} (command line)")

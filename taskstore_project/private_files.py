@@ -1,11 +1,10 @@
-"""The data folder is for its user alone: folders have mode 0700 and files 0600, whatever made them."""
+"""Keep the data folder private: folders have mode 0700 and files 0600."""
 
 from __future__ import annotations
 
 import logging
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,20 +15,21 @@ log = logging.getLogger(__name__)
 
 
 def make(file: Path) -> None:
-    """Make an empty file that nobody else can read, unless there is one. SQLite gives its other files the same mode."""
-    with suppress(OSError):  # Whoever opens it will say what is wrong, and better.
+    """Create an empty private file unless it exists. SQLite gives its other files the same mode."""
+    with suppress(OSError):  # Opening the file will give a better error.
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def put_right(folder: Path) -> None:
-    """Make the folder and all that is in it private, and warn in one line of what was not.
+    """Make the folder and its contents private, and log a warning that lists what was not.
 
-    Leaves alone what belongs to somebody else, and a folder that is shared or holds more than a store.
+    Does not change files of other users, and no folder that is shared or contains more than a store.
     """
     if _is_shared(folder):
-        log.warning("%s is no folder of the store's own: other users may read what it keeps there", folder)
+        log.warning("%s does not belong to the store alone: other users may read its files there", folder)
         return
-    changed = [path for path in (folder, *_below(folder)) if _was_open(path)]
+    below = (Path(parent, name) for parent, folders, files in os.walk(folder) for name in (*folders, *files))
+    changed = [path for path in (folder, *below) if _make_private(path)]
     if changed:
         names = ", ".join(str(path.relative_to(folder)) if path != folder else str(path) for path in changed[:NAMED])
         more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
@@ -44,13 +44,8 @@ def _is_shared(folder: Path) -> bool:
     return here == Path(here.anchor) or bool(here.stat().st_mode & stat.S_ISVTX)
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        yield from (Path(parent, name) for name in (*folders, *files))
-
-
-def _was_open(path: Path) -> bool:
-    """Whether it was open to others, and is no longer."""
+def _make_private(path: Path) -> bool:
+    """Remove the access of other users. Returns whether they had any."""
     try:
         status = path.lstat()
         is_ours = status.st_uid == os.geteuid() and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))

@@ -1,4 +1,4 @@
-"""The key that signs sessions: made at the first start, kept in the data folder; or one that several servers share."""
+"""The key that signs sessions: created at the first start and kept in the data folder, or shared by several servers."""
 
 import os
 import secrets
@@ -10,9 +10,9 @@ SHORTEST = 50
 
 
 def read_or_make(folder: Path) -> str:
-    """Return the key in `folder`, which is made too (both for this user alone).
+    """Return the key in `folder`, creating both if necessary, with access for this user only.
 
-    Raises ImproperlyConfigured when the folder can't be used: choose another one.
+    Raises ImproperlyConfigured when the folder can't be used.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -23,29 +23,29 @@ def read_or_make(folder: Path) -> str:
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"TASKSTORE_DATA or --data: can't keep data in {folder}: {problem}") from None
     if len(key) < SHORTEST:
-        raise ImproperlyConfigured(f"{file} holds no usable key; delete it, and everybody logs in anew")
+        raise ImproperlyConfigured(f"{file} has no valid key: delete it, and all users must sign in again")
     return key
 
 
 def read_or_draw(folder: Path) -> str:
-    """Return the key in `folder`, or one for this process alone where there is none yet: nothing is made."""
+    """Return the key in `folder`, or a new one for this process alone. Creates no file."""
     return read_or_make(folder) if (folder / "secret_key").exists() else secrets.token_urlsafe(64)
 
 
 def read(name: str, file: Path) -> str:
-    """Return the key in the file, which the variable names. Raises ImproperlyConfigured when there is none."""
+    """Return the key in the file of the variable. Raises ImproperlyConfigured when it is missing or too short."""
     try:
         key = file.read_text().strip()
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"{name}: can't read the key in {file}: {problem}") from None
     if len(key) < SHORTEST:
-        raise ImproperlyConfigured(f"{name}: the key in {file} has to have {SHORTEST} characters at least")
+        raise ImproperlyConfigured(f"{name}: the key in {file} must have at least {SHORTEST} characters")
     return key
 
 
 def make(file: Path) -> None:
-    # Written whole before it gets its name, and a name is given once: of two commands
-    # that start together both read the same key.
+    # The draft is complete before it is linked, and only one link succeeds: two commands that start
+    # together read the same key.
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w") as opened:

@@ -1,7 +1,7 @@
-"""Sessions that end: at the sign-out, some time after the last page that was asked for, and after the sign-in.
+"""Sessions that end at the sign-out, after some inactivity, and some time after the sign-in.
 
-In the cookie, not in a table: on SQLite sessions would compete with the writer. Only those that end early are in one
-(tasks_app.access.sessions), and what it says of a session is asked for once a second or two.
+They are in cookies: in a table, they would compete with the writer on SQLite. Only early ends are in a table
+(tasks_app.access.sessions), which is queried every second or two.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from django.utils.decorators import sync_and_async_middleware
 
 BEGAN, SEEN = "began", "seen"  # Seconds since the Epoch.
 ID, GENERATION = "id", "generation"  # See tasks_app.access.sessions.
-RENEWED_EVERY_S = 60  # A cookie is not written again with each page.
+RENEWED_EVERY_S = 60  # Not every page sends a new cookie.
 
 
 class SessionStore(signed_cookies.SessionStore):
-    """Ends `SESSION_COOKIE_AGE` after it was last written, as Django's, and `SESSION_LONGEST_S` after the sign-in.
+    """A session that ends `SESSION_COOKIE_AGE` after its last write, as Django's, or `SESSION_LONGEST_S` after sign-in.
 
-    A sign-out ends it on every server, so that a copy of its cookie is worth nothing.
+    A sign-out ends it on every node, so that copies of its cookie become invalid.
     """
 
     def load(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class SessionStore(signed_cookies.SessionStore):
         super().save(must_create)
 
     def flush(self) -> None:
-        """At a sign-out, and when the password is another than at the sign-in."""
+        """End the session, at a sign-out or after a change of the password."""
         from tasks_app.access import sessions
 
         if ID in self:
@@ -60,27 +60,26 @@ class SessionStore(signed_cookies.SessionStore):
         super().flush()
 
     def cycle_key(self) -> None:
-        """At a sign-in, and when a password was changed: somebody has shown who they are."""
+        """Restart the session's lifetime, at a sign-in or a change of the password."""
         self.pop(BEGAN, None)
         super().cycle_key()
 
     def renew(self) -> None:
-        """Somebody is still there."""
+        """Prolong the session of a signed-in person."""
         if SESSION_KEY in self and time.time() - self.get(SEEN, 0) > RENEWED_EVERY_S:
             self.modified = True
 
 
 def is_signed_in(cookies: str) -> bool:
-    """Whether a request with these cookies may be one of someone who is signed in.
+    """Return whether a request with these cookies may come from a signed-in person.
 
-    It has to have a session that this server signed and that has not expired, and the cookie against forged forms:
-    without that Django refuses the form. Does not query the database, so a session that was ended early counts until
-    this process has answered one request of it.
+    It needs a valid session that has not expired, and the CSRF cookie, without which Django refuses a form. Does not
+    query the database, so a session that was ended early counts until this process has answered one of its requests.
     """
     held = parse_cookie(cookies)
     if settings.SESSION_COOKIE_NAME not in held or settings.CSRF_COOKIE_NAME not in held:
         return False
-    # Late: servers know this module before there are models.
+    # Imported late: servers import this module before the models.
     from tasks_app.access.sessions import is_known_to_be_over
 
     kept = signed_cookies.SessionStore(held[settings.SESSION_COOKIE_NAME]).load()
@@ -90,27 +89,27 @@ def is_signed_in(cookies: str) -> bool:
 
 
 def _was_ended(kept: dict[str, Any]) -> bool:
-    # Late: Django reads this module before it has models.
+    # Imported late: Django imports this module before the models.
     from tasks_app.access.sessions import is_over
 
     if SESSION_KEY not in kept:
         return False
-    # One without an id could not be ended.
+    # A session without an id can't be ended early, so it is refused.
     return ID not in kept or is_over(kept[ID], int(kept[SESSION_KEY]), kept[GENERATION])
 
 
 @sync_and_async_middleware
 def renewal(get_response: Any) -> Callable[[HttpRequest], Any]:
-    """The middleware that keeps the session of somebody who asks for pages."""
+    """Return a middleware that prolongs the sessions of people who open pages."""
 
     def answer(request: HttpRequest) -> Any:
         if may_renew(request):
-            request.session.renew()  # type: ignore[attr-defined]  # It is a store of ours.
+            request.session.renew()  # type: ignore[attr-defined]  # It is a SessionStore.
         return get_response(request)
 
     async def answer_on_the_loop(request: HttpRequest) -> Any:
         if may_renew(request):
-            # In a thread, as it may ask the database.
+            # In a thread, as it may query the database.
             await sync_to_async(request.session.renew)()  # type: ignore[attr-defined]
         return await get_response(request)
 
@@ -118,6 +117,6 @@ def renewal(get_response: Any) -> Callable[[HttpRequest], Any]:
 
 
 def may_renew(request: HttpRequest) -> bool:
-    """Whether it is a page with a session: an open one goes on asking for parts of it for as long as it is open."""
+    """Return whether the request is for a page, with a session. Polling by open pages does not count as activity."""
     is_page = request.method != "HEAD" and "text/html" in request.headers.get("Accept", "")
     return settings.SESSION_COOKIE_NAME in request.COOKIES and is_page and "HX-Request" not in request.headers

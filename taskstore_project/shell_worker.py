@@ -1,4 +1,4 @@
-"""`taskstore commands worker`: here, where both the command line and the worker are known."""
+"""`taskstore commands worker`: the command that starts a worker of shell commands."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None
 
     taskstore commands worker reports --lists-at-once 4 --memory 2GiB
     """
-    # It is needed by this command alone.
+    # Only this command needs it.
     from taskstore.commands.worker import CommandWorker
 
     for name in ("least_timeout", "least_lease", "grace"):
         options[f"{name}_s"] = options.pop(f"{name}_ms") / 1_000
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
     for package in ("taskstore.worker", "taskstore.commands"):
-        logging.getLogger(package).setLevel(logging.INFO)  # What it works for, that it stops, and what it kills.
+        logging.getLogger(package).setLevel(logging.INFO)  # For its start and stop, and the processes that it kills.
     with Client(**session.where) as store:
         try:
             made = CommandWorker(store, projects, **{**options, "env": dict(options["env"])})
@@ -75,7 +75,10 @@ def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None
 
 
 def warning(projects: Sequence[str]) -> str:
-    """Nobody should start it without knowing what it does."""
+    """Return the warning about who decides what the worker runs."""
     named = f"the project {projects[0]}" if len(projects) == 1 else f"the projects {', '.join(projects)}"
     user = getpass.getuser()
-    return f"This runs shell lines of {named} as the user {user}: whoever may submit there may do all that {user} may."
+    return (
+        f"This worker runs shell commands of {named} as the user {user}: "
+        f"everyone who can submit there can act as {user}."
+    )

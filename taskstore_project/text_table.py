@@ -1,4 +1,4 @@
-"""What commands print in columns."""
+"""Format the output of commands."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 
 def lines_of(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The rows, each column as wide as its longest text."""
+    """Yield the rows as lines, with each column as wide as its longest text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
 def grouped(number: int) -> str:
-    """1234567 as 1 234 567."""
+    """Format 1234567 as 1 234 567."""
     return f"{number:,}".replace(",", " ")

@@ -1,4 +1,4 @@
-"""Where everything is. The REST API sits at the root, as the Task Store documents it."""
+"""All URLs. The REST API is at the root, as the Task Store documents it."""
 
 from django.contrib import admin
 from django.urls import include, path

@@ -1,4 +1,4 @@
-"""Which pages may open a websocket: those that this server has sent itself."""
+"""Accept websockets only from pages of this server."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ PORTS = {"http": 80, "https": 443}
 
 
 class OwnOrigin:
-    """An ASGI application: hands a websocket on when a page of this server asks for it, and turns others away.
+    """An ASGI application that passes on websockets from pages of this server, and refuses others.
 
-    With TASKSTORE_PUBLIC_URL browsers come by that address alone. Without it they come by one of this machine: the
-    page has to be of a host that the server answers to, at the port that the socket was asked for, as cookies are sent
-    to every port of a host.
+    With TASKSTORE_PUBLIC_URL, a page must have that origin. Without it, a page must have an allowed host and the port
+    of the websocket, because browsers send cookies to every port of a host.
     """
 
     def __init__(self, application: Any) -> None:
@@ -30,7 +29,7 @@ class OwnOrigin:
 
 
 def is_own_origin(origin: str, host: str) -> bool:
-    """Whether a page of `origin` is one of this server, which was asked by the name `host`."""
+    """Return whether `origin` is this server, which was addressed as `host`."""
     try:
         page = urlsplit(origin)
         if settings.TASKSTORE_PUBLIC_URL:
@@ -38,7 +37,7 @@ def is_own_origin(origin: str, host: str) -> bool:
         asked = urlsplit(f"http://{host}")
         # No other scheme: a proxy that speaks TLS needs TASKSTORE_PUBLIC_URL.
         return page.scheme == "http" and _place(page)[2] == _place(asked)[2] and _is_ours(page) and _is_ours(asked)
-    except ValueError:  # It is no address.
+    except ValueError:  # Not a valid address.
         return False
 
 

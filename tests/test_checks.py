@@ -62,8 +62,8 @@ def test_descriptor_sets_are_read_at_the_start(settings, tmp_path):
     said = [each.msg.removeprefix(f"TASKSTORE_DESCRIPTORS: {tmp_path}/") for each in found]
     assert said[:3] == [
         "none can't be read: No such file or directory.",
-        "text is no descriptor set.",
-        "empty is no descriptor set.",
+        "text is not a descriptor set.",
+        "empty is not a descriptor set.",
     ]
     assert "money.proto" in said[3]
 

@@ -279,7 +279,7 @@ def test_a_schedule_that_is_too_deep_does_not_stop_the_others():
     add("schedules", data=deep, labels={"name": "digest"})
     running.settle(claim("schedules")[0])
     [schedule] = schedules.schedules()
-    assert "no schedule" in schedule.error
+    assert "invalid schedule" in schedule.error
 
 
 def test_no_draft_is_moved_to_the_schedules_that_adds_commands(operator):

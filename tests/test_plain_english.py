@@ -55,6 +55,12 @@ BANNED = {
     r"\b[Mm]ake (?:the|a) (?:token|schedule|person)\b|\bMade the\b": "create",
     r"\bthe newest first\b": "newest first",
     r"\bparameters? by (?:name|position)\b": "positional arguments, keyword arguments",
+    r"\b(?:has|have) to (?:be|have)\b": "must be",
+    r"(?<!there )\bis no (?!longer\b|more than\b)[a-z]+\b": "is not a",
+    r"\bno such (?!host\b|recipient\b)": "is not known, does not exist",
+    r"^(?-i:at most|from|an? integer|a whole number from|text that|either) ": "must have at most, must be",
+    r"\bgoes? on (?:as|at|from|until)\b": "continues, is now",
+    r"\bthis is not what\b|\bnot there to be\b|\bnone is there\b": "invalid, does not exist",
     # Two words for one thing.
     r"\bqueue item\b|\bwork item\b": "task",
     r"\btime-out\b": "timeout",
@@ -101,6 +107,14 @@ def texts_of_module(path: Path) -> Iterator[str]:
             yield node.value if " " in node.value or node.value.istitle() else ""
 
 
+def texts_of_help(path: Path) -> Iterator[str]:
+    """As of a module, with the docstrings of its commands: they are its help."""
+    yield from texts_of_module(path)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and any("command(" in ast.unparse(each) for each in node.decorator_list):
+            yield ast.get_docstring(node) or ""
+
+
 def texts_of_page(path: Path) -> Iterator[str]:
     """The paragraphs of a page of documentation, without its examples."""
     source = re.sub(r"```.*?```|`[^`\n]*`", " … ", path.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -124,9 +138,33 @@ PLACES = (
     Place("tasks_app/bulk/*.py", texts_of_module),
     Place("tasks_app/control/*.py", texts_of_module),
     Place("tasks_app/templatetags/*.py", texts_of_module),
-    Place("tasks_app/forms.py", texts_of_module),
-    Place("taskstore_project/admin*.py", texts_of_module),
-    Place("taskstore_project/error_pages.py", texts_of_module),
+    Place("tasks_app/core/*.py", texts_of_module),
+    Place("tasks_app/wire/*.py", texts_of_module),
+    Place("tasks_app/rest_api/*.py", texts_of_module),
+    Place("tasks_app/grpc_api/*.py", texts_of_module),
+    Place("tasks_app/commands/*.py", texts_of_module),
+    Place("tasks_app/jobs/*.py", texts_of_module),
+    Place("tasks_app/schedules/*.py", texts_of_module),
+    Place("tasks_app/conf/*.py", texts_of_module),
+    Place("tasks_app/database/*.py", texts_of_module),
+    Place("tasks_app/writer/*.py", texts_of_module),
+    Place("tasks_app/live/*.py", texts_of_module),
+    Place("tasks_app/reading/**/*.py", texts_of_module),
+    Place("tasks_app/tasks_backend/*.py", texts_of_module),
+    Place("tasks_app/management/**/*.py", texts_of_module),
+    Place("tasks_app/*.py", texts_of_module),
+    Place("taskstore/types/*.py", texts_of_module),
+    Place("taskstore/client/*.py", texts_of_module),
+    Place("taskstore/cli/*.py", texts_of_help),
+    Place("taskstore/commands/**/*.py", texts_of_module),
+    Place("taskstore/jobs/*.py", texts_of_module),
+    Place("taskstore/worker/*.py", texts_of_module),
+    Place("taskstore/masstasker/[a-l]*.py", texts_of_module),
+    Place("taskstore/*.py", texts_of_module),
+    Place("taskstore_project/*.py", texts_of_module),
+    Place("taskstore_project/backup/*.py", texts_of_module),
+    Place("taskstore_project/management/**/*.py", texts_of_module),
+    Place("taskstore_project/serving/*.py", texts_of_module),
 )
 
 

@@ -50,7 +50,7 @@ def setting(python):
         ("DATABASE_URL", "postgresql://[host/tasks", "PostgreSQL address"),
         ("DATABASE_URL", "postgresql://host", "name a database"),
         ("DATABASE_PASSWORD_FILE", "/dev/null/password", "/dev/null/password"),
-        ("DATABASE_PASSWORD_FILE", "/dev/null", "is empty"),
+        ("DATABASE_PASSWORD_FILE", "/dev/null", "must not be empty"),
         ("TASKSTORE_DIRECT_DATABASE_URL", "host=geheim", "postgresql://"),
         ("TASKSTORE_DIRECT_DATABASE_URL", "postgresql://host", "name a database"),
         ("TASKSTORE_SECRET_KEY_FILE", "/nowhere/key", "/nowhere/key"),
@@ -63,8 +63,8 @@ def setting(python):
         ("TASKSTORE_HISTORY", "some", "full, finished, off"),
         ("TASKSTORE_HISTORY_DAYS", "-1", "1"),
         ("TASKSTORE_AUDIT_DAYS", "0", "1"),
-        ("TASKSTORE_RETENTION", "jobs/*=7d mail=soon", '"mail=soon" is no rule'),
-        ("TASKSTORE_COMMAND_LISTS", "*=50/10min/1s a=1", '"a=1" is no rule'),
+        ("TASKSTORE_RETENTION", "jobs/*=7d mail=soon", '"mail=soon" is not a rule'),
+        ("TASKSTORE_COMMAND_LISTS", "*=50/10min/1s a=1", '"a=1" is not a rule'),
         ("TASKSTORE_COMMANDS", "perhaps", "TASKSTORE_COMMANDS"),
         ("TASKSTORE_MAX_DATA_BYTES", "ten", "integer"),
         ("TASKSTORE_TOKEN_RATE", "-1", "0"),
@@ -107,7 +107,7 @@ def test_the_data_folder_comes_after_an_equals_sign_too(manage, tmp_path):
 
 def test_the_data_folder_has_to_be_named(manage):
     told = manage("check", "--data")
-    assert (told.returncode, told.stderr) == (2, "taskstore: --data needs a folder\n")
+    assert (told.returncode, told.stderr) == (2, "taskstore: --data needs a directory\n")
 
 
 def test_the_secret_key_stays_the_same(setting):
@@ -124,7 +124,7 @@ def test_an_unusable_secret_key_is_said(manage, tmp_path):
     (tmp_path / "data" / "secret_key").write_text("short")
     told = manage("check")
     assert told.returncode == 2
-    assert "secret_key holds no usable key" in told.stderr
+    assert "secret_key has no valid key" in told.stderr
 
 
 def test_sqlite_waits_for_the_disk_unless_told_otherwise(setting):
@@ -147,10 +147,10 @@ def test_the_password_of_postgresql_may_stand_in_a_file(setting, manage, tmp_pat
     told = manage("check", DATABASE_URL="postgres://ann:geheim@host/tasks", **file)
     assert (told.returncode, told.stderr) == (
         2,
-        "taskstore: DATABASE_URL and DATABASE_PASSWORD_FILE both have a password: leave it out of the address\n",
+        "taskstore: DATABASE_URL and DATABASE_PASSWORD_FILE must not both have a password: remove one\n",
     )
     told = manage("check", **file)
-    assert "DATABASE_PASSWORD_FILE is for PostgreSQL: set DATABASE_URL too" in told.stderr
+    assert "DATABASE_PASSWORD_FILE needs PostgreSQL: set DATABASE_URL too" in told.stderr
 
 
 def test_it_is_the_password_of_the_direct_address_too(setting, tmp_path):

@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 from psycopg.rows import dict_row
 
 from tasks_app.database import PostgreSQL
+from tasks_app.database.plain import ROW_TYPES, PlainPostgreSQL, row_packers_of
 from taskstore.errors import CommitRefused
 
 from .history import Row
@@ -74,9 +75,23 @@ class Arena:
         ann.begin(performed(pair.preparation, ALONE))
         await self.duel.play_one(0)
         ids = [task.id for task in ann.tasks()]
+        make_dialect = await self._making_plain(pair, ids) if way.is_plain else self._make_dialect
         for rival, operation in zip(self.duel.rivals, pair.operations(ids), strict=True):
-            rival.begin(performed(operation, way, self._make_dialect))
+            rival.begin(performed(operation, way, make_dialect))
         return {task_id: f"task {place}" for place, task_id in enumerate(ids)}
+
+    async def _making_plain(self, pair: Pair, ids: Sequence[int]) -> MakeDialect:
+        """What makes dialects that know these tasks, as a writer does that has looked at a group before."""
+        cursor = await self._watcher.execute(ROW_TYPES.sql.encode())
+        row_packers = row_packers_of(await cursor.fetchall())
+
+        def make(using: str, *, waits: bool) -> PlainPostgreSQL:
+            dialect = PlainPostgreSQL(using, waits=waits)
+            dialect.row_packers = row_packers
+            dialect.know_candidates({group: [ids[pair.groups.index(group)]] for group in pair.groups})
+            return dialect
+
+        return make
 
     async def _told(self, names: Names) -> Told:
         living, ended, counts = await self._rows(*TABLES, COUNTS)

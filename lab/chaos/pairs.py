@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tasks_app.core.operations import Claim, Commit, Operation
+from tasks_app.database.plain import asked_by
 from taskstore.types.tasks import Change, NewTask
 
 NOBODY, ANN, BOB = 1, 2, 3
@@ -22,6 +23,11 @@ class Pair:
     ann: Make
     bob: Make
     groups: Sequence[str] = ("mail", "reports", "reports")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a writer can do both operations in two trips."""
+        return all(asked_by([operation]) is not None for operation in self.operations([1, 2, 3]))
 
     @property
     def preparation(self) -> Commit:
@@ -83,6 +89,26 @@ PAIRS = (
         name="one claims what the other is refused to delete",
         ann=lambda a, b, c: claim(ANN),
         bob=lambda a, b, c: commit(BOB, deletes=[a], depends=[GONE]),
+    ),
+    Pair(
+        name="both update the same, and each one more",
+        ann=lambda a, b, c: commit(ANN, updates=[a, b]),
+        bob=lambda a, b, c: commit(BOB, updates=[c, b]),
+    ),
+    Pair(
+        name="one deletes what the other replaces by another",
+        ann=lambda a, b, c: commit(ANN, deletes=[b, a]),
+        bob=lambda a, b, c: commit(BOB, adds="reports", deletes=[a]),
+    ),
+    Pair(
+        name="one claims what the other replaces by another",
+        ann=lambda a, b, c: claim(ANN),
+        bob=lambda a, b, c: commit(BOB, adds="mail", deletes=[a]),
+    ),
+    Pair(
+        name="one claims what the other moves away",
+        ann=lambda a, b, c: claim(ANN),
+        bob=lambda a, b, c: Commit(owner=BOB, updates=(Change(id=a, group="reports"),)),
     ),
     Pair(
         name="one claims, depending on what the other updates, which depends on what is claimed",

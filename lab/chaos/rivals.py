@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import psycopg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 
 from tasks_app.core.operations import Operation, TaskRecord
 from tasks_app.database import Decision, PostgreSQL, Row, Statement, Steps, T, Undecided, transact
+from tasks_app.database.postgresql_pipeline import PackedArray
 from tasks_app.writer.connection import BEGIN, COMMIT, settings_of_batches
 from taskstore.errors import TaskStoreError
 
@@ -27,12 +30,16 @@ HURRY = b"SET deadlock_timeout = '10ms'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How the store performs an operation: in the writer, which skips locked rows, or alone, waiting for locks."""
+    """How the store performs an operation: in the writer, which skips locked rows, or alone, waiting for locks.
+
+    `is_plain`: the writer already knows ids to claim and the columns of the tables, so that it may use two round trips.
+    """
 
     waits: bool
+    is_plain: bool = False
 
     def __str__(self) -> str:
-        return "alone" if self.waits else "by the writer"
+        return "alone" if self.waits else "by the writer in two trips" if self.is_plain else "by the writer"
 
     def opening(self, operation: Operation, dialect: PostgreSQL) -> Sequence[Statement]:
         """Return the first statements; one that waits also locks the named tasks."""
@@ -42,6 +49,7 @@ class Way:
 
 
 ALONE, BY_THE_WRITER = Way(waits=True), Way(waits=False)
+IN_TWO_TRIPS = Way(waits=False, is_plain=True)
 
 
 def performed(operation: Operation, way: Way, make_dialect: MakeDialect = PostgreSQL) -> Steps[Answer]:
@@ -61,7 +69,7 @@ def performed(operation: Operation, way: Way, make_dialect: MakeDialect = Postgr
         if not isinstance(outcome, Undecided):
             return outcome
         if outcome is Undecided.LOCKED:
-            way = ALONE
+            way, make_dialect = ALONE, PostgreSQL if way.is_plain else make_dialect
 
 
 def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[Decision]:
@@ -204,7 +212,17 @@ class Duel:
         return False
 
 
+class PackedDumper(Dumper):
+    """Sends a packed array as it is; the statement says of which type."""
+
+    format = Format.BINARY
+
+    def dump(self, obj: PackedArray) -> bytes:
+        return bytes(obj)
+
+
 async def connected(address: str) -> Connection:
     connection = await psycopg.AsyncConnection.connect(address, autocommit=True)
+    connection.adapters.register_dumper(PackedArray, PackedDumper)
     await connection.execute(HURRY)
     return connection

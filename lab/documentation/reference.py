@@ -45,7 +45,7 @@ of `taskstore`, or, next to the store, of `taskstore.errors`.
 WHOLE_64_BITS = (-(2**63), 2**63 - 1)
 # The arguments of errors that take more than a text.
 EXAMPLES: dict[type[TaskStoreError], list[Any]] = {
-    InvalidInput: [{"group": ["has to be there"]}],
+    InvalidInput: [{"group": ["must not be empty"]}],
     CommitRefused: [Refusal(deletes=(1,)), Refusal(depends=(1,))],
 }
 

@@ -1,1 +1,1 @@
-"""Who may do what: people, tokens, policy, audit, request limits."""
+"""Access: people, tokens, policy, sessions, audit and request limits."""

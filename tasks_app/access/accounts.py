@@ -1,6 +1,6 @@
-"""The accounts of people: added, given rights, closed and opened by an administrator. Each change is in the audit.
+"""Accounts of people: administrators add, close and reopen them, and change rights. The audit records each change.
 
-Nobody changes their own rights, and somebody who may administer is always left.
+People can't change their own rights, and at least one administrator always remains.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ADMIN = ROLE_NAMES[-1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What somebody may do here."""
+    """The rights of an account."""
 
-    role: str  # Of ROLE_NAMES; empty: none.
+    role: str  # One of ROLE_NAMES; empty: none.
     sees_payloads: bool
-    commands: bool = False  # Submits shell commands, which workers run.
+    commands: bool = False  # May submit shell commands, which workers run.
 
 
 def rights_of(user: User) -> Rights:
-    """The highest role counts where somebody was given several in Django's admin."""
+    """Return the rights of a user. Of several roles, as Django's admin can give, the highest counts."""
     names = {group.name for group in user.groups.all()} | ({ADMIN} if user.is_superuser else set())
     role = next((role for role in reversed(ROLE_NAMES) if role in names), "")
     is_admin = role == ADMIN
@@ -43,14 +43,19 @@ def rights_of(user: User) -> Rights:
 
 
 def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[User, str]:
-    """Make an account. Returns it with its one-time password, which can't be had again.
+    """Create an account. Returns it with its one-time password, which is not stored in plain text.
 
-    Raises InvalidInput when the name is taken, or is none.
+    Raises InvalidInput when the name is taken or invalid.
     """
-    user = _new_user(name)
+    user = User(username=User.normalize_username(name))
+    try:
+        user.clean_fields(exclude=["password"])
+        user.validate_unique()
+    except ValidationError as wrong:
+        raise InvalidInput({"name": wrong.messages}) from None
     _check_role(rights)
     password = random_password()
-    user.set_password(password)  # It takes half a second: not while a transaction keeps others out.
+    user.set_password(password)  # Outside the transaction, because it takes half a second.
     with transaction.atomic():
         user.save()
         password_was_given(user)
@@ -70,24 +75,24 @@ def change_rights(user: User, rights: Rights, actor: Actor = PROGRAM) -> None:
 
 
 def close(user: User, actor: Actor = PROGRAM) -> None:
-    """Let the person in no more; what they did stays theirs in the audit. Raises InvalidInput, see `_may_lose`."""
+    """Close an account. Its audit entries keep its name. Raises InvalidInput, see `_may_lose`."""
     with _may_lose(user, actor):
         User.objects.filter(pk=user.pk).update(is_active=False)
-        sessions.end_all_of(user)  # Else they would go on when the account is opened again.
+        sessions.end_all_of(user)  # Otherwise they would continue when the account is reopened.
         _write_down("close account", user, actor)
 
 
 def open_again(user: User, actor: Actor = PROGRAM) -> None:
-    """Let the person in again, with the password that they had."""
+    """Reopen an account, with its old password."""
     with transaction.atomic():
         User.objects.filter(pk=user.pk).update(is_active=True)
         _write_down("open account", user, actor)
 
 
 def reset_password(user: User, actor: Actor = PROGRAM) -> str:
-    """A new one-time password, which can't be had again; the old one and all sessions end.
+    """Set and return a new one-time password. The old password and all sessions become invalid.
 
-    Raises InvalidInput, see `_may_lose`: until they choose another, an administrator is none.
+    Raises InvalidInput, see `_may_lose`: an administrator with a one-time password can't administer.
     """
     password = random_password()
     user.set_password(password)
@@ -101,16 +106,16 @@ def reset_password(user: User, actor: Actor = PROGRAM) -> str:
 
 @transaction.atomic
 def sign_out_everywhere(user: User, actor: Actor = PROGRAM) -> None:
-    """End all sessions of the user, on every server within five seconds. Everybody may end their own."""
+    """End all sessions of the user, on every node within five seconds. People may end their own sessions."""
     sessions.end_all_of(user)
     _write_down("sign out everywhere", user, actor)
 
 
 @contextmanager
 def keeps_an_administrator() -> Iterator[None]:
-    """Around what takes rights away. Raises InvalidInput, and undoes it, when nobody who may administer is left."""
+    """Undo the changes of the block and raise InvalidInput when they leave no administrator."""
     with transaction.atomic():
-        # Two administrators who lock each other out at the same moment wait for each other here.
+        # Serializes two administrators who remove each other's rights at the same moment.
         list(Group.objects.select_for_update().filter(name=ADMIN))
         yield
         if not administrators().exists():
@@ -119,7 +124,7 @@ def keeps_an_administrator() -> Iterator[None]:
 
 @contextmanager
 def _may_lose(user: User, actor: Actor) -> Iterator[None]:
-    """Around a change that may take rights away. Raises InvalidInput when it is one's own, or that of the last."""
+    """Guard a change that may take rights away. Raises InvalidInput for one's own account or the last administrator."""
     if user.username == actor.name:
         raise InvalidInput({"account": ["must not be your own: ask another administrator"]})
     with keeps_an_administrator():
@@ -129,22 +134,12 @@ def _may_lose(user: User, actor: Actor) -> Iterator[None]:
 def _give(user: User, rights: Rights) -> None:
     beside = {SEES_PAYLOADS: rights.sees_payloads, COMMANDS: rights.commands}
     names = {rights.role} | {name for name, is_given in beside.items() if is_given}
-    # A project that installs the store may have groups of its own.
+    # A project that installs the store may have other groups, too.
     user.groups.remove(*Group.objects.filter(name__in=set(ROLES) - names))
     user.groups.add(*Group.objects.filter(name__in=names))
     if user.is_superuser and rights.role != ADMIN:
         user.is_superuser = user.is_staff = False
         user.save(update_fields=["is_superuser", "is_staff"])
-
-
-def _new_user(name: str) -> User:
-    user = User(username=User.normalize_username(name))
-    try:
-        user.clean_fields(exclude=["password"])
-        user.validate_unique()
-    except ValidationError as wrong:
-        raise InvalidInput({"name": wrong.messages}) from None
-    return user
 
 
 def _check_role(rights: Rights) -> None:

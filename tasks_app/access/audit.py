@@ -1,6 +1,6 @@
-"""The trail of what people and operating tokens changed. Rows are written once; the database refuses to change them.
+"""The audit of changes by people and operating tokens. Rows are written once; the database refuses to change them.
 
-Each change has one: whoever adds a way to change something records it in the same transaction.
+Every function that makes such a change records it in the same transaction.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from ..core.actors import Actor
 from ..models import AuditEntry
 
-NODE = "node:"  # A server that acts by itself is this and its name: no user's name has a colon.
+NODE = "node:"  # Prefix of the name of a server that acts by itself: no username has a colon.
 
 
 def record(
@@ -25,11 +25,10 @@ def record(
     details: Mapping[str, Any] | None = None,
     duration_ms: int = 0,
 ) -> AuditEntry:
-    """Write down who did what (`action`), to how many tasks, and why. Nothing for the program itself.
+    """Record the action of an actor, its number of tasks and its reason. Records nothing for the program itself.
 
-    `selection` says in words what was meant ("3 tasks", "all failed tasks"); `group` is empty
-    when several groups or none are concerned. `details`: `ids` of tasks, `skipped` by
-    why, and what else there is to know. Returns the entry.
+    `selection` describes the tasks ("3 tasks", "all failed tasks"); `group` is empty for several groups or
+    none. `details` has `ids` of tasks, `skipped` counts by reason, and anything else. Returns the entry.
     """
     entry = AuditEntry(
         actor=actor.name,

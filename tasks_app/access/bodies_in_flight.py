@@ -1,4 +1,4 @@
-"""How many bytes of request bodies each client has at work in this process, so that none fills its memory."""
+"""Limit the bytes of request bodies that a client has in this process at once, so that none fills its memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from django.conf import settings
 from ..offload.memory import give_back_soon
 from .request_limits import beyond_proxies, network
 
-LEAST_BYTES = 64 * 2**10  # Below this a body costs less than to count it.
-MOST_BYTES = 256 * 2**20  # Where the settings say nothing.
+LEAST_BYTES = 64 * 2**10  # Counting a smaller body costs more than the body.
+MOST_BYTES = 256 * 2**20  # The default of the setting.
 RETRY_AFTER_S = 1
 REASON = "Too many request bytes at once: wait for an answer before you send the next request."
 LARGE_BYTES = 2**20
@@ -20,10 +20,10 @@ _at_work: Counter[str] = Counter()
 
 
 def sender_of(authorization: str, peer: str, forwarded: str) -> str:
-    """Who counts for a request: its token, where it is known to be valid, or else the address that it came from."""
+    """Return the client that a request counts for: its token if it is known to be valid, otherwise its address."""
     secret = authorization.partition(" ")[2].strip()
-    if secret and apps.ready:  # Else it is the server of another application, which has no tokens.
-        from . import tokens  # It needs the models, and servers know of this module before them.
+    if secret and apps.ready:  # The server may serve another application, without tokens.
+        from . import tokens  # It needs the models, and servers import this module before them.
 
         if tokens.is_known(secret):
             return f"token {secret}"
@@ -31,14 +31,14 @@ def sender_of(authorization: str, peer: str, forwarded: str) -> str:
 
 
 class Charge:
-    """What one request has at work, until it is answered."""
+    """The counted bytes of one request, until it is answered."""
 
     def __init__(self, sender: str) -> None:
         self._sender = sender
         self._size = 0
 
     def raise_to(self, size: int) -> bool:
-        """Count so many bytes. False: that is more than its sender may have at work beside others of its own."""
+        """Count so many bytes. Returns False when that exceeds the limit of the sender's concurrent requests."""
         if size <= max(self._size, LEAST_BYTES):
             return True
         others = _at_work[self._sender] - self._size
@@ -49,7 +49,7 @@ class Charge:
         return True
 
     def end(self) -> None:
-        """The request is answered, or its client has gone. Ends once, however often it is told."""
+        """Stop counting the request. Calling it again has no effect."""
         size, self._size = self._size, 0
         if size:
             _at_work[self._sender] -= size

@@ -1,4 +1,4 @@
-"""Who may do what, and who asks: the same for REST, gRPC, console, websocket and admin."""
+"""The rights of people and tokens, the same for REST, gRPC, console, websocket and admin."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..core.operations import GroupScope
 from ..models import Scope, Token
 from .people import must_choose_password
 
-# Who signs in to a server, or presents a token: `actor_of` makes an Actor of it.
+# A signed-in person or a token; `actor_of` makes an Actor of it.
 Principal = Token | AbstractBaseUser | AnonymousUser
 
-ANYTHING = "anything"  # The scope of whoever asks on a server that was started without tokens.
+ANYTHING = "anything"  # The scope of every client on a server that was started with --no-auth.
 
 SCOPES: Mapping[str, frozenset[Action]] = {
     Scope.READ: frozenset({Action.SEE, Action.SEE_PAYLOADS}),
@@ -30,9 +30,9 @@ SCOPES: Mapping[str, frozenset[Action]] = {
     ANYTHING: EVERY_ACTION - {Action.ADMINISTER},
 }
 
-# Groups of Django's users. Seeing payloads is given apart from the role: they may hold what is nobody's business.
+# Groups of Django's users. The right to see payloads, which may be private, is separate from the role.
 SEES_PAYLOADS = "see payloads"
-# So is the right to decide what shells run, on the machines of the workers.
+# So is the right to submit shell commands, which run on the workers' machines.
 COMMANDS = "commands"
 ROLES: Mapping[str, frozenset[Action]] = {
     "viewer": frozenset({Action.SEE}),
@@ -52,7 +52,7 @@ OF_PEOPLE = "this needs the role commands or admin"
 
 
 def actor_of(principal: Principal, reason: str = "") -> Actor:
-    """Return who asks, as verbs and the audit know them."""
+    """Return the actor of a principal, for the verbs and the audit."""
     name = f"token:{principal.name}" if isinstance(principal, Token) else principal.get_username()
     return Actor(name, scope_of(principal), actions_of(principal), reason)
 
@@ -63,7 +63,15 @@ def actions_of(principal: Principal) -> frozenset[Action]:
         return SCOPES[principal.scope]
     if not isinstance(principal, User) or not principal.is_active or must_choose_password(principal):
         return frozenset()
-    return EVERY_ACTION if principal.is_superuser else _actions_of_roles(principal)
+    if principal.is_superuser:
+        return EVERY_ACTION
+    # Cached on the user object, which lives as long as a request: a page asks a dozen times.
+    if not hasattr(principal, "_task_store_actions"):
+        roles = principal.groups.values_list("name", flat=True)
+        found = frozenset[Action]().union(*(ROLES.get(role, frozenset()) for role in roles))
+        principal._task_store_actions = found  # type: ignore[attr-defined]
+    actions: frozenset[Action] = principal._task_store_actions  # type: ignore[attr-defined]
+    return actions
 
 
 def may(principal: Principal, action: Action, group: str | None = None) -> bool:
@@ -73,51 +81,44 @@ def may(principal: Principal, action: Action, group: str | None = None) -> bool:
     return group is None or not isinstance(principal, Token) or principal.group_scope.allows(group)
 
 
+def scope_needed(token: Token, action: Action) -> str:
+    """Return what to say when the token does not allow the action."""
+    needed = next(scope for scope in Scope if action in SCOPES[scope])
+    return f"this needs a token with the scope {needed}, not {token.scope}"
+
+
 def scope_of(principal: Principal) -> GroupScope:
     """Return the groups that the principal may touch, and what it lacks to change those with shell commands."""
-    because = _missing_for_commands(principal)
+    because = ""
+    if not commands_are_on():
+        because = COMMANDS_ARE_OFF
+    elif not may(principal, Action.COMMANDS):
+        because = OF_TOKENS if isinstance(principal, Token) else OF_PEOPLE
     if not isinstance(principal, Token):
         return GroupScope(no_commands_because=because)
     return GroupScope(principal.group_scope.patterns, because, owners=tuple(principal.clients) or None)
 
 
 def may_command(principal: Principal, group: str | None = None) -> bool:
-    """Whether the principal may change groups with shell commands, or this one, on this server."""
+    """Return whether the principal may change groups of shell commands, or this one, on this server."""
     return commands_are_on() and may(principal, Action.COMMANDS, group)
 
 
 def commands_are_on() -> bool:
-    """Whether shell commands are switched on: groups that hold them can be changed through this server."""
+    """Return whether this server accepts shell commands, that is, changes of groups that hold them."""
     return bool(getattr(settings, "TASKSTORE_COMMANDS", False))
 
 
-def _missing_for_commands(principal: Principal) -> str:
-    if not commands_are_on():
-        return COMMANDS_ARE_OFF
-    if may(principal, Action.COMMANDS):
-        return ""
-    return OF_TOKENS if isinstance(principal, Token) else OF_PEOPLE
-
-
-def _actions_of_roles(user: User) -> frozenset[Action]:
-    # Kept on the user, who lives as long as a request: a page asks a dozen times.
-    if not hasattr(user, "_task_store_actions"):
-        roles = user.groups.values_list("name", flat=True)
-        user._task_store_actions = frozenset().union(*(ROLES.get(role, frozenset()) for role in roles))  # type: ignore[attr-defined]
-    actions: frozenset[Action] = user._task_store_actions  # type: ignore[attr-defined]
-    return actions
-
-
 def administrators() -> QuerySet[User]:
-    """The people who may `ADMINISTER`, as `may` says of each."""
+    """Return the people for whom `may` allows `ADMINISTER`."""
     roles = [role for role, actions in ROLES.items() if Action.ADMINISTER in actions]
     is_one = Q(is_superuser=True) | Q(groups__name__in=roles)
     return User.objects.filter(is_one, is_active=True, onetimepassword=None).distinct()
 
 
 def make_roles(using: str, **_: Any) -> None:
-    """The roles exist from the first migrate on."""
-    # Without the table of groups: only other applications have been migrated so far.
+    """Create the roles after a migration."""
+    # The table of groups is missing while only other applications have been migrated.
     if Group._meta.db_table not in connections[using].introspection.table_names():
         return
     for role in ROLES:

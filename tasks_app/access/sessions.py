@@ -1,7 +1,7 @@
-"""Sessions that ended before their cookies expire: one by a sign-out, all sessions of a user at once.
+"""End sessions before their cookies expire: one by a sign-out, or all sessions of a user.
 
-A session is a signed cookie, and a copy of it outlives the sign-out in the browser. So a session has an id, and the
-generation of its user at the sign-in; each server checks both here.
+A session is a signed cookie, and a copy of it would outlive the sign-out. So a session has an id and the generation of
+its user at the sign-in, and each server checks both here.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FIRST_GENERATION = 0  # Of a user without a row.
 TRUSTED_S = 1.5
 KEPT = 10_000  # Verdicts.
 
-_verdicts: dict[tuple[str, int], tuple[bool, float]] = {}  # By session and generation: the verdict, until when.
-_over: set[tuple[str, int]] = set()  # No session begins again, so these need no second look.
-_changes = 0  # So many times something has ended in this process: what was read before is not believed.
+_verdicts: dict[tuple[str, int], tuple[bool, float]] = {}  # By session and generation: the verdict and its expiry.
+_over: set[tuple[str, int]] = set()  # Ended sessions, which never start again.
+_changes = 0  # Counts the ends in this process: a verdict read before one of them is not cached.
 _watchers: set[Callable[[], None]] = set()
 
 
 def end(session_id: str, until_ms: int) -> None:
-    """End one session on every server. `until_ms`: when its cookie expires."""
+    """End one session on every server. `until_ms` is the expiry of its cookie."""
     EndedSession.objects.get_or_create(id=session_id, defaults={"until_ms": until_ms})
     look_again()
 
@@ -39,7 +39,7 @@ def end_all_of(user: User) -> None:
 
 
 def end_all() -> None:
-    """End the sessions of all users: a restored backup knows nothing of sign-outs since it was made."""
+    """End the sessions of all users: a restored backup misses the sign-outs since it was made."""
     SessionGeneration.objects.all().delete()
     SessionGeneration.objects.bulk_create(
         SessionGeneration(user=user, number=_new_generation()) for user in User.objects.only("pk")
@@ -49,13 +49,13 @@ def end_all() -> None:
 
 
 def generation_of(user_pk: int) -> int:
-    """The generation that a new session of the user belongs to."""
+    """Return the generation of a new session of the user."""
     number = SessionGeneration.objects.filter(pk=user_pk).values_list("number", flat=True).first()
     return FIRST_GENERATION if number is None else number
 
 
 def is_over(session_id: str, user_pk: int, generation: int) -> bool:
-    """Whether the session was ended. It may take `TRUSTED_S` to learn what another server has ended."""
+    """Return whether the session was ended. An end by another server may take `TRUSTED_S` to show."""
     if is_known_to_be_over(session_id, generation):
         return True
     verdict, until_s = _verdicts.get((session_id, generation), (False, 0.0))
@@ -76,18 +76,24 @@ def is_over(session_id: str, user_pk: int, generation: int) -> bool:
 
 
 def is_known_to_be_over(session_id: str, generation: int) -> bool:
-    """Whether this process has seen that the session was ended. Does not query the database."""
+    """Return whether this process knows that the session was ended. Does not query the database."""
     return (session_id, generation) in _over
 
 
 def look_again() -> None:
-    """Forget what is known of sessions and rights, and let open websockets of this process check theirs now."""
+    """Forget all verdicts, and let open websockets of this process check their rights now."""
+
+    def notify_watchers() -> None:
+        _forget()  # Verdicts that were read before the commit.
+        for look in list(_watchers):
+            look()
+
     _forget()
-    transaction.on_commit(_tell_watchers)
+    transaction.on_commit(notify_watchers)
 
 
 def watch(look: Callable[[], None]) -> Callable[[], None]:
-    """Call `look`, in any thread, when sessions end in this process. Returns what stops that."""
+    """Call `look`, in any thread, when sessions end in this process. Returns a function that stops it."""
     _watchers.add(look)
     return lambda: _watchers.discard(look)
 
@@ -96,12 +102,6 @@ def _forget() -> None:
     global _changes
     _changes += 1
     _verdicts.clear()
-
-
-def _tell_watchers() -> None:
-    _forget()  # What others have read before the commit.
-    for look in list(_watchers):
-        look()
 
 
 def _new_generation() -> int:

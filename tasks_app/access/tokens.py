@@ -1,4 +1,4 @@
-"""Tokens of programs: made, checked, revoked; waiting claims end with them."""
+"""Create, check and revoke the tokens of programs. Waiting claims end with their token."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from .policy import ANYTHING
 
 NAME_LENGTH = 100
 MOST_CLIENTS = 1_000
-CLIENT = re.compile(r"-?[0-9]{1,19}")  # `int` alone would take "1_000" and the digits of other scripts.
+CLIENT = re.compile(r"-?[0-9]{1,19}")  # `int` alone would accept "1_000" and the digits of other scripts.
 CLIENTS = f"must be at most {MOST_CLIENTS} client numbers, each a 64-bit integer"
-PREFIX = "ts_"  # So that scanners for leaked secrets can tell what it is.
+PREFIX = "ts_"  # Scanners for leaked secrets recognize it.
 LAST_USED_EVERY = timedelta(minutes=1)  # A write for each request would cost more than the request.
-# The token of a server for programs beside it has a name that begins so, and goes with the server. That of a node that
-# was lost expires: a running server renews its own.
+# The prefix of a server's own token for programs on its machine, which is deleted when the server stops. A running
+# server renews its token; the token of a lost node expires.
 THIS_MACHINE = "this machine"
 NODE_TOKEN_LIFE = timedelta(minutes=30)
 NODE_TOKEN_FORGOTTEN_AFTER = timedelta(days=1)
-TRUSTED_S = 5.0  # A revoked token opens nothing any more after this time.
+TRUSTED_S = 5.0  # A revoked token stops working within this time.
 
-# Who everybody is on a server that was started with --no-auth.
+# The token of every client on a server that was started with --no-auth.
 ANYBODY = Token(name="anybody", scope=ANYTHING)
 
 _trusted: dict[str, tuple[Token, float]] = {}
@@ -50,10 +50,10 @@ def create(
     scope: str,  # One of Scope.
     groups: Sequence[str] = (),
     expires_at: datetime | None = None,
-    clients: Sequence[int] = (),  # The owners that it may act for; empty: every one.
+    clients: Sequence[int] = (),  # The client ids that it may use; empty: all.
     actor: Actor = PROGRAM,
 ) -> tuple[Token, str]:
-    """Make a token. Returns it with its secret, which can't be had again.
+    """Create a token. Returns it with its secret, which is not stored in plain text.
 
     Raises InvalidInput that names every wrong field.
     """
@@ -73,7 +73,7 @@ def create(
 
 
 def create_for_node(node: str, scope: str) -> tuple[Token, str]:
-    """Make the token of a server for programs beside it. `renew` prolongs it; those of lost nodes are deleted."""
+    """Create a server's token for programs on its machine, to be prolonged by `renew`. Deletes those of lost nodes."""
     now = timezone.now()
     of_nodes().filter(expires_at__lt=now - NODE_TOKEN_FORGOTTEN_AFTER).delete()
     return create(
@@ -82,54 +82,54 @@ def create_for_node(node: str, scope: str) -> tuple[Token, str]:
 
 
 def renew(token: Token) -> bool:
-    """Prolong the token of a node. Returns whether it is still to be renewed: it may have been revoked or deleted."""
+    """Prolong the token of a node. Returns False when it was revoked or deleted."""
     alive = Token.objects.filter(pk=token.pk, revoked_at=None)
     return bool(alive.update(expires_at=timezone.now() + NODE_TOKEN_LIFE))
 
 
 def of_nodes() -> QuerySet[Token]:
-    """The tokens of servers for programs beside them."""
+    """Return the tokens of servers for programs on their machines."""
     return Token.objects.filter(name__startswith=THIS_MACHINE)
 
 
 def check(name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int] = ()) -> None:
-    """Raise InvalidInput that names every wrong field of a token to be made."""
+    """Raise InvalidInput that names every wrong field of a new token."""
     if wrong := dict(_problems(name, groups, expires_at, clients)):
         raise InvalidInput({field: [text] for field, text in wrong.items()})
 
 
 def valid(secret: str) -> Token | None:
-    """The token with this secret, or None when there is none, or it has expired or been revoked."""
+    """Return the token with this secret; None when it does not exist, has expired or was revoked."""
     now = timezone.now()
     token = alive().filter(hash=_hash(secret)).first()
     if token and (token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY):
-        # Requests wait for this: with a standby that has gone they would wait for as long as it has.
+        # Does not wait for a synchronous standby, which may be away, as requests wait for this.
         with database.bookkeeping():
             Token.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 
 
 def alive() -> QuerySet[Token]:
-    """Those that open something now."""
+    """Return the tokens that are valid now."""
     return Token.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
 
 
 def is_known(secret: str) -> bool:
-    """Whether `recently_valid` answers without the database."""
+    """Return whether `recently_valid` can answer without the database."""
     return secret in _trusted and time.monotonic() <= _trusted[secret][1]
 
 
 def trusted(secret: str) -> Token | None:
-    """As `recently_valid`, where it needs no look into the database; None where it does, or the token has expired.
+    """Return the token if `recently_valid` needs no query for it; None if it does, or if the token has expired.
 
-    The same object until the next look.
+    Returns the same object until the next query.
     """
     token, until_s = _trusted.get(secret, (None, 0.0))
     return None if token is None or time.monotonic() > until_s or _has_expired(token) else token
 
 
 def recently_valid(secret: str) -> Token | None:
-    """As `valid`, but it may take a few seconds to learn that a token was revoked."""
+    """Return the same as `valid`, but a revocation may take a few seconds to show."""
     token, until_s = _trusted.get(secret, (None, 0.0))
     if token is None or time.monotonic() > until_s:
         token = valid(secret)
@@ -145,7 +145,7 @@ def _has_expired(token: Token) -> bool:
 
 @transaction.atomic
 def revoke(token: Token, actor: Actor = PROGRAM) -> bool:
-    """Let nobody in with it from now on. Returns whether it was still to be revoked."""
+    """Revoke a token. Returns False when it was revoked already."""
     is_revoked = bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))
     if is_revoked:
         audit.record(actor, "revoke token", selection=f"token {token.name}", done=1)
@@ -153,14 +153,14 @@ def revoke(token: Token, actor: Actor = PROGRAM) -> bool:
 
 
 def state_of(token: Token) -> str:
-    """Whether it opens anything: "valid", "expired" or "revoked"."""
+    """Return the state of a token: "valid", "expired" or "revoked"."""
     if token.revoked_at:
         return "revoked"
     return "expired" if token.expires_at and token.expires_at <= timezone.now() else "valid"
 
 
 def client_ids(words: Sequence[str]) -> list[int]:
-    """The clients that somebody typed. Raises InvalidInput about `clients`."""
+    """Parse client ids. Raises InvalidInput about `clients`."""
     if not all(map(CLIENT.fullmatch, words)):
         raise InvalidInput({"clients": [CLIENTS]})
     return [int(word) for word in words]
@@ -187,23 +187,23 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-LOOK_EVERY_S = 4.0  # As for requests that come: what was revoked opens nothing any more after five seconds.
+LOOK_EVERY_S = 4.0  # As for new requests, a revoked token stops working within five seconds.
 
 
 class WaitingTokens:
-    """The tokens with which somebody waits on the loop of this process: all are looked up together."""
+    """The tokens of waiting requests on this process's event loop, which are checked together."""
 
     def __init__(self) -> None:
         self._waits: defaultdict[int, set[asyncio.Timeout]] = defaultdict(set)
         self._next_look: asyncio.TimerHandle | None = None
-        self._look: asyncio.Task[None] | None = None  # Held, or it could go amid its work.
+        self._look: asyncio.Task[None] | None = None  # A reference, or the task could be garbage collected.
 
     @asynccontextmanager
     async def while_valid(self, token: Token, refusal: Exception) -> AsyncIterator[None]:
-        """Around a wait. Raises the refusal once the token opens nothing any more; what was taken is given back."""
+        """Run a wait, and raise the refusal once the token is no longer valid; a claimed task is given back then."""
         try:
             async with asyncio.timeout(None) as wait:
-                if token.pk:  # Else it is none that could be revoked.
+                if token.pk:  # The token of --no-auth can't be revoked.
                     self._add(token.pk, wait)
                 try:
                     yield
@@ -232,22 +232,21 @@ class WaitingTokens:
         self._look = asyncio.get_running_loop().create_task(self._end_invalid())
 
     async def _end_invalid(self) -> None:
-        """End the waits of those that have gone."""
-        with suppress(Error):  # It can't be told now; nothing is claimed now, either.
+        """End the waits of invalid tokens."""
+        with suppress(Error):  # Without a database, nothing can be claimed either.
             left = await sync_to_async(_valid, thread_sensitive=False)(list(self._waits))
             for pk in self._waits.keys() - left:
                 for wait in self._waits[pk]:
-                    wait.reschedule(0)  # A moment that has passed.
+                    wait.reschedule(0)  # A time in the past ends the wait.
         if self._waits:
             self._look_later()
 
 
 def _valid(pks: Collection[int]) -> set[int]:
-    """In a thread that may never be used again."""
     try:
         return set(alive().filter(pk__in=pks).values_list("pk", flat=True))
     finally:
-        connections.close_all()
+        connections.close_all()  # The thread may never be used again.
 
 
 waiting_tokens = WaitingTokens()

@@ -1,4 +1,4 @@
-"""Django's admin: ad hoc edits, through the store. What each page may be used for, `policy.may` says."""
+"""Django's admin for ad hoc edits, which go through the store. `policy.may` decides about each page."""
 
 from . import audit, tasks, tokens
 

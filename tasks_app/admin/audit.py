@@ -1,4 +1,4 @@
-"""What became of tasks, and what people did: to be read, changed by nobody."""
+"""The history of tasks and the audit, read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to the tasks that were selected in the list: bulk operations, which can be undone."""
+"""The actions on selected tasks of the list: bulk operations, which can be undone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FIELDS: Mapping[Kind, Callable[[], forms.Field]] = {
 
 
 class Agreement(forms.Form):
-    """What is asked before selected tasks are changed: the options of the action, and why."""
+    """The confirmation of an action: its options and a reason."""
 
     reason = forms.CharField(required=False, max_length=REASON_LENGTH, widget=AdminTextInputWidget)
 
@@ -89,11 +89,11 @@ class ActsOnSelected(KeyedAdmin):
         # Django 6.1 says where the actions are shown, and earlier versions do not.
         where = {} if action_location is None else {"action_location": action_location}
         actions: dict[str, Any] = super().get_actions(request, **where)
-        actions.pop("delete_selected", None)  # Django's own knows nothing of the store.
+        actions.pop("delete_selected", None)  # Django's own action would bypass the store.
         return actions
 
     def act(self, request: HttpRequest, queryset: QuerySet[Task], action: type[Action]) -> HttpResponse | None:
-        """Do it to the selected tasks: at once when there is nothing to ask, else once it is agreed to."""
+        """Change the selected tasks: at once when there is nothing to confirm, otherwise after the confirmation."""
         is_agreed = "post" in request.POST
         dead_letters = failed_from_by_id(ids_in(request))
         options = [option for option in action().options_for(len(dead_letters)) if not option.is_rare]
@@ -105,22 +105,12 @@ class ActsOnSelected(KeyedAdmin):
             self.message_user(request, "Nothing was done: the tasks no longer exist.", messages.ERROR)
             return None
         form = Agreement(request.POST if is_agreed else None, options)
-        return None if self._is_changed(request, action, form) else self._question(request, tasks, action, form)
-
-    def _is_changed(self, request: HttpRequest, action: type[Action], form: Agreement) -> bool:
-        """Whether it was agreed to and done. If not, the form says why."""
-        if not form.is_valid():
-            return False
-        try:
-            self._change(request, action(**form.given), reason=form.cleaned_data["reason"])
-        except InvalidInput as refused:
-            form.refuse(refused)
-            return False
-        return True
-
-    def _question(
-        self, request: HttpRequest, tasks: Sequence[Task], action: type[Action], form: Agreement
-    ) -> HttpResponse:
+        if form.is_valid():
+            try:
+                self._change(request, action(**form.given), reason=form.cleaned_data["reason"])
+                return None
+            except InvalidInput as refused:
+                form.refuse(refused)
         title = f"{action.words.label} {tasks_in_words(len(tasks))}"
         context = {
             **self.admin_site.each_context(request),
@@ -137,23 +127,23 @@ class ActsOnSelected(KeyedAdmin):
         return TemplateResponse(request, "admin/tasks_app/task/agree.html", context)
 
     def _where_to(self, request: HttpRequest, action: type[Action]) -> str:
-        """The text of the button, where a requeue moves all tasks to one group; else empty."""
+        """Return the label of the button when a requeue moves all tasks to one group; empty otherwise."""
         selection = Selection(ids=tuple(ids_in(request)), scope=scope_of(user_of(request)))
         targets = bulk.preview(selection, action()).targets
         is_one = len(targets) == 1 and targets[0].moved >= targets[0].count
         return f"Send back to {targets[0].group}" if is_one else ""
 
     def _change(self, request: HttpRequest, action: Action, *, reason: str) -> None:
-        """Do it, and say what came of it. Raises InvalidInput about the options."""
+        """Run the action and show its result. Raises InvalidInput about the options."""
         ids = ids_in(request)
         operation = begin(action, ids, actor_of(user_of(request), reason))
         level = messages.SUCCESS if operation.done else messages.WARNING
-        self.message_user(request, told(operation, len(ids)), level)
+        self.message_user(request, describe_result(operation, len(ids)), level)
 
 
 @contextmanager
 def forbidden_as_django() -> Iterator[None]:
-    """Raises PermissionDenied, for which Django has a page, with the text of what the store forbids."""
+    """Convert Forbidden to PermissionDenied, for which Django has a page."""
     try:
         yield
     except Forbidden as refused:
@@ -161,21 +151,21 @@ def forbidden_as_django() -> Iterator[None]:
 
 
 def user_of(request: HttpRequest) -> User:
-    """The person who is signed in; only within the admin's pages."""
-    assert isinstance(request.user, User)  # noqa: S101 - the admin lets in nobody else.
+    """Return the person who is signed in; only within the admin's pages."""
+    assert isinstance(request.user, User)  # noqa: S101 - the admin has checked it.
     return request.user
 
 
 def begin(action: Action, ids: Sequence[int], actor: Actor) -> BulkOperation:
-    """Do it to those of the tasks that are still there. Raises PermissionDenied when their group may not be changed."""
+    """Start the action on the tasks that still exist. Raises PermissionDenied when their group may not be changed."""
     seen = bulk.preview(Selection(ids=tuple(ids), scope=actor.scope))
     asked = Asked(action=action, selection=seen.selection, expected=seen.count)
     with forbidden_as_django():
         return bulk.start(asked, actor)
 
 
-def told(operation: BulkOperation, meant: int) -> str:
-    """What came of an operation on so many tasks, with the way to its undo."""
+def describe_result(operation: BulkOperation, meant: int) -> str:
+    """Describe the result of an operation on so many tasks, with a link to its undo."""
     address = f"{resolve_url('console:overview')}operations/{operation.pk}"
     if operation.state == BulkOperation.State.RUNNING:
         what = f"{WORDS[operation.verb].doing} {tasks_in_words(meant)} is running."
@@ -195,18 +185,18 @@ def sentences(operation: BulkOperation, meant: int) -> Iterator[str]:
 
 
 def ids_in(request: HttpRequest) -> list[int]:
-    """Of the rows that are selected; `response_action` has seen that they are numbers."""
+    """Return the ids of the selected rows, which `response_action` has validated."""
     return list(dict.fromkeys(map(int, request.POST.getlist(ACTION_CHECKBOX_NAME))))
 
 
 def failed_from_by_id(ids: Sequence[int]) -> dict[int, str]:
-    """Of those of the tasks that are dead letters: the group that each failed in."""
+    """Return the group in which each dead letter among the tasks failed."""
     labels = Task.objects.get_queryset().bearing(FAILED_FROM).filter(id__in=ids).values_list("id", "labels")
     return {task_id: borne[FAILED_FROM] for task_id, borne in labels}
 
 
 def lines_of(tasks: Sequence[Task], action: type[Action]) -> Iterator[str]:
-    """What each of them is; of a requeue also where it goes."""
+    """Describe each task; of a requeue, with its target."""
     now_ms = Task.objects.now_ms()
     failed_from = failed_from_by_id([task.id for task in tasks]) if action.makes_available else {}
     for task in tasks:

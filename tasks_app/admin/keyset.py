@@ -1,4 +1,4 @@
-"""Lists that page by key, never by offset and never counted, whatever the size of the table."""
+"""Lists with pages by key, without an offset or a count, at any size of the table."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PAGE = 100
 
 
 def nothing_more(*_: Any) -> None:
-    """What is left to do when something has been done elsewhere."""
+    """Do nothing."""
 
 
 class KeyedList(ChangeList):
-    """A page of a list and, as the key of its last row, where the next one begins."""
+    """A page of a list, with the key of its last row, after which the next page starts."""
 
     model_admin: KeyedAdmin
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
-        # Only what an index has: the order can't be chosen.
+        # The order is fixed, because it needs an index.
         return list(self.model_admin.get_ordering(request))
 
     def get_results(self, request: HttpRequest) -> None:
@@ -39,7 +39,7 @@ class KeyedList(ChangeList):
         found = list((beyond(rows, order, key) if key else rows)[: PAGE + 1])
         self.result_list = found[:PAGE]
         self.next_page = write_key(found[PAGE - 1], order) if len(found) > PAGE else None
-        # What the stock templates ask for. Nothing is offered that goes beyond the page.
+        # Values for Django's templates. They offer nothing beyond the page.
         self.result_count = self.full_result_count = len(self.result_list)
         self.show_full_result_count = True
         self.show_admin_actions = bool(self.result_list)
@@ -55,24 +55,24 @@ class KeyedList(ChangeList):
 
 
 class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Pages of a model whose list is paged by key, the newest first. Who may do what it `needs` may look."""
+    """An admin with a list in pages by key, the newest first. Viewing requires the action `needs`."""
 
     ordering = ("-id",)
     sortable_by = ()
     list_per_page = PAGE
-    show_facets = admin.ShowFacets.NEVER  # They count.
-    allowed_lookups: Sequence[str] = ()  # What may stand in the address of a list; each has an index.
+    show_facets = admin.ShowFacets.NEVER  # They would count rows.
+    allowed_lookups: Sequence[str] = ()  # Filters in the address of a list; each has an index.
     needs = Action.SEE
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return KeyedList
 
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows with what the list shows, and without what it does not."""
+        """Return the rows with only the columns that the list shows."""
         return rows
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        # PostgreSQL refuses the NUL character even in a question.
+        # PostgreSQL refuses the NUL character in queries, too.
         return lookup in self.allowed_lookups and "\0" not in value
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -99,12 +99,12 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return None
         return super().response_action(request, queryset, *more, **named)
 
-    # Django's own trail would be a second one: the audit has everything.
+    # The audit replaces Django's own log.
     log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
 
 
 def beyond(rows: QuerySet[Any], order: Sequence[str], key: Sequence[int]) -> QuerySet[Any]:
-    """The rows that come after this key, all columns of the order rising, or all falling."""
+    """Return the rows after this key. All columns of the order must rise, or all fall."""
     side = "lt" if order[0].startswith("-") else "gt"
     names = [name.removeprefix("-") for name in order]
     later = Q(pk__in=[])
@@ -120,7 +120,7 @@ def write_key(row: Model, order: Sequence[str]) -> str:
 
 
 def read_key(text: str, order: Sequence[str]) -> list[int]:
-    """The key that a link named. Raises IncorrectLookupParameters when it is none; then the first page is shown."""
+    """Parse the key of a link. Raises IncorrectLookupParameters, after which Django shows the first page."""
     key = [read_id(part) for part in text.split(".")]
     if None in key or len(key) != len(order):
         raise IncorrectLookupParameters
@@ -128,7 +128,7 @@ def read_key(text: str, order: Sequence[str]) -> list[int]:
 
 
 def read_id(text: str) -> int | None:
-    """The whole number that somebody typed; None when it is none, or none that an id could be."""
+    """Parse an id; None when the text can't be one."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         return None
     number = int(text)

@@ -1,4 +1,4 @@
-"""Tasks: found, added, changed and deleted by hand. A change deletes the task and makes a successor."""
+"""The admin of tasks: find, add, change and delete them. A change replaces a task by a successor."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..reading import history
-from .bulk_actions import ActsOnSelected, begin, forbidden_as_django, told, user_of
+from .bulk_actions import ActsOnSelected, begin, describe_result, forbidden_as_django, user_of
 from .keyset import read_id
 
-# What a person can do nothing about but try again, or look at the task as it is now.
+# Errors after which a person can only retry, or view the present task.
 REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
 
 ERROR_SHOWN = 80  # Characters, in the list.
 DATA = ("content", "encoding", "data_type")
 REST = ("available_at", "priority", "labels", "error")
-NOT_ASKED = tuple(name for name in PLAIN if name not in REST)  # What the form has no field for is shown.
+NOT_ASKED = tuple(name for name in PLAIN if name not in REST)  # Values without a form field are only shown.
 FACTS = ("id", "state", "held_by", "available", "claims", *NOT_ASKED, "origin", "created", "made")
 WIDGETS = {
     **dict.fromkeys(("group", "data_type", "reason"), AdminTextInputWidget()),
@@ -50,7 +50,7 @@ ENDS_LEASE = "A worker holds this task. Saving ends its lease, and the worker's 
 
 
 class AdminTaskForm(TaskForm):
-    """The same with the admin's own widgets."""
+    """The form of a task with the admin's widgets."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,7 +60,7 @@ class AdminTaskForm(TaskForm):
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Only within a group: across all of them no index has the states."""
+    """Filters by state within a group: no index has the states of all groups."""
 
     title = parameter_name = "state"
 
@@ -78,12 +78,12 @@ class TaskAdmin(ActsOnSelected):
     form = AdminTaskForm
     list_display = ("id", "group_link", "state", "available", "held_by", "priority", "claims", "error_start")
     list_filter = (StateFilter,)
-    search_fields = ("id",)  # Shows the box; get_search_results looks.
+    search_fields = ("id",)  # Shows the search box; get_search_results does the search.
     search_help_text = "Any id of a task, current or earlier, or the exact name of a group."
     allowed_lookups = ("group", "state")
     readonly_fields = (*FACTS, "shown_data")
 
-    # ---- Who may
+    # ---- Rights
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Action.OPERATE)
@@ -97,14 +97,14 @@ class TaskAdmin(ActsOnSelected):
     # ---- The list
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        """As the index has it: in a group the longest available first, else and for failed ones the newest."""
+        """Return the order of an index: in a group the longest available first, otherwise and for failed the newest."""
         in_group = asked_group(request) and asked_state(request) is not State.FAILED
         return ("available_at_ms", "id") if in_group else ("-id",)
 
     def for_list(self, rows: QuerySet[Task]) -> QuerySet[Task]:
         return rows.defer("data", "data_type", "labels", "error").annotate(
             error_start=Left("error", ERROR_SHOWN),
-            now_ms=Value(Task.objects.now_ms(), BigIntegerField()),  # The same for all rows.
+            now_ms=Value(Task.objects.now_ms(), BigIntegerField()),  # One time for all rows.
         )
 
     def get_search_results(
@@ -188,7 +188,7 @@ class TaskAdmin(ActsOnSelected):
         chain = history.chain_of(read_id(unquote(object_id)) or 0)
         return redirect(trail_url(chain.origin) if chain else "admin:tasks_app_task_changelist")
 
-    # ---- What is done to it, all of it through the store
+    # ---- Changes, all through the store
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
@@ -199,7 +199,7 @@ class TaskAdmin(ActsOnSelected):
             return self._show_again(request, object_id, refused)
 
     def _show_again(self, request: HttpRequest, object_id: str, refused: TaskStoreError) -> HttpResponse:
-        """What was typed, above the task as it is now; saving once more would change that one."""
+        """Show the typed values again, for the present task, which saving again would change."""
         task_id = read_id(unquote(object_id)) or 0
         chain = history.chain_of(task_id)
         if not (chain and chain.living):
@@ -224,7 +224,7 @@ class TaskAdmin(ActsOnSelected):
                     owner=NOBODY, updates=[asked], scope=actor.scope, operator=actor.operator()
                 )
             self._tell(request, actor, "edit", task, f"Task {asked.id} is now {task.id}.", replaced=asked.id)
-        # What comes after this, the way to the next page, is about the new task.
+        # The redirect to the next page is about the new task.
         obj.id, obj.group = task.id, task.group
 
     def _tell(self, request: HttpRequest, actor: Actor, action: str, task: Task, text: str, replaced: int = 0) -> None:
@@ -261,11 +261,11 @@ class TaskAdmin(ActsOnSelected):
             return redirect("admin:tasks_app_task_changelist")
 
     def delete_model(self, request: HttpRequest, obj: Task) -> None:
-        """Purge it, also when a worker holds it: the page has said so."""
+        """Purge the task, even when a worker holds it, as the page has said."""
         operation = begin(Purge(takes_claimed=True), [obj.id], actor_of(user_of(request)))
         if operation.ended_at_ms and not operation.done:
             raise CommitRefused(Refusal(deletes=(obj.id,)))
-        self.message_user(request, told(operation, 1), messages.SUCCESS)
+        self.message_user(request, describe_result(operation, 1), messages.SUCCESS)
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: int) -> HttpResponse:
         return redirect("admin:tasks_app_task_changelist")
@@ -288,13 +288,13 @@ class TaskAdmin(ActsOnSelected):
 
 
 def asked_group(request: HttpRequest) -> str:
-    """The group whose tasks are listed; empty: all."""
+    """Return the group of the listed tasks; empty for all."""
     term = request.GET.get("q", "")
     return request.GET.get("group", "") or (term if read_id(term.strip()) is None else "")
 
 
 def asked_state(request: HttpRequest) -> State | None:
-    """Raises IncorrectLookupParameters when the address names none that there is; then all tasks are shown."""
+    """Return the requested state. Raises IncorrectLookupParameters for an unknown one; then all tasks are shown."""
     if "state" not in request.GET or not asked_group(request):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Tokens: made, looked at and revoked; their secrets are shown once."""
+"""The admin of tokens: create, view and revoke them. Secrets are shown once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .keyset import KeyedAdmin
 
 
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What a new token is to be."""
+    """The fields of a new token."""
 
     name = forms.CharField(
         max_length=tokens.NAME_LENGTH, widget=AdminTextInputWidget, help_text="The program that uses the token."
@@ -68,7 +68,7 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
         return self.cleaned_data
 
     def _post_clean(self) -> None:
-        """Not Django's: `tokens` makes the row."""
+        """Skip Django's validation of the row, which `tokens` creates."""
 
 
 @admin.register(Token)
@@ -124,13 +124,13 @@ class TokenAdmin(KeyedAdmin):
         obj.id, obj.name, obj.secret = token.id, token.name, secret
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        """The secret, in this very answer: a message would travel in a cookie."""
+        """Show the secret in the answer: a message would put it into a cookie."""
         context = {**self.admin_site.each_context(request), "title": f"Token {obj.name}", "secret": obj.secret}
         return TemplateResponse(request, "admin/tasks_app/token/made.html", {**context, "opts": self.opts})
 
     @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:
-        """Let nobody in with them any more."""
+        """Revoke the selected tokens."""
         with transaction.atomic():
             alive = list(queryset.filter(revoked_at=None))
             for token in alive:

@@ -1,1 +1,1 @@
-"""What needs an operator: stalled groups, lost workers, error spikes."""
+"""Alerts: stalled groups, lost workers, error spikes."""

@@ -1,4 +1,4 @@
-"""What an operator should look at: stalled groups, lost workers, errors that pile up, long pauses, what is going on."""
+"""Notices for operators: stalled groups, lost workers, error spikes, long pauses, and running operations."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..core.heartbeats import LOST_MS
 from ..core.validation import LATEST_MS
 from ..models import BulkOperation, PausedGroup, Rate, Task
 from ..reading.clients import Seen, holdings
-from ..reading.counts import Stats, counts_of_each, stats_of
+from ..reading.counts import counts_of_each, stats_of
 from ..writer.totals import most_ready
 
 MINUTE_MS = 60_000
-STILL_MINUTES = 10  # Without a claim, while tasks are ready for that long.
+STILL_MINUTES = 10  # A group is stalled when its tasks are ready for so long without a claim.
 DAY_MINUTES = 1_440
 SPIKE_MINUTES = 10
 FEW_FAILURES = 10
 LONG_PAUSE_MS = 60 * MINUTE_MS
-MOST_GROUPS = 500  # That may stand still: those with the most ready tasks, and as many that live workers have named.
+MOST_GROUPS = 500  # Groups to check: those with the most ready tasks, and as many that live workers have named.
 
 
 class Kind(StrEnum):
@@ -31,26 +31,26 @@ class Kind(StrEnum):
     FAILING = "failing"
     BROKEN = "broken"
     PAUSED = "paused"
-    RUNNING = "running"  # No trouble: something is being done to many tasks.
+    RUNNING = "running"  # A bulk operation; not a problem.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing to look at."""
+    """One notice."""
 
     kind: Kind
-    name: str  # Of the group, the worker, or the schedule; running: what is being done, in words.
-    tasks: int  # Stalled, paused: that are ready; lost: that it holds; failing: that failed within ten minutes;
-    # running: to which it was done so far.
-    at_ms: int | None = None  # Last claimed, last heard, paused; None: never, or of no matter.
-    operation: int = 0  # The number of the one that is running.
-    expected: int = 0  # To how many tasks it will be done.
+    name: str  # The group, worker or schedule; of a running operation, its description.
+    tasks: int  # Stalled, paused: ready tasks; lost: held tasks; failing: failures within ten minutes;
+    # running: handled tasks.
+    at_ms: int | None = None  # The last claim, the last heartbeat, or the pause; None: never, or not applicable.
+    operation: int = 0  # The number of the running operation.
+    expected: int = 0  # The number of its tasks.
 
 
 def notices(clients: Sequence[Seen]) -> list[Notice]:
-    """What there is to look at now, by kind, then by the number of tasks; empty when all is well.
+    """Return the notices by kind, then by the number of tasks; empty when all is well.
 
-    `clients`: all that were heard within a day.
+    `clients`: all with a heartbeat within a day.
     """
     now_ms = Task.objects.now_ms()
     of_groups = [*_stalled(clients, now_ms), *_failing(now_ms), *_paused(now_ms)]
@@ -61,12 +61,19 @@ def notices(clients: Sequence[Seen]) -> list[Notice]:
 
 
 def _stalled(clients: Iterable[Seen], now_ms: int) -> Iterator[Notice]:
-    """Groups whose tasks are ready for long, and that somebody works on: config tasks and outputs are no alarm."""
+    """Find groups with tasks that have been ready for long although workers claim there.
+
+    Other groups hold configuration or outputs, which nobody claims.
+    """
     minute = now_ms // MINUTE_MS
     attended = {group for client in clients if client.age_ms < LOST_MS for group in client.groups}
-    # Not all groups: of 300 000 each look at this page would take seconds.
+    # Not all groups: with 300 000, each view of the page would take seconds.
     stats = stats_of(list(dict.fromkeys([*most_ready(MOST_GROUPS), *sorted(attended)[:MOST_GROUPS]])))
-    most = [group for group, numbers in stats.items() if _waits_for_long(numbers)]
+    most = [
+        group
+        for group, numbers in stats.items()
+        if not numbers.is_paused and (numbers.oldest_ready_ms or 0) > STILL_MINUTES * MINUTE_MS
+    ]
     claims = Rate.objects.filter(group__in=most, claimed__gt=0, minute__gte=minute - DAY_MINUTES)
     last_claims = dict(claims.values_list("group").annotate(Max("minute")).order_by())
     for group in most:
@@ -77,12 +84,8 @@ def _stalled(clients: Iterable[Seen], now_ms: int) -> Iterator[Notice]:
             yield Notice(kind=Kind.STALLED, name=group, tasks=stats[group].counts.ready, at_ms=last * MINUTE_MS)
 
 
-def _waits_for_long(numbers: Stats) -> bool:
-    return not numbers.is_paused and (numbers.oldest_ready_ms or 0) > STILL_MINUTES * MINUTE_MS
-
-
 def _lost(clients: Iterable[Seen]) -> Iterator[Notice]:
-    """Workers that fell silent while they hold tasks; one that had finished is no loss."""
+    """Find workers that hold tasks without a heartbeat."""
     silent = [client for client in clients if client.age_ms >= LOST_MS]
     held = holdings() if silent else {}
     for each in silent:
@@ -93,7 +96,7 @@ def _lost(clients: Iterable[Seen]) -> Iterator[Notice]:
 
 
 def _failing(now_ms: int) -> Iterator[Notice]:
-    """Groups in which far more fails than within the day before."""
+    """Find groups with far more failures than in the day before."""
     minute = now_ms // MINUTE_MS
     recent = _failures(Rate.objects.filter(minutes=1, minute__gte=minute - SPIKE_MINUTES))
     many = {group: count for group, count in recent.items() if count > FEW_FAILURES}
@@ -117,7 +120,7 @@ def _paused(now_ms: int) -> Iterator[Notice]:
 
 
 def _broken() -> Iterator[Notice]:
-    """Schedules that were due and made no sense: nothing comes of them until somebody sees to it."""
+    """Find broken schedules, which add nothing until somebody repairs them."""
     set_aside = Task.objects.get_queryset().in_group(schedules.GROUP).failed().filter(available_at_ms=LATEST_MS)
     for task in set_aside.defer("data")[:MOST_GROUPS]:
         yield Notice(kind=Kind.BROKEN, name=task.labels.get(schedules.NAME_LABEL) or f"task {task.id}", tasks=0)

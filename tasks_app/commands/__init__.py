@@ -1,11 +1,10 @@
-"""Shell commands in lists, on the verbs: submitted, bundled, settled, parked, run again, put away.
+"""Shell commands in lists: submit, bundle, settle, stash, retry and archive them.
 
-A command and a list of them are tasks; see command_record.py. Workers claim lists as any other task.
+A command is a task, and so is a list of commands; see command_record.py. Workers claim lists like any other task.
 """
 
-from .bundling import make_lists, process_closed
+from .bundling import ListMaker, make_lists, process_closed
 from .changes import archive, reopen, retry, stash, unstash
-from .maker import ListMaker
 from .records import projects
 from .submitting import MOST_AT_ONCE, new_commands, submit, wrong_submissions
 

@@ -1,7 +1,8 @@
-"""Bundle new commands into lists, and settle lists that are closed."""
+"""Bundle new commands into lists, settle closed lists, and delete leftovers; the loop that does it in a server."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -19,6 +20,7 @@ from taskstore.types.command_record import (
     is_late,
     new_command_task,
     new_list_task,
+    output_group,
     settled,
 )
 from taskstore.types.tasks import NOBODY
@@ -28,13 +30,14 @@ from ..core.validation import LABEL_LENGTH
 from ..database import dialect_of
 from ..managers import limits
 from ..models import Task
-from .changes import PIECE
-from .records import available, ids_of, leave_alone, pages_of, tasks_with, understood
+from ..writer.background import BackgroundLoop
+from .changes import PIECE, archive_old, by_pieces
+from .records import available, decoded, ids_of, leave_alone, pages_of, projects, tasks_with
 
-MOST_LOOKED_AT = 2_000  # New commands for one round,
-MOST_BYTES = 16 * 2**20  # and bytes of them.
+MOST_LOOKED_AT = 2_000  # New commands of one round,
+MOST_BYTES = 16 * 2**20  # and their bytes.
 LISTS_A_COMMIT = 10
-LONGEST_LIST = 2**20  # Bytes of its commands, unless it is one alone: their outputs need room beside them.
+LONGEST_LIST = 2**20  # Bytes of several commands in a list, which leaves room for their outputs.
 WITH_NAMES = (CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.CLOSED)
 
 
@@ -52,42 +55,33 @@ Batch = Sequence[Waiting]
 
 
 def make_lists(project: str) -> int:
-    """Make open lists of the new commands of the project as its rule says; those that are late fail.
+    """Make open lists of the project's new commands as its rule says; late commands fail.
 
-    One round, of a bounded number of commands: call it again while it returns more than 0, the number of lists and
-    of late commands. Any number of processes may do it at once.
+    This is one round with a limited number of commands: call it again while it returns more than 0, the number of
+    lists and late commands. Any number of processes may do it at once.
     """
     try:
-        return _make_lists(project, _rule_of(project))
+        now_ms, rule = Task.objects.now_ms(), rule_of(project)
+        # One commit must be able to settle a list, with a result and a duplicate for each command.
+        rule = replace(rule, count=max(1, min(rule.count, limits().changes // 3)))
+        waiting, is_all = _waiting(project)
+        late = [each for each in waiting if is_late(each.command, now_ms // 1_000)]
+        for start in range(0, len(late), PIECE):
+            _change_valid(project, [late[start : start + PIECE]], _fail)
+        batches = [*batches_of([each for each in waiting if not is_late(each.command, now_ms // 1_000)], rule)]
+        # All but the last batch are full. The last one may grow while there are more commands.
+        if batches and not (is_all and _is_due(batches[-1], rule, now_ms)):
+            batches.pop()
+        at_once = max(1, min(LISTS_A_COMMIT, limits().changes // (rule.count + 1)))
+        for start in range(0, len(batches), at_once):
+            _change_valid(project, batches[start : start + at_once], _make)
+        return len(late) + len(batches)
     except CommitRefused:
-        return 0  # Somebody else was quicker, and goes on.
-
-
-def _rule_of(project: str) -> ListRule:
-    """With lists so short that one commit can take them and what becomes of them: a result and a duplicate each."""
-    rule = rule_of(project)
-    return replace(rule, count=max(1, min(rule.count, limits().changes // 3)))
-
-
-def _make_lists(project: str, rule: ListRule) -> int:
-    now_ms = Task.objects.now_ms()
-    waiting, is_all = _waiting(project)
-    late = [each for each in waiting if is_late(each.command, now_ms // 1_000)]
-    for start in range(0, len(late), PIECE):
-        _as_far_as_it_goes(project, [late[start : start + PIECE]], _fail)
-    in_time = [each for each in waiting if not is_late(each.command, now_ms // 1_000)]
-    batches = [*batches_of(in_time, rule)]
-    # All but the last one are full. Where there is more to come, it may get fuller the next time.
-    if batches and not (is_all and _is_due(batches[-1], rule, now_ms)):
-        batches.pop()
-    at_once = max(1, min(LISTS_A_COMMIT, limits().changes // (rule.count + 1)))
-    for start in range(0, len(batches), at_once):
-        _as_far_as_it_goes(project, batches[start : start + at_once], _make)
-    return len(late) + len(batches)
+        return 0  # Another process was faster, and continues.
 
 
 def batches_of(waiting: Sequence[Waiting], rule: ListRule) -> Iterator[Batch]:
-    """What would lie in a list together, in order. All but the last batch are as full as the rule lets them be."""
+    """Yield the commands of each list, in order. All batches but the last are as full as the rule allows."""
     batch: list[Waiting] = []
     duration = size = 0
     for each in waiting:
@@ -107,46 +101,42 @@ def _is_due(batch: Batch, rule: ListRule, now_ms: int) -> bool:
 
 
 def _waiting(project: str) -> tuple[list[Waiting], bool]:
-    """The first new commands, and whether they are all."""
+    """Return the first new commands, and whether these are all."""
     found: list[Waiting] = []
     size = 0
     for ids in pages_of(available(group_of(project, CommandStatus.NEW))):
         if len(found) >= MOST_LOOKED_AT or size >= MOST_BYTES:
             return found, False
         for task in tasks_with(ids):
-            if command := understood(task, named_rightly):
+            if command := decoded(task, named_rightly):
                 size += len(task.data)
                 found.append(Waiting(task=task.id, since_ms=task.made_at_ms, size=len(task.data), command=command))
     return found, True
 
 
 def named_rightly(data: bytes) -> Command:
-    """Raises NotACommand also for an id that its labels could not hold."""
+    """Decode a command. Raises NotACommand also for an id that does not fit a label."""
     command = Command.decode(data)
     if len(command.first_id) > LABEL_LENGTH or "\0" in command.id:
-        raise NotACommand(f"the id of a command has at most {LABEL_LENGTH} characters, and no NUL among them")
+        raise NotACommand(f"the id of a command must have at most {LABEL_LENGTH} characters, without NUL")
     return command
 
 
-def _as_far_as_it_goes(project: str, batches: Sequence[Batch], change: Callable[[str, Sequence[Batch]], None]) -> None:
-    """What no commit can take is told of and left alone: all others of the project would wait for it."""
+def _change_valid(project: str, batches: Sequence[Batch], change: Callable[[str, Sequence[Batch]], None]) -> None:
+    """Change all commands but invalid ones, which are found by halving and skipped: they must not block the others."""
     try:
         change(project, batches)
     except InvalidInput as problem:
-        if len(batches) == len(batches[0]) == 1:
-            leave_alone(batches[0][0].task, group_of(project, CommandStatus.NEW), problem)
-            return
-        for half in _halves(batches):
-            _as_far_as_it_goes(project, half, change)
-
-
-def _halves(batches: Sequence[Batch]) -> Sequence[Sequence[Batch]]:
-    if len(batches) > 1:
-        middle = len(batches) // 2
-        return batches[:middle], batches[middle:]
-    [batch] = batches
-    middle = len(batch) // 2
-    return [batch[:middle]], [batch[middle:]]
+        if len(batches) > 1:
+            middle = len(batches) // 2
+            _change_valid(project, batches[:middle], change)
+            _change_valid(project, batches[middle:], change)
+        elif len(batch := batches[0]) > 1:
+            middle = len(batch) // 2
+            _change_valid(project, [batch[:middle]], change)
+            _change_valid(project, [batch[middle:]], change)
+        else:
+            leave_alone(batch[0].task, group_of(project, CommandStatus.NEW), problem)
 
 
 def _fail(project: str, batches: Sequence[Batch]) -> None:
@@ -157,23 +147,28 @@ def _fail(project: str, batches: Sequence[Batch]) -> None:
 
 @transaction.atomic
 def _make(project: str, batches: Sequence[Batch]) -> None:
-    """One commit for all of them."""
+    """Make all lists in one commit. A list is named for the creation of its oldest command."""
     lock_names(project)
-    names = Names(_names(project))
-    made = [CommandList(name=_name(batch, names), commands=tuple(each.command for each in batch)) for batch in batches]
-    lists = [new_list_task(project, each) for each in made]
+    groups = [group_of(project, status) for status in WITH_NAMES]
+    labels = Task.objects.get_queryset().filter(group__in=groups).values_list("labels", flat=True)
+    names = Names(each[LIST_LABEL] for each in labels if LIST_LABEL in each)
+    lists = []
+    for batch in batches:
+        name = names.take(str(min(each.command.created for each in batch)))
+        commands = tuple(each.command for each in batch)
+        lists.append(new_list_task(project, CommandList(name=name, commands=commands)))
     Task.objects.commit(owner=NOBODY, adds=lists, deletes=[each.task for batch in batches for each in batch])
 
 
 class Names:
-    """Of the lists of a project: each is given once."""
+    """The unique names of a project's lists."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
-        self._beyond: dict[int, int] = {}  # Where to look on. Thousands of lists of one second would take minutes else.
+        self._beyond: dict[int, int] = {}  # Shortcuts: without them, thousands of lists of one second take minutes.
 
     def take(self, name: str) -> str:
-        """The name, or the next second that no list is named for."""
+        """Return the name, or the next second that names no list."""
         passed, free = list[int](), name
         while free in self._taken:
             passed.append(int(free))
@@ -183,20 +178,8 @@ class Names:
         return free
 
 
-def _name(batch: Batch, names: Names) -> str:
-    """When the oldest of the commands was created, if that is free."""
-    return names.take(str(min(each.command.created for each in batch)))
-
-
-def _names(project: str) -> set[str]:
-    """Of the lists that are there."""
-    groups = [group_of(project, status) for status in WITH_NAMES]
-    labels = Task.objects.get_queryset().filter(group__in=groups).values_list("labels", flat=True)
-    return {each[LIST_LABEL] for each in labels if LIST_LABEL in each}
-
-
 def lock_names(project: str) -> None:
-    """Nobody else names a list of the project until the caller's transaction ends: each name is given once."""
+    """Keep other processes from naming lists of the project until the caller's transaction ends."""
     dialect = dialect_of(Task.objects.writing_alias)
     number = int.from_bytes(sha256(f"command lists {project}".encode()).digest()[:8], signed=True)
     dialect.send(dialect.lock(number))
@@ -206,27 +189,75 @@ MOST_AT_ONCE = 100  # Lists of one round.
 
 
 def process_closed(project: str, *, limit: int = MOST_AT_ONCE) -> int:
-    """Settle what became of the commands of up to `limit` closed lists, each list in one commit.
+    """Settle the commands of up to `limit` closed lists, each list in one commit.
 
     Returns how many lists were settled. Any number of processes may do it at once.
     """
-    ids = ids_of(available(group_of(project, CommandStatus.CLOSED)), limit)
-    # One by one: each may hold as many bytes as a task can.
-    return sum(_process(project, task_id) for task_id in ids)
+    done = 0
+    # One by one: each list may be as large as a task can be.
+    for task_id in ids_of(available(group_of(project, CommandStatus.CLOSED)), limit):
+        [task] = Task.objects.find([task_id])
+        closed = decoded(task, CommandList.decode) if task else None
+        if task is None or closed is None:
+            continue
+        now = Task.objects.now_ms() // 1_000
+        results = [new_command_task(project, command, status) for status, command in settled(closed, now)]
+        try:
+            Task.objects.commit(owner=NOBODY, adds=results, deletes=[task_id])
+            done += 1
+        except CommitRefused:
+            pass  # Another process was faster.
+        except InvalidInput as problem:  # A list that no worker made.
+            leave_alone(task.id, task.group, problem)
+    return done
 
 
-def _process(project: str, task_id: int) -> bool:
-    [task] = Task.objects.find([task_id])
-    closed = understood(task, CommandList.decode) if task else None
-    if task is None or closed is None:
-        return False
-    now = Task.objects.now_ms() // 1_000
-    fates = [new_command_task(project, command, status) for status, command in settled(closed, now)]
-    try:
-        Task.objects.commit(owner=NOBODY, adds=fates, deletes=[task_id])
-    except CommitRefused:
-        return False  # Somebody else was quicker.
-    except InvalidInput as problem:  # Made by hand, with what no task can have.
-        leave_alone(task.id, task.group, problem)
-        return False
-    return True
+PAUSE_S = 0.5
+TIDIED_EVERY_S = 10.0
+
+
+class ListMaker(BackgroundLoop):
+    """Bundles, settles and tidies up in each server process that accepts commands."""
+
+    def __init__(self) -> None:
+        self._tidied_s = float("-inf")
+        super().__init__("command lists", self._make_and_settle)
+
+    async def _make_and_settle(self) -> float:
+        if time.monotonic() > self._tidied_s + TIDIED_EVERY_S:
+            self._tidied_s = time.monotonic()
+            await self.aside(tidy)
+        return 0.0 if await self.aside(look_after) else PAUSE_S
+
+
+def look_after() -> bool:
+    """Settle closed lists and make new ones, some of each project. Returns whether there was anything to do."""
+    # In this order: settling may add retries to the new commands.
+    done = [process_closed(project) + make_lists(project) for project in projects()]
+    return any(done)
+
+
+def tidy() -> None:
+    """Archive commands that were completed long ago, and delete the leftovers of dead workers."""
+    for project in projects():
+        archive_old(project)
+        delete_leftovers(project)
+
+
+def delete_leftovers(project: str) -> int:
+    """Delete live outputs whose list is no longer running, or has another worker now. Returns how many."""
+    # The outputs first: the list of an output that is written after this query is running.
+    outputs: list[tuple[int, str, int]] = []
+    for ids in pages_of(Task.objects.group(output_group(project), owned=True)):
+        found = Task.objects.get_queryset().filter(id__in=ids).values_list("id", "labels", "made_at_ms")
+        outputs += [(task_id, labels.get(LIST_LABEL, ""), made_at_ms) for task_id, labels, made_at_ms in found]
+    tasks = Task.objects.get_queryset().in_group(group_of(project, CommandStatus.OPEN))
+    running = tasks.claimed(Task.objects.now_ms()).values_list("labels", "leased_since_ms")
+    begun_ms = {labels.get(LIST_LABEL, ""): since_ms for labels, since_ms in running}
+    left = [task_id for task_id, name, made_at_ms in outputs if made_at_ms < begun_ms.get(name, made_at_ms + 1)]
+    return by_pieces([left], _delete)
+
+
+def _delete(ids: Sequence[int]) -> int:
+    Task.objects.commit(owner=NOBODY, deletes=ids)
+    return len(ids)

@@ -1,4 +1,4 @@
-"""Park, reopen, archive and retry commands."""
+"""Stash, reopen, archive and retry commands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import islice
 from django.db import transaction
 
 from taskstore.errors import CommitRefused, refuse
+from taskstore.types import sentences
 from taskstore.types.command_record import FINAL, Command, CommandStatus, group_of, new_command_task
 from taskstore.types.records import MOST
 from taskstore.types.tasks import NOBODY, Change, Ending, State
@@ -18,11 +19,11 @@ from ..access import audit
 from ..core.actors import PROGRAM, Actor
 from ..core.validation import task_ids
 from ..models import Task
-from .records import available, pages_of, tasks_with, understood
+from .records import available, decoded, pages_of, tasks_with
 from .submitting import KEPT_S, new_id
 
-PIECE = 100  # Tasks a commit.
-WITH_OUTPUTS = 20  # The same of tasks that may be large.
+PIECE = 100  # Tasks of a commit.
+WITH_OUTPUTS = 20  # The same for tasks that may be large.
 
 ChangeIds = Callable[[Sequence[int]], int]
 
@@ -30,7 +31,7 @@ ChangeIds = Callable[[Sequence[int]], int]
 def by_pieces(pages: Iterable[Sequence[int]], change: ChangeIds, size: int = PIECE) -> int:
     """Call `change` with some ids at a time. Returns how many it changed in all.
 
-    Where a commit is refused because a task has gone meanwhile, the others of its piece are changed one by one.
+    When a commit is refused because a task no longer exists, the others of its piece are changed one by one.
     """
     return sum(_changed(page[start : start + size], change) for page in pages for start in range(0, len(page), size))
 
@@ -52,30 +53,30 @@ STASHED: Statuses = {
 UNSTASHED: Statuses = {stashed: status for status, stashed in STASHED.items()}
 ARCHIVED: Statuses = {CommandStatus.COMPLETED: CommandStatus.COMPLETED_ARCHIVE}
 
-ARCHIVED_AFTER_MS = 7 * 86_400_000  # What is completed.
+ARCHIVED_AFTER_MS = 7 * 86_400_000
 PAGES_ARCHIVED = 2  # In one round of the server.
 
 
 def stash(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM) -> int:
-    """Park new commands and open lists. `ids`: those of their tasks; None: all.
+    """Stash new commands and open lists. `ids` are those of their tasks; None: all.
 
-    Lists that are running go on. Returns how many tasks were parked. Raises Forbidden.
+    Running lists continue. Returns how many tasks were stashed. Raises Forbidden.
     """
     return _move(project, ids, STASHED, "stash", actor)
 
 
 def unstash(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM) -> int:
-    """Let parked commands and lists go on. Otherwise as `stash`."""
+    """Unstash commands and lists. Otherwise as `stash`."""
     return _move(project, ids, UNSTASHED, "unstash", actor)
 
 
 def archive(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM) -> int:
-    """Put completed commands away. Otherwise as `stash`."""
+    """Archive completed commands. Otherwise as `stash`."""
     return _move(project, ids, ARCHIVED, "archive", actor)
 
 
 def archive_old(project: str) -> int:
-    """Put some of the commands away that were completed a week ago. Returns how many."""
+    """Archive some of the commands that were completed over a week ago. Returns how many."""
     before_ms = Task.objects.now_ms() - ARCHIVED_AFTER_MS
     old = available(group_of(project, CommandStatus.COMPLETED)).filter(available_at_ms__lte=before_ms)
     pages = islice(pages_of(old), PAGES_ARCHIVED)
@@ -84,7 +85,7 @@ def archive_old(project: str) -> int:
 
 @transaction.atomic
 def reopen(project: str, task_id: int, actor: Actor = PROGRAM) -> bool:
-    """Open a list at once whose worker is known to be dead: what that worker commits for it is refused then.
+    """End the lease of a list whose worker is dead. Later commits of that worker are refused.
 
     Returns whether it was a running list of the project. Raises Forbidden.
     """
@@ -99,13 +100,13 @@ def reopen(project: str, task_id: int, actor: Actor = PROGRAM) -> bool:
         with transaction.atomic():
             Task.objects.commit(owner=NOBODY, updates=[change], operator=actor.operator(Ending.GIVEN_BACK))
     except CommitRefused:
-        return False  # The worker is alive, and has closed it at this moment.
+        return False  # The worker is alive, and has just closed the list.
     record(actor, "reopen", project, 1)
     return True
 
 
 def pages_in(project: str, status: CommandStatus, ids: Sequence[int] | None) -> Pages:
-    """The ids of the tasks of this status that nobody holds: all, or those among `ids`."""
+    """Return the ids of the tasks of this status that nobody holds: all, or those among `ids`."""
     if ids is None:
         return pages_of(available(group_of(project, status)))
     refuse(task_ids("ids", ids))
@@ -119,7 +120,7 @@ def must_change(project: str, actor: Actor) -> None:
 
 
 def record(actor: Actor, action: str, project: str, done: int) -> None:
-    """Write down what was done to so many commands of the project."""
+    """Record a change of so many commands of the project in the audit."""
     audit.record(actor, action, selection=f"commands of {project}", done=done)
 
 
@@ -139,7 +140,7 @@ def _moved(group: str, ids: Sequence[int]) -> int:
 
 
 FAILED = (CommandStatus.FAILED_COUNT, CommandStatus.FAILED_TIME)
-PUT_AWAY = dict.fromkeys(FAILED, CommandStatus.FAILED_ARCHIVE) | {
+ARCHIVES = dict.fromkeys(FAILED, CommandStatus.FAILED_ARCHIVE) | {
     CommandStatus.COMPLETED: CommandStatus.COMPLETED_ARCHIVE,
     CommandStatus.COMPLETED_ARCHIVE: CommandStatus.COMPLETED_ARCHIVE,
 }
@@ -152,40 +153,35 @@ def retry(
     *,
     status: CommandStatus | None = None,
 ) -> int:
-    """Submit finished commands once more, as new ones that never failed; what they were is put into an archive.
+    """Submit finished commands again, as new ones without failures; the old ones are archived.
 
-    `ids`: those of their tasks; None: all of the status; without one, all that failed too often or too late. They may
-    be started for as long from now as they might from when they were created. Returns how many were submitted again.
-    Raises InvalidInput about `status` when commands of it are not finished, and Forbidden.
+    `ids` are those of their tasks; None: all of the status; without a status, all that failed too often or too late.
+    A command gets as much time to start as it had from its creation. Returns how many were submitted again.
+    Raises InvalidInput about `status` when its commands are not finished, and Forbidden.
     """
     must_change(project, actor)
     if status is not None and status not in FINAL:
-        refuse([("status", f"one of {', '.join(PUT_AWAY)}")])
-    every = FAILED if ids is None else tuple(PUT_AWAY)
-    statuses = every if status is None else (status,)
-    done = sum(_retry_all(project, each, ids) for each in statuses)
+        refuse([("status", sentences.one_of(ARCHIVES, status))])
+    every = FAILED if ids is None else tuple(ARCHIVES)
+    done = 0
+    for each in every if status is None else (status,):
+        # All pages first: a retried command of an archive would be found there again.
+        pages = [*pages_in(project, each, ids)]
+        done += by_pieces(pages, partial(_retry, project, ARCHIVES[each]), WITH_OUTPUTS)
     record(actor, "retry", project, done)
     return done
 
 
-def _retry_all(project: str, status: CommandStatus, ids: Sequence[int] | None) -> int:
-    # Read to the end first: of an archive each one that is retried would come again.
-    pages = [*pages_in(project, status, ids)]
-    return by_pieces(pages, partial(_retry, project, PUT_AWAY[status]), WITH_OUTPUTS)
-
-
-def _retry(project: str, put_away: CommandStatus, ids: Sequence[int]) -> int:
-    found = {task.id: command for task in tasks_with(ids) if (command := understood(task, Command.decode))}
+def _retry(project: str, archive: CommandStatus, ids: Sequence[int]) -> int:
+    found = {task.id: command for task in tasks_with(ids) if (command := decoded(task, Command.decode))}
     if not found:
         return 0
-    again = [new_command_task(project, _anew(command)) for command in found.values()]
-    group = group_of(project, put_away)
-    moved = [Change(id=task_id, group=group, release=True) for task_id in found]
-    Task.objects.commit(owner=NOBODY, adds=again, updates=moved)
-    return len(again)
-
-
-def _anew(command: Command) -> Command:
-    now = Task.objects.now_ms() // 1_000
-    kept_s = command.until - command.created if command.until > command.created else KEPT_S
-    return replace(command, id=new_id(), created=now, until=min(now + kept_s, MOST), fails=0, run=None, list="")
+    adds = []
+    for command in found.values():
+        now = Task.objects.now_ms() // 1_000
+        until = min(now + (command.until - command.created if command.until > command.created else KEPT_S), MOST)
+        new = replace(command, id=new_id(), created=now, until=until, fails=0, run=None, list="")
+        adds.append(new_command_task(project, new))
+    moves = [Change(id=task_id, group=group_of(project, archive), release=True) for task_id in found]
+    Task.objects.commit(owner=NOBODY, adds=adds, updates=moves)
+    return len(adds)

@@ -1,4 +1,4 @@
-"""Lines of JSON as somebody sends them, held against everything that commands and lists have to be."""
+"""Parse and validate lines of JSON with commands and lists."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from taskstore.errors import InvalidInput, refuse
+from taskstore.types import sentences
 from taskstore.types.command_lines import Entry, Line
 from taskstore.types.command_record import (
     Command,
@@ -31,50 +32,41 @@ LIST_NAME = re.compile("[0-9]{1,20}")
 
 
 def entries_in(body: bytes) -> Mapping[int, Entry]:
-    """What the lines hold, by their numbers; lists that were running are open.
+    """Return the entries of the lines by number; running lists become open.
 
-    Raises InvalidInput that names up to 20 wrong lines, and LimitExceeded when there are more than a commit takes.
+    Raises InvalidInput that names up to 20 wrong lines, and LimitExceeded when there are more than a commit may add.
     """
-    reader = _Reader()
+    entries: dict[int, Entry] = {}
+    problems: dict[str, list[str]] = {}
+    lines: dict[str, int] = {}  # The line of each id.
+    wrong = 0
     for number, line in numbered_lines(body):
-        reader.read(number, line)
-        if reader.wrong == MOST_NAMED:
-            break
-    if reader.problems:
-        raise InvalidInput(reader.problems)
-    return reader.entries
+        try:
+            entry = _entry(line)
+            duplicates: list[Problem] = []
+            for path, command in commands_of(entry):
+                if command.id in lines:
+                    duplicates.append((f"{path}id", f"must be unique: line {lines[command.id]} has {command.id} too"))
+                lines[command.id] = number
+            refuse(duplicates)
+            entries[number] = entry
+        except InvalidInput as refused:
+            problems |= of_line(number, refused)
+            wrong += 1
+            if wrong == MOST_NAMED:
+                break
+    if problems:
+        raise InvalidInput(problems)
+    return entries
 
 
 def commands_of(entry: Entry) -> Iterator[tuple[str, Command]]:
-    """The commands of a line, each with the path that it has there."""
+    """Yield the commands of a line, each with its path there."""
     _, record = entry
     if isinstance(record, Command):
         yield "command.", record
     else:
         yield from ((f"list.commands[{place}].", command) for place, command in enumerate(record.commands))
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
-        self.problems: dict[str, list[str]] = {}
-        self.wrong = 0  # Lines.
-        self._lines: dict[str, int] = {}  # Of each id.
-
-    def read(self, number: int, line: bytes) -> None:
-        try:
-            entry = _entry(line)
-            refuse(self._second_ids(entry, number))
-            self.entries[number] = entry
-        except InvalidInput as refused:
-            self.problems |= of_line(number, refused)
-            self.wrong += 1
-
-    def _second_ids(self, entry: Entry, number: int) -> Iterator[Problem]:
-        for path, command in commands_of(entry):
-            if command.id in self._lines:
-                yield f"{path}id", f"an id of its own: line {self._lines[command.id]} has {command.id} already"
-            self._lines[command.id] = number
 
 
 def _entry(line: bytes) -> Entry:
@@ -83,7 +75,7 @@ def _entry(line: bytes) -> Entry:
         status, record = entry = Line.read(tree).entry
     except NotACommand as problem:
         raise strict_json.wrong(str(problem)) from None
-    refuse((path, "no such field") for path in _unknown(tree, asdict(Line.of(entry))))
+    refuse((path, "is not a known field") for path in _unknown(tree, asdict(Line.of(entry))))
     refuse(_problems(status, record))
     if isinstance(record, CommandList) and status is CommandStatus.RUNNING:
         return CommandStatus.OPEN, CommandList(name=record.name, commands=record.commands)
@@ -91,7 +83,7 @@ def _entry(line: bytes) -> Entry:
 
 
 def _unknown(tree: Any, known: Any, path: str = "") -> Iterator[str]:
-    """The members of an object of JSON that the record does not have, as which it was read."""
+    """Yield the paths of the JSON members that the parsed record does not have."""
     if isinstance(tree, dict):
         for name, value in tree.items():
             if name in known:
@@ -120,22 +112,25 @@ def _problems(status: CommandStatus, record: Command | CommandList) -> Iterator[
 
 def _problems_of_list(status: CommandStatus, made: CommandList) -> Iterator[Problem]:
     if not LIST_NAME.fullmatch(made.name):
-        yield "list.name", "a number of seconds"
+        yield "list.name", "must be a number of seconds"
     if not 1 <= len(made.commands) <= MOST_COMMANDS:
-        yield "list.commands", f"from 1 to {MOST_COMMANDS} commands, not {len(made.commands)}"
+        yield "list.commands", f"must have between 1 and {MOST_COMMANDS} commands, not {len(made.commands)}"
     if status is CommandStatus.CLOSED and not made.worker:
-        yield "list.worker", "who has closed it"
+        yield "list.worker", "is required for a closed list"
     yield from text("list.worker", made.worker)
     if len(made.directory) > LABEL_LENGTH:
-        yield "list.worker", f"so short that name, worker and times have at most {LABEL_LENGTH} characters together"
+        yield (
+            "list.worker",
+            f"must be shorter: name, worker and times must have at most {LABEL_LENGTH} characters together",
+        )
 
 
 def _problems_of_output(path: str, written: Output) -> Iterator[Problem]:
     if written.text and written.base64:
-        yield f"{path}.base64", "either text or base64, not both"
+        yield f"{path}.base64", sentences.not_together("text")
     if from_base64(written.base64) is None:
-        yield f"{path}.base64", "Base64"
+        yield f"{path}.base64", sentences.BASE64
         return
     size = len(written.kept)
     if written.cut_at > size:
-        yield f"{path}.cut_at", f"at most {size}, so many bytes as there are"
+        yield f"{path}.cut_at", f"must be at most {size}, the number of bytes, not {written.cut_at}"

@@ -1,8 +1,8 @@
-"""Lists and results of a project, page by page: by key, never by offset, the newest first."""
+"""List the lists and results of a project in pages: by key, without an offset, the newest first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from heapq import nlargest
 
@@ -17,10 +17,10 @@ from ..models import Task
 from ..reading.listing import PAGE, Cursor
 from . import summaries
 
-MOST = 200  # A page.
-LOOKED_AT = 1_000  # Results at most that a page of a search has looked into,
-LOOKED_BYTES = 32 * 2**20  # and so much of their data.
-AT_ONCE = 20  # Results are read: each may have as much as a task can hold.
+MOST = 200  # On a page.
+LOOKED_AT = 1_000  # The most results that a page of a search reads,
+LOOKED_BYTES = 32 * 2**20  # and the most bytes of them.
+AT_ONCE = 20  # Results per read: each may be as large as a task can be.
 
 LISTED = tuple(sorted(OF_LISTS - {CommandStatus.RUNNING}))
 
@@ -36,13 +36,17 @@ def lists(
     limit: int = PAGE,
     scope: GroupScope = EVERY_GROUP,
 ) -> ListPage:
-    """At most `limit` lists that follow `after`: what is running first, then the newest first.
+    """Return at most `limit` lists that follow `after`: running ones first, then the newest first.
 
     `status`: open, open_stashed, running or closed; None: all. Raises InvalidInput about the project's name.
     """
     now_ms = Task.objects.now_ms()
     groups = summaries.groups_of(summaries.known_project(project), [status] if status else LISTED, scope)
-    tasks = [_in_status(Task.objects.get_queryset().in_group(group), status, now_ms) for group in groups]
+    tasks = [Task.objects.get_queryset().in_group(group) for group in groups]
+    if status is CommandStatus.RUNNING:
+        tasks = [each.claimed(now_ms) for each in tasks]
+    elif status is CommandStatus.OPEN:
+        tasks = [each.exclude(available_at_ms__gt=now_ms, leased_since_ms__gt=0) for each in tasks]
     places = _places(tasks, after, limit + 1)
     found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=_ids(places[:limit])).defer("data")}
     tasks_found = [found[task_id] for task_id in _ids(places[:limit]) if task_id in found]
@@ -52,39 +56,34 @@ def lists(
     )
 
 
-def _in_status(tasks: TaskQuerySet, status: CommandStatus | None, now_ms: int) -> TaskQuerySet:
-    match status:
-        case CommandStatus.RUNNING:
-            return tasks.claimed(now_ms)
-        case CommandStatus.OPEN:
-            return tasks.exclude(available_at_ms__gt=now_ms, leased_since_ms__gt=0)
-    return tasks
-
-
 def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSeen]:
-    """The lists that these tasks of a project are, in their order."""
+    """Return the lists of these tasks of a project, in their order."""
     workers = summaries.workers_of(task.owner for task in tasks)
-    told = summaries.told_by_list(project)
-    return [_list_seen(task, workers.get(task.owner, ""), told, now_ms) for task in tasks]
-
-
-def _list_seen(task: Task, worker: str, told: Mapping[str, summaries.Told], now_ms: int) -> ListSeen:
-    name, status = task.labels.get(LIST_LABEL, ""), summaries.status_of(task.group, task.state(now_ms))
-    is_running, is_closed = status is CommandStatus.RUNNING, status is CommandStatus.CLOSED
-    commands, expected_duration = summaries.sizes_of(task.id, task.labels)
-    return ListSeen(
-        task=task.id,
-        origin=task.origin,
-        name=name,
-        status=status,
-        commands=commands,
-        expected_duration=expected_duration,
-        worker=worker if is_running or is_closed else "",
-        left_ms=task.available_at_ms - now_ms if is_running else 0,
-        done=commands if is_closed else told.get(name, summaries.NOTHING_TOLD).done if is_running else 0,
-        at_ms=task.leased_since_ms if is_running else task.made_at_ms,
-        place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
-    )
+    reports = summaries.reports_by_list(project)
+    found = []
+    for task in tasks:
+        name, status = task.labels.get(LIST_LABEL, ""), summaries.status_of(task.group, task.state(now_ms))
+        is_running, is_closed = status is CommandStatus.RUNNING, status is CommandStatus.CLOSED
+        commands, expected_duration = summaries.sizes_of(task.id, task.labels)
+        done = commands if is_closed else 0
+        if is_running:
+            done = reports.get(name, summaries.NO_REPORT).done
+        found.append(
+            ListSeen(
+                task=task.id,
+                origin=task.origin,
+                name=name,
+                status=status,
+                commands=commands,
+                expected_duration=expected_duration,
+                worker=workers.get(task.owner, "") if is_running or is_closed else "",
+                left_ms=task.available_at_ms - now_ms if is_running else 0,
+                done=done,
+                at_ms=task.leased_since_ms if is_running else task.made_at_ms,
+                place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
+            )
+        )
+    return found
 
 
 # ---- Results
@@ -92,7 +91,7 @@ def _list_seen(task: Task, worker: str, told: Mapping[str, summaries.Told], now_
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a search has to find in a result: in its id, its line, its worker, or what it wrote. Empty: anything."""
+    """The text to find in a result: in its id, line, worker or outputs. Empty matches any result."""
 
     text: str
 
@@ -113,11 +112,11 @@ def results(
     limit: int = PAGE,
     scope: GroupScope = EVERY_GROUP,
 ) -> ResultPage:
-    """At most `limit` commands that follow `after`, the newest first, with the beginnings of what they wrote.
+    """Return at most `limit` commands that follow `after`, the newest first, with the beginnings of their outputs.
 
-    `status`: one in which commands lie outside of lists; None: all that are done with. `text`: what has to be in the
-    line, the id, the worker or the outputs. A search looks into so many of them at most: its page may be short and
-    say where to go on. Raises InvalidInput about the project's name.
+    `status`: one of commands outside of lists; None: all finished ones. `text` must be in the line, the id, the worker
+    or the outputs. A search reads a limited number of results, so its page may be short and still have an `after`.
+    Raises InvalidInput about the project's name.
     """
     wanted = Wanted(text)
     groups = summaries.groups_of(summaries.known_project(project), [status] if status else sorted(RESULTS), scope)
@@ -132,10 +131,13 @@ def results(
 def _search(
     places: Sequence[Cursor], wanted: Wanted, limit: int, project: str
 ) -> tuple[list[CommandSeen], Cursor | None]:
-    """What of it is wanted, and the last place that was looked at."""
+    """Return the matching commands, and the last place that was read."""
     found: list[CommandSeen] = []
     last, read_bytes = None, 0
-    for place, task in _read(places):
+    pieces = summaries.in_pieces(places, AT_ONCE)
+    # A task that no longer exists is None.
+    read = (each for piece in pieces for each in zip(piece, Task.objects.find(_ids(piece)), strict=True))
+    for place, task in read:
         if len(found) == limit or read_bytes > LOOKED_BYTES:
             break
         last = place
@@ -146,14 +148,8 @@ def _search(
     return found, last
 
 
-def _read(places: Sequence[Cursor]) -> Iterator[tuple[Cursor, Task | None]]:
-    """The tasks at these places, some at once; None for what is gone meanwhile."""
-    for piece in summaries.in_pieces(places, AT_ONCE):
-        yield from zip(piece, Task.objects.find(_ids(piece)), strict=True)
-
-
 def command_seen(task: Task, project: str) -> CommandSeen | None:
-    """The command that a task outside of lists is; None when it is none."""
+    """Return the command of a task outside of lists; None when it is not a command."""
     try:
         command = Command.decode(bytes(task.data))
     except NotACommand:
@@ -163,7 +159,7 @@ def command_seen(task: Task, project: str) -> CommandSeen | None:
 
 
 def seen_as(command: Command, task: Task | TaskRecord, project: str, status: CommandStatus) -> CommandSeen:
-    """The command of a task, or of the list that the task is."""
+    """Return a command of a task, which is the command itself or its list."""
     return CommandSeen(
         **{each.name: getattr(command, each.name) for each in fields(command)},
         first_id=command.first_id,
@@ -177,7 +173,7 @@ def seen_as(command: Command, task: Task | TaskRecord, project: str, status: Com
 
 
 def beginning_of(seen: CommandSeen) -> CommandSeen:
-    """The same with the beginnings of what it wrote."""
+    """Return the command with the beginnings of its outputs."""
     run = summaries.shown(seen.run) if seen.run else None
     return replace(seen, run=run, is_whole=run == seen.run)
 
@@ -186,22 +182,19 @@ def beginning_of(seen: CommandSeen) -> CommandSeen:
 
 
 def _places(tasks: Iterable[TaskQuerySet], after: str | None, limit: int) -> list[Cursor]:
-    """The first of all of them together. Those are among the first of each, which its index has in order."""
-
+    """Return the first places of all queries together, which are among the first of each; an index orders each."""
     place = None if after is None else Cursor.read(after, "after")
 
     def firsts() -> Iterator[tuple[int, int]]:
         for each in tasks:
-            beyond = _beyond(each, place) if place else each
+            beyond = each
+            if place:
+                # The first condition bounds the scan of the index, which the second alone would not.
+                beyond = each.filter(available_at_ms__lte=place.available_at_ms)
+                beyond = beyond.exclude(available_at_ms=place.available_at_ms, id__gte=place.id)
             yield from beyond.order_by("-available_at_ms", "-id").values_list("available_at_ms", "id")[:limit]
 
     return [Cursor(available_at_ms=time, id=task_id) for time, task_id in nlargest(limit, firsts())]
-
-
-def _beyond(tasks: TaskQuerySet, place: Cursor) -> TaskQuerySet:
-    # The first condition bounds the scan of the index, which the second alone would not.
-    from_there = tasks.filter(available_at_ms__lte=place.available_at_ms)
-    return from_there.exclude(available_at_ms=place.available_at_ms, id__gte=place.id)
 
 
 def _ids(places: Iterable[Cursor]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Projects in numbers: how many commands are where, how long they took, and how long the rest will take."""
+"""The progress of projects: counts by status, durations, and a forecast."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..reading.clients import attending
 from ..reading.counts import group_counts
 from . import summaries
 
-SAMPLE = 1_000  # Of the newest runs: to look at all of a hundred thousand would take seconds.
+SAMPLE = 1_000  # The newest runs; reading a hundred thousand would take seconds.
 SHOWN = 200  # Running lists.
-WAITING = 100  # New commands that are asked how long they are expected to take.
+WAITING = 100  # New commands whose expected durations are read.
 TO_DO = (CommandStatus.NEW, CommandStatus.OPEN, CommandStatus.RUNNING)
 
 ROW = ("id", "group", "labels", "available_at_ms", "leased_since_ms", "owner")
@@ -32,7 +32,7 @@ class Counting:
 
     counts: dict[CommandStatus, int] = field(default_factory=dict)
     lists: dict[CommandStatus, int] = field(default_factory=dict)
-    rest_ms: int = 0  # What the commands that run are expected to take still, at most.
+    rest_ms: int = 0  # The longest expected remaining time of a running command.
 
     def add(self, status: CommandStatus, commands: int) -> None:
         self.counts[status] = self.counts.get(status, 0) + commands
@@ -43,18 +43,19 @@ class Counting:
 
 
 def overview(scope: GroupScope = EVERY_GROUP) -> list[ProjectCounts]:
-    """Every project with tasks that the scope allows, sorted by name."""
+    """Return every project that has tasks within the scope, sorted by name."""
     counted, _ = _count(f"{PREFIX}*", scope)
     return [_counts(project, counted[project]) for project in sorted(counted)]
 
 
 def status(project: str, scope: GroupScope = EVERY_GROUP) -> ProjectStatus:
-    """How far a project is; all zero when there is nothing in it. Raises InvalidInput about its name."""
+    """Return the progress of a project, all zero when it is empty. Raises InvalidInput about its name."""
     summaries.known_project(project)
     counted, running = _count(f"{PREFIX}{project}/*", scope)
     counting = counted.get(project, Counting())
     counts = _counts(project, counting)
-    durations, fails = _finished_runs(project, scope)
+    runs = list(_runs(_newest(summaries.groups_of(project, sorted(RESULTS), scope))))
+    durations = _statistics(sorted(duration_ms for duration_ms, _ in runs))
     return ProjectStatus(
         project=project,
         counts=counts.counts,
@@ -62,7 +63,7 @@ def status(project: str, scope: GroupScope = EVERY_GROUP) -> ProjectStatus:
         running=tuple(sorted(running, key=lambda each: (each.started_ms, each.task))[:SHOWN]),
         forecast_s=_forecast_s(counts, running, durations, counting.rest_ms, scope),
         durations=durations,
-        fails=fails,
+        fails=sum(is_failed for _, is_failed in runs),
     )
 
 
@@ -78,7 +79,7 @@ def _counts(project: str, counted: Counting) -> ProjectCounts:
 
 
 def _count(pattern: str, scope: GroupScope) -> tuple[dict[str, Counting], list[RunningList]]:
-    """The numbers of the projects whose groups the pattern allows, by name, and the lists that are running."""
+    """Return the numbers of the projects whose groups match the pattern, by name, and the running lists."""
     counted: dict[str, Counting] = {}
     of_lists = []
     for group, numbers in group_counts(GroupScope((pattern,))).items():
@@ -94,9 +95,9 @@ def _count(pattern: str, scope: GroupScope) -> tuple[dict[str, Counting], list[R
 
 
 def _count_lists(groups: Sequence[str], counted: Mapping[str, Counting]) -> list[RunningList]:
-    """Add the lists of these groups, and return those that are running."""
+    """Add the lists of these groups, and return the running ones."""
     now_ms, running = Task.objects.now_ms(), []
-    # There may be many: no models are made of them. After this the types know none of our own methods.
+    # Plain rows, as there may be many. Their type does not have our query set's methods.
     tasks: Any = Task.objects.get_queryset().filter(group__in=groups).values_list(*ROW, named=True)
     for task in tasks.of_one_moment():
         project, end = place_of(task.group) or ("", "")
@@ -113,12 +114,12 @@ def _running_lists(
     found: Sequence[tuple[str, Any, int]], counted: Mapping[str, Counting], now_ms: int
 ) -> list[RunningList]:
     workers = summaries.workers_of(task.owner for _, task, _ in found)
-    told = {project: summaries.told_by_list(project) for project in {project for project, _, _ in found}}
+    reports = {project: summaries.reports_by_list(project) for project in {project for project, _, _ in found}}
     running = []
     for project, task, commands in found:
         name = task.labels.get(LIST_LABEL, "")
-        of_list = told[project].get(name, summaries.NOTHING_TOLD)
-        counted[project].rest_ms = max(counted[project].rest_ms, of_list.rest_ms(now_ms))
+        report = reports[project].get(name, summaries.NO_REPORT)
+        counted[project].rest_ms = max(counted[project].rest_ms, report.rest_ms(now_ms))
         running.append(
             RunningList(
                 task=task.id,
@@ -126,7 +127,7 @@ def _running_lists(
                 worker=workers.get(task.owner, ""),
                 owner=task.owner,
                 commands=commands,
-                done=of_list.done,
+                done=report.done,
                 started_ms=task.leased_since_ms,
                 left_ms=task.available_at_ms - now_ms,
             )
@@ -137,14 +138,8 @@ def _running_lists(
 # ---- Times
 
 
-def _finished_runs(project: str, scope: GroupScope) -> tuple[Statistics, int]:
-    """How long the newest runs took, and how many of them failed."""
-    runs = list(_runs(_newest(summaries.groups_of(project, sorted(RESULTS), scope))))
-    return _statistics(sorted(duration_ms for duration_ms, _ in runs)), sum(is_failed for _, is_failed in runs)
-
-
 def _newest(groups: Iterable[str]) -> list[int]:
-    """Ids of the newest tasks of all these groups together."""
+    """Return the ids of the newest tasks of all these groups together."""
 
     def places() -> Iterable[tuple[int, int]]:
         for group in groups:
@@ -155,9 +150,9 @@ def _newest(groups: Iterable[str]) -> list[int]:
 
 
 def _runs(ids: Sequence[int]) -> Iterable[tuple[int, bool]]:
-    """How long each took, and whether it failed; without those that were never run, or whose lines are too long."""
+    """Yield the duration of each run, and whether it failed; without commands that never ran, or with long lines."""
     heads = Task.objects.get_queryset().filter(id__in=ids).beginnings(summaries.HEAD_BYTES)
-    for group, head in heads.values_list("group", "data_start"):  # type: ignore[misc]  # It does not see annotations.
+    for group, head in heads.values_list("group", "data_start"):  # type: ignore[misc]  # mypy misses annotations.
         duration_ms = summaries.number_in(bytes(head or b""), "duration_ms")
         if duration_ms is not None:
             status = (place_of(group) or ("", ""))[1]
@@ -183,7 +178,10 @@ def _statistics(durations_ms: Sequence[int]) -> Statistics:
 def _forecast_s(
     counts: ProjectCounts, running: Sequence[RunningList], durations: Statistics, rest_ms: int, scope: GroupScope
 ) -> float | None:
-    """Commands to do, times how long one takes, over how many run at once; but as long as one is expected to run on."""
+    """Estimate the rest: commands times their mean duration, divided by how many run at once.
+
+    At least the longest expected remaining time of a running command. None when nothing is known.
+    """
     to_do = sum(counts.counts.get(each, 0) for each in TO_DO) - sum(each.done for each in running)
     if to_do <= 0:
         return 0.0
@@ -195,14 +193,15 @@ def _forecast_s(
 
 
 def _expected_s(counts: ProjectCounts, scope: GroupScope) -> float | None:
-    """How long a command that waits is expected to take, as some of them say; None when none says."""
+    """Return the mean expected duration of waiting commands, from a sample; None when there are none."""
     groups = summaries.groups_of(counts.project, [CommandStatus.NEW], scope)
     new = Task.objects.get_queryset().filter(group__in=groups).longest_available_first()
     heads = new.beginnings(summaries.HEAD_BYTES).values_list("data_start", flat=True)[:WAITING]  # type: ignore[misc]
     found = (summaries.number_in(bytes(head or b""), "expected_duration") for head in heads)
-    told = [expected for expected in found if expected is not None]
+    expected_of_new = [expected for expected in found if expected is not None]
     groups = summaries.groups_of(counts.project, [CommandStatus.OPEN], scope)
     lists = Task.objects.get_queryset().filter(group__in=groups).values_list("id", "labels")[:WAITING]
     sizes = [summaries.sizes_of(task_id, labels) for task_id, labels in lists]
-    commands, expected_s = sum(size for size, _ in sizes) + len(told), sum(each for _, each in sizes) + sum(told)
+    commands = sum(size for size, _ in sizes) + len(expected_of_new)
+    expected_s = sum(each for _, each in sizes) + sum(expected_of_new)
     return expected_s / commands if commands else None

@@ -1,4 +1,4 @@
-"""What lies in the groups of a project: commands and lists. What is neither is left alone, and told once in the log."""
+"""The tasks in the groups of a project: commands and lists. Other tasks are skipped, and logged once."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from ..core.operations import EVERY_GROUP, GroupScope
 from ..managers import TaskQuerySet
 from ..models import Task
 
-PAGE = 500  # Tasks that are looked at together.
-MOST_TOLD = 10_000  # Ids that are remembered.
+PAGE = 500  # Tasks of one query.
+MOST_SKIPPED = 10_000  # Ids to remember.
 
 log = logging.getLogger(__name__)
 
 Record = TypeVar("Record", Command, CommandList)
 
-_told: set[int] = set()
+_skipped: set[int] = set()
 
 
 def projects(scope: GroupScope = EVERY_GROUP) -> list[str]:
-    """The names of the projects that have a command or a list in a group that the scope allows, sorted."""
+    """Return the sorted names of the projects that have a command or a list within the scope."""
     places = map(place_of, Task.objects.groups(scope))
     return sorted({place[0] for place in places if place})
 
 
 def available(group: str) -> TaskQuerySet:
-    """The tasks of a group that nobody holds, the longest available first."""
+    """Return the available tasks of a group, the longest available first."""
     return Task.objects.get_queryset().in_group(group).available(Task.objects.now_ms()).longest_available_first()
 
 
 def pages_of(tasks: TaskQuerySet) -> Iterator[Sequence[int]]:
-    """The ids of all these tasks, page by page. Those that were told of are left out."""
+    """Yield the ids of all these tasks in pages, without skipped ones."""
     last: Task | None = None
     while page := list((tasks.after(last) if last else tasks).only("id", "available_at_ms")[:PAGE]):
-        yield [task.id for task in page if task.id not in _told]
+        yield [task.id for task in page if task.id not in _skipped]
         last = page[-1]
 
 
 def ids_of(tasks: TaskQuerySet, most: int) -> list[int]:
-    """The first ids of these tasks, so many at most. Those that were told of are left out."""
+    """Return the first ids of these tasks, at most `most`, without skipped ones."""
     return list(islice((task_id for page in pages_of(tasks) for task_id in page), most))
 
 
 def tasks_with(ids: Sequence[int]) -> list[Task]:
-    """The tasks in the order of their ids here; those that are gone are left out."""
+    """Return the tasks in the order of the ids, without those that no longer exist."""
     return [task for task in Task.objects.find(ids) if task]
 
 
-def understood(task: Task, decode: Callable[[bytes], Record]) -> Record | None:
-    """What the task carries; None when that makes no sense, which the log tells once."""
+def decoded(task: Task, decode: Callable[[bytes], Record]) -> Record | None:
+    """Return the record of the task; None when it is invalid, which is logged once."""
     try:
         return decode(bytes(task.data))
     except NotACommand as problem:
@@ -62,10 +62,10 @@ def understood(task: Task, decode: Callable[[bytes], Record]) -> Record | None:
 
 
 def leave_alone(task_id: int, group: str, problem: Exception) -> None:
-    """Say once why nothing is done to the task, and look at it no more."""
-    if task_id in _told:
+    """Log once why the task is skipped, and skip it from now on."""
+    if task_id in _skipped:
         return
-    if len(_told) >= MOST_TOLD:
-        _told.clear()  # They are told of once more.
-    _told.add(task_id)
+    if len(_skipped) >= MOST_SKIPPED:
+        _skipped.clear()  # They are logged again.
+    _skipped.add(task_id)
     log.warning("task %s of the group %s is left alone: %s", task_id, group, problem)

@@ -1,4 +1,4 @@
-"""New commands for a project."""
+"""Submit new commands to a project."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from taskstore.errors import refuse
+from taskstore.types import sentences
 from taskstore.types.command_record import LONGEST_CMD, Command, CommandStatus, new_command_task, why_no_project
 from taskstore.types.commands import Submission
 from taskstore.types.tasks import NOBODY, Problem
@@ -16,7 +17,7 @@ from ..models import Task
 
 MOST_AT_ONCE = 1_000
 EXPECTED_DURATION = 60  # Seconds.
-KEPT_S = 7 * 24 * 3_600  # Until when it may be started, from now.
+KEPT_S = 7 * 24 * 3_600  # How long a command may wait for its start.
 MAX_FAILS = 3
 LONGEST_DURATION = 366 * 24 * 3_600  # Seconds.
 MOST_FAILS = 1_000
@@ -28,7 +29,7 @@ _ids_lock = threading.Lock()
 def submit(
     project: str, submissions: Sequence[Submission], *, stashed: bool = False, owner: int = NOBODY
 ) -> list[Command]:
-    """Add them to the new commands of the project, all or none, in this order. `stashed`: no list is made of them yet.
+    """Add new commands to the project, all or none, in this order. `stashed` ones are not bundled into lists yet.
 
     Joins the caller's transaction. Raises InvalidInput that names every wrong field, as in `commands[3].cmd`.
     """
@@ -39,76 +40,63 @@ def submit(
 
 
 def new_commands(project: str, submissions: Sequence[Submission]) -> list[Command]:
-    """What is submitted, as it will be added. Raises InvalidInput as `submit` does."""
-    refuse(_problems(project, submissions))
+    """Return the commands of the submissions. Raises InvalidInput as `submit` does."""
+    problems = list(wrong_submissions(submissions))
+    if why := why_no_project(project):
+        problems.insert(0, ("project", why))
+    elif not is_utf8(project):
+        problems.insert(0, ("project", sentences.VALID_UTF8))
+    refuse(problems)
     now = Task.objects.now_ms() // 1_000
-    return [_command(each, id_ns, now) for each, id_ns in zip(submissions, _ids(len(submissions)), strict=True)]
+    return [
+        Command(
+            id=command_id,
+            cmd=asked.cmd,
+            created=now,
+            until=now + KEPT_S if asked.until is None else asked.until,
+            expected_duration=EXPECTED_DURATION if asked.expected_duration is None else asked.expected_duration,
+            max_fails=MAX_FAILS if asked.max_fails is None else asked.max_fails,
+        )
+        for asked, command_id in zip(submissions, _ids(len(submissions)), strict=True)
+    ]
 
 
 def new_id() -> str:
-    """The id of a command that has never failed: the time in nanoseconds."""
-    return _named(_ids(1)[0])
+    """Return the id of a new command: the time in nanoseconds and its number of fails, 0."""
+    return _ids(1)[0]
 
 
-def _ids(number: int) -> range:
-    """Times in nanoseconds, one after the other, that this process has not given out yet."""
+def _ids(number: int) -> list[str]:
+    """Return ids with consecutive times that this process has not used yet."""
     global _newest_id
     with _ids_lock:
         first = max(time.time_ns(), _newest_id + 1)
         _newest_id = first + number - 1
-    return range(first, first + number)
-
-
-def _named(id_ns: int) -> str:
-    return f"{id_ns}_0"
-
-
-def _command(asked: Submission, id_ns: int, now: int) -> Command:
-    return Command(
-        id=_named(id_ns),
-        cmd=asked.cmd,
-        created=now,
-        until=now + KEPT_S if asked.until is None else asked.until,
-        expected_duration=EXPECTED_DURATION if asked.expected_duration is None else asked.expected_duration,
-        max_fails=MAX_FAILS if asked.max_fails is None else asked.max_fails,
-    )
-
-
-def _problems(project: str, submissions: Sequence[Submission]) -> Iterator[Problem]:
-    if why := why_no_project(project):
-        yield "project", why
-    elif not is_utf8(project):
-        yield "project", "must be valid UTF-8 text: it contains a lone surrogate"
-    yield from wrong_submissions(submissions)
+    return [f"{id_ns}_0" for id_ns in range(first, first + number)]
 
 
 def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
-    """What is wrong with them, by the path of the field."""
+    """Yield the errors of the submissions, by the path of the field."""
     if not 1 <= len(submissions) <= MOST_AT_ONCE:
-        yield "commands", f"must be between 1 and {MOST_AT_ONCE} commands, not {len(submissions)}"
+        yield "commands", f"must have between 1 and {MOST_AT_ONCE} commands, not {len(submissions)}"
     for place, asked in enumerate(submissions[:MOST_AT_ONCE]):
-        for name, right in _wrong(asked):
-            yield f"commands[{place}].{name}", right
-
-
-def _wrong(asked: Submission) -> Iterator[Problem]:
-    if why := why_no_line(asked.cmd):
-        yield "cmd", why
-    for name, least, most in (
-        ("expected_duration", 1, LONGEST_DURATION),
-        ("until", 1, LATEST_MS // 1_000),
-        ("max_fails", 1, MOST_FAILS),
-    ):
-        value = getattr(asked, name)
-        if value is not None and not least <= value <= most:
-            yield name, f"must be between {least} and {most}, not {value}"
+        if why := why_no_line(asked.cmd):
+            yield f"commands[{place}].cmd", why
+        for name, least, most in (
+            ("expected_duration", 1, LONGEST_DURATION),
+            ("until", 1, LATEST_MS // 1_000),
+            ("max_fails", 1, MOST_FAILS),
+        ):
+            value = getattr(asked, name)
+            if value is not None and not least <= value <= most:
+                yield f"commands[{place}].{name}", sentences.between(least, most, value)
 
 
 def why_no_line(cmd: str) -> str | None:
-    """Why this can't be the line of a command; None when it can."""
+    """Return the reason why this can't be the line of a command; None when it can."""
     if not cmd.strip() or any(sign in cmd for sign in "\n\r\0"):
-        return "one line for a shell, not empty: no line break, no NUL"
+        return "must be one command line, not empty and without NUL"
     if not is_utf8(cmd):
-        return "must be valid UTF-8 text: it contains a lone surrogate"
+        return sentences.VALID_UTF8
     size = len(cmd.encode())
-    return f"at most {LONGEST_CMD} bytes, not {size}" if size > LONGEST_CMD else None
+    return sentences.at_most(LONGEST_CMD, "bytes", size) if size > LONGEST_CMD else None

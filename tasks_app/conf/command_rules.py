@@ -14,8 +14,8 @@ from .retention import UNITS_MS
 MOST_COMMANDS = 1_000  # Of a list: their results are one task.
 DEFAULT = "*=50/10min/1s"
 RIGHT = (
-    f"write PROJECT=COUNT/DURATION/AGE as in {DEFAULT}: a COUNT from 1 to {MOST_COMMANDS}, durations with one of "
-    f"{', '.join(UNITS_MS)}; a star in the name of the project stands for any characters"
+    f"write PROJECT=COUNT/DURATION/AGE, such as {DEFAULT}, with a COUNT between 1 and {MOST_COMMANDS} and one of "
+    f"{', '.join(UNITS_MS)} after each duration; a star in the project's name matches any characters"
 )
 
 
@@ -49,7 +49,7 @@ def _rule(word: str) -> ListRule:
     duration = rf"([0-9]{{1,9}})({'|'.join(UNITS_MS)})"
     found = re.fullmatch(rf"(.+)=([0-9]{{1,4}})/{duration}/{duration}", word, re.ASCII)
     if found is None or not 1 <= int(found[2]) <= MOST_COMMANDS or not int(found[3]):
-        raise ValueError(f'"{word}" is no rule: {RIGHT}')
+        raise ValueError(f'"{word}" is not a rule: {RIGHT}')
     return ListRule(
         pattern=found[1],
         count=int(found[2]),

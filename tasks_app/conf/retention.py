@@ -95,7 +95,7 @@ def _rule(word: str) -> Rule:
     is_short = duration is not None and 0 < int(duration[1]) * UNITS_MS[duration[2]] <= LONGEST_MS
     if not pattern or not (is_short or kept == FOR_GOOD):
         raise ValueError(
-            f'"{word}" is no rule: write GROUP=7d with one of {", ".join(UNITS_MS)}, or GROUP={FOR_GOOD}; '
-            "a star in the name of the group stands for any characters"
+            f'"{word}" is not a rule: write GROUP=7d with one of {", ".join(UNITS_MS)}, or GROUP={FOR_GOOD}; '
+            "a star in the group's name matches any characters"
         )
     return Rule(pattern, kept)

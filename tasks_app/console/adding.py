@@ -16,7 +16,7 @@ from taskstore.types.tasks import NewTask
 
 from ..access import audit
 from ..access.policy import Action
-from ..core.validation import GROUP_LENGTH, MOST_PRIORITY, group_name
+from ..core.validation import GROUP_LENGTH, LATEST_MS, MOST_PRIORITY, group_name
 from ..forms import NOBODY, with_plain_ends
 from ..models import Task
 from .pages import actor_for, page
@@ -49,6 +49,13 @@ class TaskForm(forms.Form):
 
     def clean_delay(self) -> int:
         return number_in("delay", self.cleaned_data["delay"])
+
+    def clean_unit(self) -> str:
+        unit: str = self.cleaned_data["unit"]
+        longest = LATEST_MS // 2 // UNITS_MS[unit]
+        if self.cleaned_data.get("delay", 0) > longest:
+            self.add_error("delay", f"must be at most {longest} {unit}")
+        return unit
 
     def clean_priority(self) -> int:
         return number_in("priority", self.cleaned_data["priority"], least=-MOST_PRIORITY, most=MOST_PRIORITY)

@@ -105,7 +105,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview; as a partial, only the groups in the requested arrangement."""
     every = summary()
     if is_partial(request):
-        if not every.groups:  # An empty store has a page of its own.
+        if not every.groups:  # An empty store has a different page.
             return go_to(request, request.get_full_path())
         return render(request, "console/_groups_part.html", _groups(request, every))
     clients, lines = seen(), lines_of_tiles()

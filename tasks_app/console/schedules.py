@@ -288,7 +288,7 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _asked_first(
-    request: HttpRequest, name: str, verb: str, do: Callable[..., object | None], told: str
+    request: HttpRequest, name: str, verb: str, do: Callable[..., object | None], message: str
 ) -> HttpResponse:
     """Ask for a reason; make the change."""
     found = _named(name)
@@ -298,7 +298,7 @@ def _asked_first(
         is_done = do(name, actor_for(request)) is not None
     except InvalidInput as refused:
         return _question(request, found, verb, refused)
-    return _done(request, told) if is_done else _question(request, _named(name), verb)
+    return _done(request, message) if is_done else _question(request, _named(name), verb)
 
 
 def _question(
@@ -367,6 +367,6 @@ def _named(name: str) -> StoredSchedule:
     return found
 
 
-def _done(request: HttpRequest, told: str) -> HttpResponse:
-    messages.success(request, told)
+def _done(request: HttpRequest, message: str) -> HttpResponse:
+    messages.success(request, message)
     return go_to(request, resolve_url("console:schedules"))

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
+from taskstore.types import sentences
 from taskstore.types.scalars import GROUP_LENGTH as GROUP_LENGTH
 from taskstore.types.scalars import INT64_MAX as INT64_MAX
 from taskstore.types.scalars import INT64_MIN as INT64_MIN
 from taskstore.types.scalars import LABEL_LENGTH as LABEL_LENGTH
 from taskstore.types.scalars import LATEST_MS as LATEST_MS
 from taskstore.types.scalars import MOST_PRIORITY as MOST_PRIORITY
-from taskstore.types.scalars import Timespec
 from taskstore.types.tasks import (
     FAILED_FROM,
     FIELDS,
@@ -88,7 +88,7 @@ def refuse_owner(scope: GroupScope, owner: int) -> None:
     """Raise Forbidden when nothing may be done for this client."""
     if scope.owners is not None and owner not in scope.owners:
         allowed = ", ".join(map(str, scope.owners))
-        raise Forbidden(f"This token may not act for the client {owner}: it is for {allowed} only.")
+        raise Forbidden(f"This token may not act for client {owner}, only for {allowed}.")
 
 
 def _is_of_nobody(operation: Operation) -> bool:
@@ -111,26 +111,20 @@ def _named_groups(operation: Operation) -> Iterator[str]:
 def _too_much(operation: Operation, limits: Limits) -> Iterator[Problem]:
     if isinstance(operation, Claim):
         if len(operation.depends) > limits.changes:
-            yield (
-                "depends",
-                f"at most {limits.changes} depends a claim, not {len(operation.depends)}",
-            )
+            yield "depends", sentences.at_most(limits.changes, "ids", len(operation.depends))
         if len(operation.groups) > limits.groups:
-            yield "groups", f"at most {limits.groups} groups a claim, not {len(operation.groups)}"
+            yield "groups", sentences.at_most(limits.groups, "groups", len(operation.groups))
         return
     changes = len(operation.adds) + len(operation.changed_ids) + len(operation.depends)
     if isinstance(operation, Update):  # What a group or labels stand for is not counted.
         changes -= len(operation.matched)
     if changes > limits.changes:
-        yield (
-            "",
-            f"at most {limits.changes} adds, updates, deletes and depends together a commit, not {changes}",
-        )
+        yield "", sentences.at_most(limits.changes, "adds, updates, deletes and depends together", changes)
     for path, item in _items(operation):
         for check in CHECKS:
             size = len(_own(check, item)) if check.limit else 0
             if size and size > (most := getattr(limits, check.limit)):
-                yield f"{path}.{check.wire}", f"at most {most} {check.unit}, not {size}"
+                yield f"{path}.{check.wire}", sentences.at_most(most, check.unit, size)
 
 
 def _wrong(operation: Operation, limits: Limits) -> Iterator[Problem]:
@@ -148,26 +142,26 @@ def _wrong(operation: Operation, limits: Limits) -> Iterator[Problem]:
 
 def _wrong_claim(claim: Claim, limits: Limits) -> Iterator[Problem]:
     if not claim.groups:
-        yield "group", "the name of a group"
+        yield "group", sentences.REQUIRED
     # What is beyond the limit is refused for that.
     for place, group in enumerate(claim.groups[: limits.groups]):
         if group or not isinstance(claim, Query):
             yield from group_name("group" if len(claim.groups) == 1 else f"groups[{place}]", group)
     if not INT64_MIN <= claim.duration_ms <= LATEST_MS // 2:
-        yield "duration", f"a number of milliseconds, at most {LATEST_MS // 2}"
+        yield "duration", sentences.between(INT64_MIN, LATEST_MS // 2, claim.duration_ms)
     if isinstance(claim, Query):
         yield from _wrong_moment(claim)
     elif not 0 <= claim.wait_ms <= MOST_WAIT_MS:
-        yield "wait", f"from 0 to {MOST_WAIT_MS} milliseconds, not {claim.wait_ms}"
+        yield "wait", sentences.between(0, MOST_WAIT_MS, claim.wait_ms)
     if not 1 <= claim.limit <= MOST_CLAIMED:
-        yield "limit", f"from 1 to {MOST_CLAIMED}, not {claim.limit}"
+        yield "limit", sentences.between(1, MOST_CLAIMED, claim.limit)
 
 
 def _wrong_moment(query: Query) -> Iterator[Problem]:
     if not 0 <= query.at_ms <= LATEST_MS:
-        yield "now", f"milliseconds: 0 (now), or a time up to {LATEST_MS}"
+        yield "now", sentences.between(0, LATEST_MS, query.at_ms)
     elif query.at_ms + query.duration_ms > LATEST_MS:
-        yield "duration", f"so long that the lease ends at {LATEST_MS} at the latest"
+        yield "duration", f"must be shorter: the lease must end before {LATEST_MS}"
 
 
 def _items(commit: Commit) -> Iterator[tuple[str, NewTask | Change]]:
@@ -181,7 +175,7 @@ def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
     if isinstance(item, Change):
         yield from _integer(f"{path}.id", item.id)
         if item.group == "":  # Of an add: `rules` says that there is none.
-            yield f"{path}.group", "the name of a group, not empty"
+            yield f"{path}.group", sentences.NOT_EMPTY
     for check in CHECKS:
         yield from check.problems(f"{path}.{check.wire}", _own(check, item))
 
@@ -197,18 +191,18 @@ def _own(check: Check, item: NewTask | Change) -> Any:
 def group_name(path: str, name: str) -> Iterator[Problem]:
     """What is wrong with a group's name."""
     if not name:
-        yield path, "the name of a group, not empty"
+        yield path, sentences.NOT_EMPTY
     yield from text(path, name, GROUP_LENGTH)
 
 
 def text(path: str, value: str, longest: int | None = None) -> Iterator[Problem]:
     """What is wrong with a text, at most `longest` characters long."""
     if longest is not None and len(value) > longest:
-        yield path, f"at most {longest} characters, not {len(value)}"
+        yield path, sentences.at_most(longest, "characters", len(value))
     if "\0" in value:
-        yield path, "text without the NUL character"
+        yield path, sentences.NO_NUL
     if not is_utf8(value):
-        yield path, "text that can be written as UTF-8: it holds a lone surrogate"
+        yield path, sentences.VALID_UTF8
 
 
 def is_utf8(text: str) -> bool:
@@ -221,7 +215,7 @@ def is_utf8(text: str) -> bool:
 
 def _integer(path: str, number: int) -> Iterator[Problem]:
     if not INT64_MIN <= number <= INT64_MAX:
-        yield path, "an integer of 64 bits"
+        yield path, sentences.int64(number)
 
 
 def task_ids(path: str, ids: Iterable[int]) -> Iterator[Problem]:
@@ -296,16 +290,13 @@ def check_of(field: TaskField) -> Check:
     kind, bounds = _kind_of(field.type)
     if kind is int:
         least, most = bounds["ge"], bounds["le"]
-        right = f"from {least} to {most}, not {{}}"
-        if field.type is Timespec:
-            right = f"milliseconds: 0 (now), a time up to {most}, or minus a delay of up to {-least}"
 
         def is_right(value: Any) -> bool:
             return bool(least <= value <= most)
 
         def problems(path: str, value: Any) -> Iterator[Problem]:
             if not is_right(value):
-                yield path, right.format(value)
+                yield path, sentences.between(least, most, value)
 
     elif kind is str:
         longest = bounds.get("max_length")
@@ -336,7 +327,7 @@ def check_of(field: TaskField) -> Check:
             return iter(())
 
     name = "timespec_ms" if field.name == "available_at_ms" else field.name
-    unit = {str: "characters", bytes: "bytes a task", dict: "labels a task"}.get(kind, "")
+    unit = {str: "characters", bytes: "bytes", dict: "labels"}.get(kind, "")
     return Check(name, field.wire, is_right, problems, kind(), field.limit, unit)
 
 

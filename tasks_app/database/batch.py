@@ -51,9 +51,9 @@ class Seen:
     exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
     earliest: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, locked for queries, in their order.
     first: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, one or none, for those that only read.
-    ids: Sequence[int] | None = (
-        None  # For the drafts, drawn when all was locked; None: to be drawn as they are written.
-    )
+    # Where ids were drawn for the drafts once all was locked: these, and the places of the named tasks in their table.
+    ids: Sequence[int] | None = None
+    places: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -61,6 +61,7 @@ class Written:
     """The rows that the effects of a batch come to. With `has_ids` they are complete, else the ids are yet to come."""
 
     has_ids: bool = False
+    places: Mapping[int, str] = field(default_factory=dict)  # As in Seen.
     removed: list[int] = field(default_factory=list)
     drafts: list[TaskRecord] = field(default_factory=list)
     ended: list[Row] = field(default_factory=list)  # ENDED_COLUMNS; without ids the successor is a place in drafts.
@@ -87,7 +88,7 @@ class Written:
 
 def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
-    written = Written(has_ids=seen.ids is not None, deltas=_delta_rows(deltas, seen.now_ms))
+    written = Written(has_ids=seen.ids is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms))
     ids = iter(seen.ids or ())
     commits = 0
     history = retention.kept()

@@ -43,9 +43,10 @@ class Pool:
 
 
 class Pools:
-    """By group."""
+    """By group. Of several writers each prefers a class of ids, so that they seldom choose the same task."""
 
     def __init__(self) -> None:
+        self.writers, self.own_class = 1, 0  # So many write; this one prefers ids that leave this remainder.
         self._pools: dict[str, Pool] = {}
         self._forgotten_s = 0.0
         self._claimed_from: set[str] = set()  # Since then.
@@ -91,7 +92,16 @@ class Pools:
         if len(ids) == CANDIDATES:
             gone = {*taken}
             pool.ids = [task_id for task_id in ids if task_id not in gone]
+            preferred = [task_id for task_id in pool.ids if task_id % self.writers == self.own_class]
+            # Where few are left, the other writers don't claim from this group: their classes are for all.
+            if len(preferred) * 2 * self.writers >= len(pool.ids):
+                pool.ids = preferred
         self._pools[group] = pool
+
+    def know(self, group: str, ids: Sequence[int]) -> None:
+        """These are the longest available tasks of the group, of which none has a priority."""
+        self._forgotten_s = time.monotonic()
+        self._pools[group] = Pool(self._forgotten_s, NO_MARK_MS, ids=[*ids])
 
     def note_earliest(self, group: str, earliest: Sequence[TaskRecord], asked: int) -> None:
         """What was found for so many queries, whatever its priority: the mark of a group of which no more is known."""

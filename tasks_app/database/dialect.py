@@ -83,6 +83,10 @@ class Dialect(ABC):
         """A connection without the pool, not opened yet, which gives up after this time."""
         return connections[self.using].copy()
 
+    def share_claims(self, writers: int, own_class: int) -> None:
+        """Prefer tasks that the other writers of this database leave alone, where there are others."""
+        del writers, own_class  # Only some databases serve several.
+
     @property
     def left_s(self) -> float:
         """How long the operation for which this was made may go on waiting."""

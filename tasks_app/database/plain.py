@@ -57,8 +57,8 @@ ROW_TYPES = Statement(
     """
 )
 
-REMOVAL = "DELETE FROM tasks_app_task WHERE id = ANY(%s::bigint[])"
-PAYLOADS_GONE = "DELETE FROM tasks_app_payload WHERE id = ANY(%s::bigint[])"
+# By the places of rows that are locked: no index is looked into, not even a wrong one while a plan knows nothing.
+REMOVAL = "DELETE FROM tasks_app_task WHERE ctid = ANY(%s::tid[])"
 INSERTION = {table: f"INSERT INTO {table} SELECT * FROM unnest(%s::{table}[])" for table in PACKED_TABLES}
 DELTA = f"""
     INSERT INTO tasks_app_countdelta ({", ".join(quoted(DELTA_COLUMNS))})
@@ -127,6 +127,11 @@ class PlainPostgreSQL(PostgreSQL):
         super().__init__(using, waits=waits)
         self.row_packers: Mapping[str, RowPacker] | None = None
 
+    def know_candidates(self, ids: Mapping[str, Sequence[int]]) -> None:
+        """Take these tasks for the longest available of their groups, without priorities."""
+        for group, each in ids.items():
+            self._pools.know(group, each)
+
     def array(self, type_name: str, values: Sequence[Any]) -> Any:
         return packed(type_name, values)
 
@@ -148,7 +153,7 @@ class PlainPostgreSQL(PostgreSQL):
                 priorities[group], chosen[group] = self._pools.take(group, demand.limit) or (0, [])
         questions = Questions()
         ids = {task_id for each in chosen.values() for task_id in each}.union(asked.named)
-        rows = questions.ask(self.tasks_of(ids, "ORDER BY id FOR UPDATE SKIP LOCKED")) if ids else []
+        rows = questions.ask(self._lock_listed(ids)) if ids else []
         kept = questions.ask(self.kept_answers(keys)) if keys else []
         # Last, as in the general look; and ids are drawn when all is locked.
         numbers = questions.ask(self._time_numbers_and_ids(len(operations), asked, priorities))
@@ -156,7 +161,7 @@ class PlainPostgreSQL(PostgreSQL):
         [(now_ms, is_log_intact, sent_commits, sent_ids, is_unusual)] = numbers
         if is_unusual or not is_log_intact:
             return None
-        named = {row[0]: record_of(row) for row in rows}
+        named = {row[0]: record_of(row[:-1]) for row in rows}
         candidates = {
             group: [task for task_id in each if (task := named.get(task_id)) and task.available_at_ms <= now_ms]
             for group, each in chosen.items()
@@ -168,6 +173,7 @@ class PlainPostgreSQL(PostgreSQL):
             commits=_numbers_in(sent_commits),
             kept=kept_by_key(kept),
             ids=_numbers_in(sent_ids),
+            places={row[0]: row[-1] for row in rows},
         )
         if len(seen.ids or ()) < asked.drafts or any(row[PAYLOAD] for row in rows):
             seen.ids = None
@@ -177,6 +183,13 @@ class PlainPostgreSQL(PostgreSQL):
         if missing := [task_id for task_id in asked.named if task_id not in named]:
             yield from self._note_locked(missing, seen)
         return seen
+
+    def _lock_listed(self, ids: Iterable[int]) -> Statement:
+        sql = f"""
+            SELECT {self.selected}, ctid::text FROM tasks_app_task WHERE {self.is_listed}
+            ORDER BY id FOR UPDATE SKIP LOCKED
+        """
+        return Statement(sql, [self.list_of(ids)])
 
     def _time_numbers_and_ids(self, commits: int, asked: Asked, priorities: Mapping[str, int]) -> Statement:
         # In the same words as the look at known candidates in postgresql_claims.py; but what has a higher priority is
@@ -221,7 +234,8 @@ class PlainPostgreSQL(PostgreSQL):
         self._pools.lower(written.drafts)
         statements = []
         if written.removed:
-            statements.append(Statement(REMOVAL, [self.list_of(written.removed)]))
+            places = '","'.join([written.places[task_id] for task_id in written.removed])
+            statements.append(Statement(REMOVAL, [f'{{"{places}"}}']))
         for table, rows in (("tasks_app_task", written.drafts), ("tasks_app_endedtask", written.ended)):
             if rows:
                 statements.append(Statement(INSERTION[table], [self.row_packers[table].packed(rows)]))

@@ -17,6 +17,9 @@ class Candidates(Dialect):
         super().__init__(using, waits=waits)
         self._pools = Pools()
 
+    def share_claims(self, writers: int, own_class: int) -> None:
+        self._pools.writers, self._pools.own_class = writers, own_class
+
     def _lock_candidates(self, group: str, demand: Demand) -> Statement:
         known = None if demand.oldest else self._pools.take(group, demand.limit)
         if known:

@@ -24,7 +24,6 @@ from .rows import (
     ENDED_COLUMNS,
     ITEM_COLUMNS,
     KEPT_ANSWER_COLUMNS,
-    OWN_ID,
     Last,
     Row,
     Statement,
@@ -32,11 +31,9 @@ from .rows import (
     quoted,
     record_of,
     row_of,
-    with_id,
 )
 
-# Not AUTOINCREMENT: its sequence starts again when Django rebuilds an empty table.
-DRAW = "UPDATE tasks_app_counters SET value = value + %s WHERE name = %s RETURNING value"
+LARGEST_ID = 2**63 - 1
 FEW = 100  # Rows that are inserted one by one.
 
 
@@ -147,14 +144,26 @@ class SQLite(Dialect):
         return ()  # Durability is a property of the connection here: PRAGMA synchronous, in the settings.
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
-        # The time and the numbers of the commits in one statement.
-        [[(last, now_ms)]] = yield [Statement(f"{DRAW}, {self.clock}", [len(operations), "commits"])]
-        commits = range(last - len(operations) + 1, last + 1)
+        [[(now_ms, last_commit, last_id)]] = yield [
+            Statement(
+                # Not AUTOINCREMENT: its sequence starts again when Django rebuilds an empty table.
+                f"""
+                UPDATE tasks_app_counters
+                SET value = value + %s
+                WHERE name = 'commits'
+                RETURNING {self.clock}, value, ({self.newest_id})
+                """,
+                [len(operations)],
+            )
+        ]
+        commits = range(last_commit - len(operations) + 1, last_commit + 1)
         kept: Sequence[Row] = ()
         if keys := keys_of(operations):
             [kept] = yield [self.kept_answers(keys)]
         named, candidates = yield from self._named_and_candidates(operations, now_ms)
         seen = Seen(now_ms, named, candidates, commits, kept_by_key(kept))
+        # Nobody else writes until this transaction ends, which says then how far the ids were used up.
+        seen.ids = range(last_id + 1, LARGEST_ID + 1)
         for group, asked in queried_by(operations).items():
             [earliest] = yield [self.earliest(group, asked)]
             seen.earliest[group] = [*map(record_of, earliest)]
@@ -234,30 +243,26 @@ class SQLite(Dialect):
             ]
         return chosen
 
-    def _next_ids(self, count: int) -> Steps[range]:
-        [[(last,)]] = yield [Statement(DRAW, [count, "ids"])]
-        return range(last - count + 1, last + 1)
-
     def write(self, written: Written) -> Steps[Sequence[int]]:
-        ids = yield from self._next_ids(len(written.drafts))
-        tasks = [row_of(with_id(draft, task_id)) for draft, task_id in zip(written.drafts, ids, strict=True)]
-        payloads = [
-            (task_id, draft.data) for draft, task_id in zip(written.drafts, ids, strict=True) if draft.payload == OWN_ID
-        ]
-        ended = [(*row[:-1], None if row[-1] is None else ids[row[-1]]) for row in written.ended]
-        kept = [(*row[:-2], ",".join(map(str, ids[row[-2] : row[-1]]))) for row in written.kept]
+        drafts = written.drafts
+        kept = [(*row[:-2], ",".join([str(draft.id) for draft in drafts[row[-2] : row[-1]]])) for row in written.kept]
         statements = [
+            *([self.go_on_after("ids", max([draft.id for draft in drafts]))] if drafts else []),
             Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)]),
             *self._let_go(written.payloads_gone),
-            *_insertions("tasks_app_payload", ("id", "data"), payloads),
-            *_insertions("tasks_app_task", COLUMNS, tasks),
-            *_insertions("tasks_app_endedtask", ENDED_COLUMNS, ended),
+            *_insertions(
+                "tasks_app_payload",
+                ("id", "data"),
+                [(draft.id, draft.data) for draft in drafts if draft.payload == draft.id],
+            ),
+            *_insertions("tasks_app_task", COLUMNS, [row_of(draft) for draft in drafts]),
+            *_insertions("tasks_app_endedtask", ENDED_COLUMNS, written.ended),
             *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
             *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
             *_insertions("tasks_app_bulkitem", ITEM_COLUMNS, written.items),
         ]
         yield Last(statements)
-        return ids
+        return [draft.id for draft in drafts]
 
     def _let_go(self, payloads: Sequence[int]) -> Iterator[Statement]:
         if payloads:

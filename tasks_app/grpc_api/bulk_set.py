@@ -1,4 +1,4 @@
-"""BulkSet: change the same in every task that the refs match, chunk by chunk."""
+"""BulkSet: make the same change to every task that the refs match, in chunks."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from .refs import Refs, in_time, labels_in
 from .requests import time_in
 from .threads import beside_the_loop
 
-SIZE = 50  # Tasks a commit: with 200 the claims of workers beside it take several times as long.
-PATIENCE_S = 5.0  # For a chunk whose tasks workers change all the time.
+SIZE = 50  # Tasks of a commit: with 200, workers' claims take several times as long.
+PATIENCE_S = 5.0  # For a chunk whose tasks workers keep changing.
 IDS_IN_AUDIT = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What becomes of each task; what is empty stays as it is."""
+    """The new values of each task; empty values leave the task as it is."""
 
     group: str
-    at_ms: int  # 0: it stays.
+    at_ms: int  # 0: unchanged.
     error: str
     labels: Mapping[str, str]
 
     @classmethod
     def read(cls, prototype: pb.Task) -> Self:
-        """Raises InvalidInput about what no task can have."""
+        """Parse a prototype. Raises InvalidInput about invalid values."""
         has_time = prototype.HasField("not_before")
         setting = cls(
             group=prototype.group,
@@ -55,7 +55,7 @@ class Setting:
         return setting
 
     def change(self, task_id: int, available_at_ms: int, *, is_leased: bool) -> Change:
-        """A lease goes on as long as its time is in the future; whose it was can't commit any more."""
+        """Return the change of a task. A lease lasts while its time is in the future, but its owner can't commit."""
         return Change(
             id=task_id,
             group=self.group or None,
@@ -67,21 +67,21 @@ class Setting:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it changes nothing."""
+        """Return whether it changes nothing."""
         return not self.in_words
 
     @property
     def in_words(self) -> dict[str, Any]:
-        """For the audit."""
-        told = {"to": self.group, "available": self.at_ms, "error": self.error, "labels": self.labels}
-        return {name: value for name, value in told.items() if value}
+        """Return the values for the audit."""
+        values = {"to": self.group, "available": self.at_ms, "error": self.error, "labels": self.labels}
+        return {name: value for name, value in values.items() if value}
 
 
 async def bulk_set(request: pb.BulkSetRequest, token: Token) -> pb.BulkSetResponse:
-    """With an empty prototype: count what matches, and change nothing.
+    """Change all matching tasks. An empty prototype only counts them.
 
-    Raises InvalidInput, CallRefused, or what the verbs raise; some tasks may be changed then. CommitRefused, before
-    anything is changed: a task that a ref names is not there.
+    Raises InvalidInput, CallRefused, or an error of a commit; some tasks may be changed then. Raises CommitRefused
+    before any change when a ref names a task that does not exist.
     """
     refs, setting = Refs.read("ref", request.ref), Setting.read(request.prototype)
     must_reach(token, Action.OPERATE, {*refs.groups, *([setting.group] if setting.group else [])})
@@ -89,13 +89,13 @@ async def bulk_set(request: pb.BulkSetRequest, token: Token) -> pb.BulkSetRespon
     try:
         number = await beside_the_loop(_set_all, refs, setting, token, has_gone)
     except asyncio.CancelledError:
-        has_gone.set()  # Nobody waits for the rest.
+        has_gone.set()  # The client no longer waits for the rest.
         raise
     return pb.BulkSetResponse(num_updated=number)
 
 
 def _set_all(refs: Refs, setting: Setting, token: Token, has_gone: threading.Event) -> int:
-    """Change what matches now. Returns how many tasks that were; the audit tells it also when it ends early."""
+    """Change the tasks that match now. Returns their number, which the audit records even after an early end."""
     began = time.monotonic()
     work = _Work(refs=refs, setting=setting, actor=actor_of(token))
     try:
@@ -113,7 +113,7 @@ def _set_all(refs: Refs, setting: Setting, token: Token, has_gone: threading.Eve
 
 @dataclass(kw_only=True)
 class _Work:
-    """What is to be done, and the ids of the tasks that it has made."""
+    """The change under way, with the ids of the new tasks."""
 
     refs: Refs
     setting: Setting
@@ -121,9 +121,9 @@ class _Work:
     done: list[int] = field(default_factory=list)
 
     def chains(self) -> dict[int, int]:
-        """The origins of the tasks that match, each once; with the id of a task that was named, else 0.
+        """Return the origins of the matching tasks, each with the id if a ref names it, otherwise 0.
 
-        Raises CommitRefused when a task that was named is not there.
+        Raises CommitRefused when a named task does not exist.
         """
         described = self.refs.described(self.actor.scope)
         with in_time(described.db):
@@ -136,18 +136,27 @@ class _Work:
         return chains
 
     def set_some(self, chains: Mapping[int, int]) -> None:
-        """Change what of these chains still matches. Raises StoreBusy when workers change it all the time."""
+        """Change the tasks of these chains that still match. Raises StoreBusy when workers keep changing them."""
         left, end = set(chains), time.monotonic() + PATIENCE_S
         while tasks := self._matching(left, [chains[origin] for origin in left]):
+            planned = [
+                Planned(
+                    origin=task.origin,
+                    task=task.id,
+                    step=self.setting.change(task.id, task.available_at_ms, is_leased=task.leased),
+                    size=task.data_size,  # type: ignore[attr-defined]
+                )
+                for task in tasks
+            ]
             try:
-                for portion in Chunk(planned=[self._planned(task) for task in tasks]).portions():
+                for portion in Chunk(planned=planned).portions():
                     self._commit(portion)
-                    left.difference_update(planned.origin for planned in portion)
+                    left.difference_update(each.origin for each in portion)
                 break
             except CommitRefused:
-                # A worker was faster: what it left has another id, and may still match.
+                # A worker was faster. The successor has another id, and may still match.
                 if time.monotonic() > end:
-                    raise StoreBusy("workers change these tasks all the time: try again later") from None
+                    raise StoreBusy("workers keep changing these tasks: try again later") from None
 
     def _tasks(self) -> TaskQuerySet:
         return Task.objects.get_queryset().within(self.actor.scope)
@@ -155,10 +164,6 @@ class _Work:
     def _matching(self, origins: Collection[int], named: Collection[int]) -> list[Task]:
         matching = self.refs.described(self.actor.scope) | self._tasks().filter(id__in=named)
         return list(matching.of_chains(origins).beginnings(1))
-
-    def _planned(self, task: Task) -> Planned:
-        change = self.setting.change(task.id, task.available_at_ms, is_leased=task.leased)
-        return Planned(origin=task.origin, task=task.id, step=change, size=task.data_size)  # type: ignore[attr-defined]
 
     def _commit(self, portion: Sequence[Planned]) -> None:
         changes = tuple(planned.step for planned in portion if isinstance(planned.step, Change))

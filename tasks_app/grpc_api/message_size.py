@@ -1,6 +1,6 @@
-"""How much a large message holds, told from its bytes before a message is made of it.
+"""Count the contents of a large message from its bytes, before it is parsed.
 
-Three million tasks in a message take more than a gigabyte, and nobody else is answered while it is made.
+Parsing three million tasks takes more than a gigabyte, and blocks all other calls.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from taskstore.masstasker.masstasker_pb2 import BulkSetRequest, Task, TaskRef, U
 
 from ..core.validation import Limits
 
-LIGHT_BYTES = 16 * 2**10  # So few bytes are read within milliseconds, whatever they hold.
+LIGHT_BYTES = 16 * 2**10  # Fewer bytes are parsed within milliseconds.
 PIECE_BYTES = 2**20
 SELECTED = 1_000  # Labels of a selector.
 
-# Kinds of fields on the wire.
+# Wire types.
 VARINT, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5
-LOW_BYTES = bytes(range(128))  # Each ends a number.
+LOW_BYTES = bytes(range(128))  # Each is the last byte of a number.
 
-Field = tuple[int, int, int, int]  # Number, kind, and where its content begins and ends.
+Field = tuple[int, int, int, int]  # Number, wire type, and the start and end of its content.
 
 
 def pieces_of(kind: type, body: bytes, limits: Limits) -> Iterator[bytes]:
-    """The message in parts that are read one after another, as each is a message by itself.
+    """Yield the message in pieces, each of which is a message by itself.
 
-    Raises LimitExceeded that names what there is too much of, DecodeError where the bytes are no message.
+    Raises LimitExceeded that names the exceeded limit, DecodeError for invalid bytes.
     """
     count = Counts(kind, limits)
     begin = 0
@@ -41,7 +41,7 @@ def pieces_of(kind: type, body: bytes, limits: Limits) -> Iterator[bytes]:
 
 
 class Counts:
-    """What was found so far in one message."""
+    """The numbers found so far in one message."""
 
     def __init__(self, kind: type, limits: Limits) -> None:
         self._kind, self._limits = kind, limits
@@ -67,7 +67,7 @@ class Counts:
         _, kind, begin, end = field
         if kind != BYTES:
             return 1
-        # Not looked at one by one: no id has more bytes than ten.
+        # Counts bytes instead of parsing: no id has more than ten.
         packed = body[begin : min(end, begin + 10 * self._limits.changes + 10)]
         return len(packed) - len(packed.translate(None, LOW_BYTES))
 
@@ -91,20 +91,20 @@ class Counts:
             self._count("request", 1, self._limits.values)
             found += inner[0] == number
             if found > most:
-                raise LimitExceeded({path: [f"at most {most} at once"]})
+                raise LimitExceeded({path: [f"must have at most {most} items"]})
 
     def _count(self, name: str, more: int, most: int) -> int:
-        """Returns how many there were before."""
+        """Add to a count, and return its value before."""
         before = self._found.get(name, 0)
         self._found[name] = before + more
         if before + more > most:
-            what = "fields a request" if name == "request" else "at once"
-            raise LimitExceeded({name: [f"at most {most} {what}"]})
+            what = "fields" if name == "request" else "items"
+            raise LimitExceeded({name: [f"must have at most {most} {what}"]})
         return before
 
 
 def _fields(body: bytes, begin: int, end: int) -> Iterator[Field]:
-    """The fields of a message. Raises DecodeError where the bytes are none."""
+    """Yield the fields of a message. Raises DecodeError for invalid bytes."""
     while begin < end:
         key, begin = _number(body, begin, end)
         number, kind = key >> 3, key & 7
@@ -125,7 +125,7 @@ def _fields(body: bytes, begin: int, end: int) -> Iterator[Field]:
 
 
 def _number(body: bytes, begin: int, end: int) -> tuple[int, int]:
-    """The number, and where it ends."""
+    """Return the number, and the place after it."""
     number = shift = 0
     for place in range(begin, min(begin + 10, end)):
         byte = body[place]

@@ -1,4 +1,4 @@
-"""Where gRPC is served. Apart from what serves it, which takes a while to import."""
+"""The address of the gRPC server, apart from the server, which takes a while to import."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcPort:
-    """Held by who started this process, for as many listeners as there are: nobody else gets it."""
+    """A port that the starting process holds for all listeners, so that no other process gets it."""
 
     address: str  # `127.0.0.1:50053`.

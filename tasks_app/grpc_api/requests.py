@@ -1,4 +1,4 @@
-"""Messages into tasks, and the bytes of the older definition."""
+"""Parse messages, and detect the bytes of the older definition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from taskstore.types.tasks import NewTask
 from ..core.validation import INT64_MAX, LATEST_MS
 
 DELETED = UpdateRequest.DELETED_FIELD_NUMBER
-# Kinds of fields on the wire.
+# Wire types.
 VARINT, BYTES = 0, 2
 KINDS = {
     TaskRef.ID_FIELD_NUMBER: VARINT,
@@ -28,19 +28,18 @@ KINDS = {
     TaskRef.GROUP_FIELD_NUMBER: BYTES,
 }
 
-RIGHT = "a TaskRef with exactly one of id, selector and group"
+WRONG_REF = "must be a TaskRef with exactly one of id, selector and group"
 
 
 def refuse_plain_ids(pieces: Iterable[bytes]) -> None:
     """Raise InvalidInput unless each record of `deleted` in an UpdateRequest is a TaskRef with one field.
 
-    `pieces`: of the request, each a message by itself.
-
-    A message that was read does not tell: of several fields in a TaskRef it keeps the last.
+    `pieces` are those of the request, each a message by itself. A parsed message would not do: of several
+    fields in a TaskRef it keeps only the last.
     """
     records = [field for piece in pieces for field in _fields_of(piece) if field.field_number == DELETED]
     wrong = {
-        f"deleted[{place}]": [RIGHT]
+        f"deleted[{place}]": [WRONG_REF]
         for place, record in enumerate(records)
         if record.wire_type != BYTES or not _is_ref(record.data)
     }
@@ -49,11 +48,11 @@ def refuse_plain_ids(pieces: Iterable[bytes]) -> None:
 
 
 def plain_ids(request: UpdateRequest) -> list[int]:
-    """The ids that somebody with the older definition may have meant by `deleted`; none when that can't be."""
+    """Return the ids that a client with the older definition may have meant by `deleted`; none if impossible."""
     if len(request.deleted) != 1:
         return []
     try:
-        # A record of bytes, read as one of numbers.
+        # Reads a record of bytes as one of numbers.
         numbers = BytesValue(value=request.deleted[0].SerializeToString()).SerializeToString()
         ids = list(UpdateResponse.FromString(numbers).created_ids)
     except DecodeError:
@@ -71,18 +70,18 @@ def _is_ref(record: bytes) -> bool:
 
 
 def _fields_of(message: bytes) -> list[Any]:
-    """The fields as they are on the wire: to a message that has none they are all unknown."""
-    fields: Any = UnknownFieldSet(Empty.FromString(message))  # Its types forget that it can be gone through.
+    """Return the fields on the wire: an empty message type reports all of them as unknown."""
+    fields: Any = UnknownFieldSet(Empty.FromString(message))  # Its type lacks iteration.
     return list(fields)
 
 
-IDS = 2**64  # On the wire; of these the store gives out the ones below 2^63.
+IDS = 2**64  # The range on the wire; the store gives out ids below 2^63.
 NANOS_IN_MS = 1_000_000
-# What protobuf's own definitions allow: the years 1 to 9999, and ten thousand years.
+# The limits of protobuf's own definitions: the years 1 to 9999, and ten thousand years.
 FIRST_S, LAST_S = -62_135_596_800, 253_402_300_799
 LONGEST_S = 315_576_000_000
 
-# What the store's fields are called on the wire.
+# The names of the store's fields on the wire.
 NAMES = {
     "adds": "created",
     "deletes": "deleted",
@@ -95,65 +94,58 @@ NAMES = {
 
 
 def id_in(number: int) -> int:
-    """The id; one beyond those that the store gives out is a negative number, under which nothing is there."""
+    """Return the id as a signed number. Ids beyond those of the store become negative and match no task."""
     return number if number <= INT64_MAX else number - IDS
 
 
 def new_tasks_in(tasks: Sequence[pb.Task]) -> tuple[NewTask, ...]:
-    """Raises InvalidInput about times that are none."""
+    """Convert tasks to adds. Raises InvalidInput about invalid times."""
     return tuple(new_task_in(task, f"created[{place}]") for place, task in enumerate(tasks))
 
 
 def new_task_in(task: pb.Task, path: str) -> NewTask:
+    url = task.data.type_url
+    # One slash stands for an empty Any, to distinguish it from no Any. A type URL of slashes alone gets one more.
+    is_empty_any = task.HasField("data") and not url and not task.data.value
     return NewTask(
         id=id_in(task.id),
         group=task.group,
         data=task.data.value,
-        data_type=_kept_type(task),
+        data_type=f"{url}/" if is_empty_any or (url and not url.strip("/")) else url,
         timespec_ms=time_in(task.not_before, f"{path}.not_before") if task.HasField("not_before") else 0,
         error=task.error,
         labels=dict(task.labels),
     )
 
 
-def _kept_type(task: pb.Task) -> str:
-    """The type URL of the data. An Any with nothing in it is kept as one slash, to tell it from no Any.
-
-    A type URL of slashes alone gets one more, so that each comes back as it went.
-    """
-    url = task.data.type_url
-    is_empty_any = task.HasField("data") and not url and not task.data.value
-    return f"{url}/" if is_empty_any or (url and not url.strip("/")) else url
-
-
 def type_url_of(kept: str) -> str:
-    """The type URL that is kept as this."""
+    """Return the type URL of a stored data type, as `new_task_in` stores it."""
     return kept if kept.strip("/") else kept.removesuffix("/")
 
 
 def time_in(time: Timestamp, path: str) -> int:
-    """Milliseconds since the Epoch, rounded up: nobody gets a task before its time. What is before 1970 is then.
+    """Return milliseconds since the Epoch, at least 1, rounded up: no task becomes available before its time.
 
-    Raises InvalidInput when it is none of the times that a Timestamp may hold.
+    Raises InvalidInput when a Timestamp can't hold the time.
     """
     if not (FIRST_S <= time.seconds <= LAST_S and 0 <= time.nanos < 1_000 * NANOS_IN_MS):
-        raise InvalidInput({path: ["a time from the year 1 to 9999, with 0 to 999 999 999 nanoseconds"]})
+        raise InvalidInput({path: ["must be a time in the years 1 to 9999, with 0 to 999999999 nanos"]})
     ms = time.seconds * 1_000 - -time.nanos // NANOS_IN_MS
     return min(max(ms, 1), LATEST_MS)
 
 
 def duration_in(duration: Duration, path: str) -> int:
-    """Milliseconds, rounded up. Raises InvalidInput when it is none of those that a Duration may hold."""
+    """Return milliseconds, rounded up. Raises InvalidInput when a Duration can't hold the value."""
     seconds, nanos = duration.seconds, duration.nanos
     if abs(seconds) > LONGEST_S or abs(nanos) >= 1_000 * NANOS_IN_MS or seconds * nanos < 0:
-        raise InvalidInput({path: ["at most 10 000 years, with less than a second of nanoseconds of the same sign"]})
+        raise InvalidInput({path: ["must be at most 10000 years, with less than a second of nanos of the same sign"]})
     return seconds * 1_000 - -nanos // NANOS_IN_MS
 
 
 def path_on_the_wire(path: str) -> str:
-    """`adds[0].timespec` is `created[0].not_before`; what is wrong as a whole is the request."""
-    what, dot, field = path.partition(".")
-    name, bracket, place = what.partition("[")
-    if name == "updates":  # There is one change only, for all that match.
+    """Return a path on the wire: `adds[0].timespec` becomes `created[0].not_before`, an empty path `request`."""
+    item, dot, field = path.partition(".")
+    name, bracket, place = item.partition("[")
+    if name == "updates":  # Only BulkSet's prototype, which is one change for all matching tasks.
         return f"prototype.{field}"
     return NAMES.get(name, name) + bracket + place + dot + NAMES.get(field, field) if path else "request"

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
 from grpc import StatusCode
 from grpc.aio import ServicerContext
 
@@ -31,7 +30,7 @@ from ..access import audit
 from ..access.policy import Action, actor_of, scope_of
 from ..access.tokens import waiting_tokens
 from ..core.actors import Actor
-from ..core.operations import GroupScope, Query, TaskRecord, Update
+from ..core.operations import GroupScope, Query, Update
 from ..core.validation import group_name, refuse_wrong
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
@@ -45,11 +44,11 @@ from .requests import duration_in, id_in, new_tasks_in, time_in
 from .statuses import CallRefused, message_of
 from .threads import beside_the_loop
 
-MOST = 2**31  # Databases take no larger limit than 2^63 - 1, and no answer holds as many.
+MOST = 2**31  # More than any answer can hold, and a valid limit in both databases.
 
 
 async def debug(request: pb.DebugRequest, token: Token) -> pb.DebugResponse:
-    """Raises InvalidInput or CallRefused."""
+    """List tasks without claiming them. Raises InvalidInput or CallRefused."""
     if request.group:
         refuse(group_name("group", request.group))
     must_reach(token, Action.SEE_PAYLOADS, [request.group] if request.group else [])
@@ -66,22 +65,22 @@ def _found(group: str, limit: int, scope: GroupScope) -> pb.DebugResponse:
 
 
 def _messages(tasks: TaskQuerySet) -> list[pb.Task]:
-    """Raises CallRefused when they are more than an answer should hold."""
+    """Convert tasks to messages. Raises CallRefused when they exceed the size of an answer."""
     messages, size = list[pb.Task](), 0
     for task in tasks.of_one_moment():
         messages.append(message_of(task))
         size += messages[-1].ByteSize()
         if size > settings.TASKSTORE_MAX_REQUEST_BYTES:
-            text = f"more than {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: name a lower limit"
+            text = f"the answer would exceed {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: set a lower limit"
             raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text)
     return messages
 
 
-YEAR_MS = 365 * 24 * 3_600_000  # As good as for ever: who waits has long gone, or asks again.
+YEAR_MS = 365 * 24 * 3_600_000  # Unlimited in effect.
 
 
 async def query(request: QueryRequest, token: Token, context: ServicerContext[Any, Any]) -> QueryResponse:
-    """Raises InvalidInput, CallRefused, or what the verbs raise."""
+    """Read or claim a task. Raises InvalidInput, CallRefused, or an error of the claim."""
     asked = Query(
         groups=(request.group,),
         duration_ms=duration_in(request.own_for, "own_for"),
@@ -90,42 +89,35 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
         scope=scope_of(token),
     )
     must_reach(token, Action.SEE_PAYLOADS if asked.only_reads else Action.WORK, asked.groups)
-    # A client that has gone cancels this, and with it the operation: it takes nothing.
-    tasks = await _decided(asked, token)
-    if not tasks:
-        raise _nothing(asked, context)
-    return QueryResponse(task=message_of(tasks[0]))
-
-
-async def _decided(asked: Query, token: Token) -> list[TaskRecord]:
+    # A client that disconnects cancels this and its operation, so it claims nothing.
+    if asked.wait_ms:
+        async with waiting_tokens.while_valid(token, no_token()):
+            tasks = await Task.objects.aperform(asked)
+    else:
+        tasks = await Task.objects.aperform(asked)
+    if tasks:
+        return QueryResponse(task=message_of(tasks[0]))
     if not asked.wait_ms:
-        return await Task.objects.aperform(asked)
-    async with waiting_tokens.while_valid(token, no_token()):
-        return await Task.objects.aperform(asked)
+        raise CallRefused(StatusCode.NOT_FOUND, f'no task is available in the group "{asked.groups[0]}"')
+    if _left_ms(context) > 0:
+        raise CallRefused(StatusCode.UNAVAILABLE, "the server is stopping: try again", retry_after_s=1)
+    raise CallRefused(StatusCode.DEADLINE_EXCEEDED, "no task became available before the deadline")
 
 
 def _left_ms(context: ServicerContext[Any, Any]) -> int:
-    """How long until the client's deadline, if it has one."""
+    """Return the time until the client's deadline, a year without one."""
     left_s = context.time_remaining()
     return YEAR_MS if left_s is None or left_s > YEAR_MS / 1_000 else ceil(left_s * 1_000)
 
 
-def _nothing(asked: Query, context: ServicerContext[Any, Any]) -> CallRefused:
-    if not asked.wait_ms:
-        return CallRefused(StatusCode.NOT_FOUND, f'nothing is available in the group "{asked.groups[0]}"')
-    if _left_ms(context) > 0:
-        return CallRefused(StatusCode.UNAVAILABLE, "the server is stopping: try again", retry_after_s=1)
-    return CallRefused(StatusCode.DEADLINE_EXCEEDED, "nothing became available in time")
-
-
-MOST_MATCHED = 100_000  # What one transaction deletes without being named; BulkSet goes in chunks.
+MOST_MATCHED = 100_000  # Tasks that one transaction deletes without their ids; BulkSet works in chunks.
 IDS_IN_AUDIT = 500
-# Beyond this a request is read beside the event loop.
+# Larger requests are parsed outside the event loop.
 READ_AT_ONCE, BYTES_AT_ONCE = 250, 2**20
 
 
 async def update(request: UpdateRequest, token: Token) -> UpdateResponse:
-    """Raises InvalidInput, CallRefused, or what the verbs raise."""
+    """Commit adds and deletes. Raises InvalidInput, CallRefused, or an error of the commit."""
     size = len(request.created) + len(request.deleted) + len(request.predicates)
     is_large = size > READ_AT_ONCE or request.ByteSize() > BYTES_AT_ONCE
     refs, asked = await beside(_read, request, token) if is_large else _read(request, token)
@@ -152,61 +144,43 @@ def _read(request: UpdateRequest, token: Token) -> tuple[Refs, Update]:
 
 
 def _operate(request: UpdateRequest, asked: Update, refs: Refs, actor: Actor) -> list[int]:
-    """Do what is asked also to the tasks that the refs describe. Returns the ids of the new ones."""
-    _refuse_doubtful(request)
+    """Commit, deleting the tasks that the refs describe, too. Returns the ids of the new tasks."""
+    ids = requests.plain_ids(request)
+    held = Task.objects.get_queryset().claimed(Task.objects.now_ms()).filter(id__in=ids, owner=NOBODY)
+    # The only ref may be the plain ids of leased tasks, as older clients send them.
+    if ids and held.count() == len(ids):
+        text = f"must have a second ref: this one can also be read as the ids {ids}, which are leased"
+        raise InvalidInput({"deleted": [text]})
     with transaction.atomic():
         matched = _locked(refs, asked)
-        tasks = Task.objects.perform(_with(asked, matched, actor))
+        if matched:
+            # Each task once, however many refs match it. Named ones keep their place.
+            described = sorted(matched.difference(asked.deletes))
+            deletes = (*asked.deletes, *described)
+            asked = replace(asked, deletes=deletes, matched=matched, operator=actor.operator(Ending.PURGED))
+        tasks = Task.objects.perform(asked)
         if matched:
             _record(refs, matched, actor)
     return [task.id for task in tasks]
 
 
-def _refuse_doubtful(request: UpdateRequest) -> None:
-    """Raise InvalidInput when the only ref may as well be plain ids, as older clients send them: of tasks in work."""
-    ids = requests.plain_ids(request)
-    held = Task.objects.get_queryset().claimed(Task.objects.now_ms()).filter(id__in=ids, owner=NOBODY)
-    if ids and held.count() == len(ids):
-        text = f"a second ref, to show that the ids {ids} of an older definition are not meant: all of them are leased"
-        raise InvalidInput({"deleted": [text]})
-
-
 def _locked(refs: Refs, asked: Update) -> frozenset[int]:
-    """The ids of all tasks that the refs describe, so that nobody else changes one of them before the commit.
+    """Lock all tasks that the refs describe until the end of the transaction, and return their ids.
 
     Raises CallRefused when they are too many, or can't be found in time.
     """
     described = refs.described(asked.scope).values_list("id", flat=True)
     while True:
-        seen = _seen(described)
-        # In id order, as all commits lock: two that share tasks would deadlock otherwise.
+        with in_time(described.db):
+            seen = frozenset(described[: MOST_MATCHED + 1])
+        if len(seen) > MOST_MATCHED:
+            text = f"more than {MOST_MATCHED} tasks match: delete them in parts"
+            raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text)
+        # In id order, as all commits lock: two with common tasks would deadlock otherwise.
         locked = frozenset(described.order_by("id").select_for_update())
         if seen <= locked:
             return locked
-        # Somebody claimed one in between: it is there under another id.
-
-
-def _seen(described: QuerySet[Task, int]) -> frozenset[int]:
-    with in_time(described.db):
-        seen = frozenset(described[: MOST_MATCHED + 1])
-    if len(seen) > MOST_MATCHED:
-        text = f"more than {MOST_MATCHED} tasks match: delete them in parts"
-        raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text)
-    return seen
-
-
-def _with(asked: Update, matched: frozenset[int], actor: Actor) -> Update:
-    """With the tasks that were described; without any it is nobody's operation."""
-    if not matched:
-        return asked
-    # Each once, however many refs reach it. Those that were named keep their place.
-    described = sorted(matched.difference(asked.deletes))
-    return replace(
-        asked,
-        deletes=(*asked.deletes, *described),
-        matched=matched,
-        operator=actor.operator(Ending.PURGED),
-    )
+        # A task was replaced in between, and has another id now.
 
 
 def _record(refs: Refs, matched: frozenset[int], actor: Actor) -> None:
@@ -224,20 +198,20 @@ Context = ServicerContext[Any, Any]
 
 
 class Servicer(masstasker_pb2_grpc.MassTaskerServicer):
-    """Behind Authentication, which says who calls and turns what is raised here into a status."""
+    """The calls of MassTasker. Authentication has checked the caller, and turns errors into statuses."""
 
     async def Update(self, request: UpdateRequest, context: Context) -> UpdateResponse:
-        """One all-or-nothing change under the condition that all predicates exist."""
+        """Make one all-or-nothing change, on the condition that all predicates exist."""
         return await update(request, caller())
 
     async def Query(self, request: QueryRequest, context: Context) -> QueryResponse:
-        """Read a task of a group, or own it for a time."""
+        """Read a task of a group, or claim it for a time."""
         return await query(request, caller(), context)
 
     async def BulkSet(self, request: BulkSetRequest, context: Context) -> BulkSetResponse:
-        """Change the same in every task that the refs match."""
+        """Make the same change to every task that the refs match."""
         return await bulk_set.bulk_set(request, caller())
 
     async def Debug(self, request: DebugRequest, context: Context) -> DebugResponse:
-        """The tasks of a group, without taking one."""
+        """List the tasks of a group without claiming them."""
         return await debug(request, caller())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 import grpc
@@ -22,8 +22,8 @@ from .servicer import Servicer
 
 MOST_AT_ONCE = 100_000
 
-# gRPC's core refuses some of what arrives in one burst, as when all workers come back after a restart: from a thousand
-# calls on that Python has not begun yet, and all from three thousand on.
+# By default, gRPC's core refuses some calls of a burst, as when all workers come back after a restart: some from a
+# thousand waiting calls on, and all from three thousand on.
 OPTIONS = (
     ("grpc.server.max_pending_requests", MOST_AT_ONCE),
     ("grpc.server.max_pending_requests_hard_limit", MOST_AT_ONCE),
@@ -36,14 +36,14 @@ WITH_HEALTH = (WHOLE_SERVER, MASSTASKER)
 
 
 class Health(health_pb2_grpc.HealthServicer):
-    """Serving, from the start until the server is told to end."""
+    """Reports that the server serves, until it starts to stop."""
 
     def __init__(self, withdrawn: asyncio.Event) -> None:
         self._withdrawn = withdrawn
 
     async def Check(self, request: HealthCheckRequest, context: Any) -> HealthCheckResponse:  # noqa: N802 - its name.
         if request.service not in WITH_HEALTH:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {request.service}")
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"service {request.service} does not exist")
         return self._answer(request)
 
     async def Watch(  # noqa: N802
@@ -61,7 +61,7 @@ class Health(health_pb2_grpc.HealthServicer):
 
 
 class Reflection(reflection.aio.ReflectionServicer):
-    """gRPC's own, for as long as the server does not end."""
+    """gRPC's own reflection, which ends its streams when the server stops."""
 
     def __init__(self, stopping: asyncio.Event) -> None:
         super().__init__([MASSTASKER, health.SERVICE_NAME, reflection.SERVICE_NAME])
@@ -70,7 +70,7 @@ class Reflection(reflection.aio.ReflectionServicer):
     async def ServerReflectionInfo(  # type: ignore[override]  # noqa: N802
         self, requests: AsyncIterable[ServerReflectionRequest], context: Any
     ) -> AsyncIterator[ServerReflectionResponse]:
-        # Its types call it a coroutine.
+        # Its type says coroutine.
         answers: Any = super().ServerReflectionInfo(_until(self._stopping, requests), context)
         async for answer in answers:
             yield answer
@@ -79,42 +79,40 @@ class Reflection(reflection.aio.ReflectionServicer):
 async def _until(
     stopping: asyncio.Event, requests: AsyncIterable[ServerReflectionRequest]
 ) -> AsyncIterator[ServerReflectionRequest]:
-    """Those that come before the event."""
+    """Yield the requests that come before the event."""
     incoming = aiter(requests)
     end = asyncio.ensure_future(stopping.wait())
     try:
-        while request := await _before(end, anext(incoming, None)):
+        while True:
+            coming: asyncio.Future[Any] = asyncio.ensure_future(anext(incoming, None))
+            try:
+                await asyncio.wait((coming, end), return_when=asyncio.FIRST_COMPLETED)
+                request = coming.result() if coming.done() else None
+            finally:
+                coming.cancel()
+            if not request:
+                return
             yield request
     finally:
         end.cancel()
 
 
-async def _before(end: asyncio.Future[Any], request: Awaitable[Any]) -> ServerReflectionRequest | None:
-    """The request; None when the end comes first, or there is no other."""
-    coming = asyncio.ensure_future(request)
-    try:
-        await asyncio.wait((coming, end), return_when=asyncio.FIRST_COMPLETED)
-        return coming.result() if coming.done() else None
-    finally:
-        coming.cancel()
-
-
-# On one port. Each takes in one call at a time: with one alone the writer would have no batches, only single calls.
+# On one port. A listener accepts one call at a time, so with only one, the writer would get no batches.
 LISTENERS = 4
-GRACE_S = 3_600.0  # As long as it takes: how long the server waits at its end it decides for all ways in alike.
-PROBE_MS = 60_000  # A silent client is asked so often whether it is there: one that waits for a task may have gone.
-SILENCE_MS = 20_000  # Without an answer to that it has.
-PROBED_MS = 10_000  # A client may ask us as often; more would cost it the connection.
+GRACE_S = 3_600.0  # Unlimited in effect: the server decides for all protocols how long it waits when it stops.
+PROBE_MS = 60_000  # Silent clients are pinged this often: one that waits for a task may have disconnected.
+SILENCE_MS = 20_000  # A client that does not answer a ping for so long is gone.
+PROBED_MS = 10_000  # Clients may ping this often; more would cost them the connection.
 
 
 class GrpcServer:
-    """Serves from its making until it is told to end, on the loop that runs now."""
+    """Serves on the current event loop, from its creation until it is ended."""
 
     def __init__(self, port: GrpcPort) -> None:
         self._withdrawn, self._stopping = asyncio.Event(), asyncio.Event()
         readiness.when_withdrawn(self._withdrawn.set)
         self._servers = [_server(self._withdrawn, self._stopping, port.address) for _ in range(LISTENERS)]
-        # Calls that come before they have started wait for it.
+        # Calls that arrive before the start wait for it.
         self._started = asyncio.gather(*(server.start() for server in self._servers))
         self._ended: asyncio.Task[None] | None = None
 
@@ -123,48 +121,42 @@ class GrpcServer:
         return self._ended is not None and not self._ended.done()
 
     def end(self) -> None:
-        """Take no more calls; those that are being answered go on."""
+        """Accept no more calls; calls in progress are finished."""
+
+        async def stop() -> None:
+            await self._started
+            await asyncio.gather(*(server.stop(GRACE_S) for server in self._servers))
+
         self._withdrawn.set()
         self._stopping.set()
         if self._ended is None:
-            self._ended = asyncio.ensure_future(self._end())
+            self._ended = asyncio.ensure_future(stop())
 
     async def ended(self) -> None:
         if self._ended:
             await self._ended
 
-    async def _end(self) -> None:
-        await self._started
-        await asyncio.gather(*(server.stop(GRACE_S) for server in self._servers))
-
 
 def _server(withdrawn: asyncio.Event, stopping: asyncio.Event, address: str) -> grpc.aio.Server:
-    server = grpc.aio.server(interceptors=[Authentication()], options=_options())
-    masstasker_pb2_grpc.add_MassTaskerServicer_to_server(Servicer(), server)
-    health_pb2_grpc.add_HealthServicer_to_server(Health(withdrawn), server)
-    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(Reflection(stopping), server)
-    _listen(server, address)
-    return server
-
-
-def _options() -> list[tuple[str, Any]]:
-    return [
+    options = [
         *OPTIONS,
-        ("grpc.so_reuseport", 1),  # All listeners of this server share the port, and nobody else: it is held.
+        ("grpc.so_reuseport", 1),  # All listeners of this server share the port, which no other process gets.
         ("grpc.max_receive_message_length", settings.TASKSTORE_GRPC_MAX_MESSAGE_BYTES),
-        ("grpc.max_send_message_length", -1),  # What was taken in goes out too.
+        ("grpc.max_send_message_length", -1),  # Stored tasks are always sent.
         ("grpc.keepalive_time_ms", PROBE_MS),
         ("grpc.keepalive_timeout_ms", SILENCE_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", PROBED_MS),
     ]
-
-
-def _listen(server: grpc.aio.Server, address: str) -> None:
-    """With TLS where there is a certificate. Without one the caller sees to it that nobody else can listen."""
+    server = grpc.aio.server(interceptors=[Authentication()], options=options)
+    masstasker_pb2_grpc.add_MassTaskerServicer_to_server(Servicer(), server)
+    health_pb2_grpc.add_HealthServicer_to_server(Health(withdrawn), server)
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(Reflection(stopping), server)
+    # TLS needs a certificate. Without one, the caller binds an address that only this machine can reach.
     certificate, key = settings.TASKSTORE_GRPC_CERTIFICATE, settings.TASKSTORE_GRPC_KEY
     if certificate and key:
         pair = key.read_bytes(), certificate.read_bytes()
         server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
     else:
         server.add_insecure_port(address)
+    return server

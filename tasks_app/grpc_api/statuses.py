@@ -29,7 +29,7 @@ from .requests import IDS, NANOS_IN_MS, path_on_the_wire, type_url_of
 
 
 def message_of(task: Task | TaskRecord) -> pb.Task:
-    """The task. Data without a type is an Any without a type URL; neither data nor a type is no Any."""
+    """Return the message of a task. Data without a type has an Any without a type URL; no data and no type, no Any."""
     message = pb.Task(
         id=task.id,
         group=task.group,
@@ -38,7 +38,7 @@ def message_of(task: Task | TaskRecord) -> pb.Task:
         error=task.error,
     )
     if task.data or task.data_type:
-        message.data.SetInParent()  # It may be empty.
+        message.data.SetInParent()  # Also for empty data.
         message.data.type_url, message.data.value = type_url_of(task.data_type), bytes(task.data)
     return message
 
@@ -49,12 +49,12 @@ def time_of(ms: int) -> Timestamp:
 
 
 DOMAIN = "taskstore"
-# A status travels in a header, of which clients take 8 kB.
+# A status is sent in a header, which clients limit to 8 kB.
 MOST_NAMED = 10
 LONGEST_TEXT = 200
-LONGEST_REASON = 1_000  # It names groups, each with what is missing.
+LONGEST_REASON = 1_000  # It lists groups, each with the missing right.
 
-# What the verbs refuse they count themselves.
+# Meters for refusals that happen here; commits and claims count theirs.
 REASONS = {
     StatusCode.UNAUTHENTICATED: "unauthenticated",
     StatusCode.PERMISSION_DENIED: "forbidden",
@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 
 
 class CallRefused(Exception):
-    """The call ends with this code, and this text."""
+    """Ends the call with this code and text."""
 
     def __init__(self, code: StatusCode, text: str, *, retry_after_s: int = 0) -> None:
         self.code, self.retry_after_s = code, retry_after_s
@@ -73,18 +73,7 @@ class CallRefused(Exception):
 
 
 async def end(context: ServicerContext[Any, Any], method: str, error: Exception) -> NoReturn:
-    """End the call with the status of what was raised. What nobody expected goes to the log, under a number."""
-    _count(error)
-    status = status_of(error)
-    if status is None:
-        number = secrets.token_hex(8)
-        log.error("request %s failed: %s", number, method, exc_info=error)
-        text = f"Something went wrong in the server. Its log has it under request number {number}."
-        status = _status(StatusCode.INTERNAL, text)
-    await context.abort_with_status(rpc_status.to_status(status))
-
-
-def _count(error: Exception) -> None:
+    """End the call with the status of an error. An unexpected error is logged with a request number."""
     match error:
         case CallRefused(code=StatusCode.RESOURCE_EXHAUSTED):
             meters.add("throttled" if error.retry_after_s else "limit")
@@ -94,10 +83,17 @@ def _count(error: Exception) -> None:
             meters.add("forbidden")
         case InvalidInput():
             meters.add("limit" if isinstance(error, LimitExceeded) else "invalid")
+    status = status_of(error)
+    if status is None:
+        number = secrets.token_hex(8)
+        log.error("request %s failed: %s", number, method, exc_info=error)
+        text = f"Something went wrong in the server. Its log has it under request number {number}."
+        status = _status(StatusCode.INTERNAL, text)
+    await context.abort_with_status(rpc_status.to_status(status))
 
 
 def status_of(error: Exception) -> Status | None:
-    """The status for an error; None when it is none of those that are raised on purpose."""
+    """Return the status for an error; None for an unexpected one."""
     match error:
         case CallRefused():
             return _status(error.code, str(error), *_retry(error.retry_after_s))
@@ -109,19 +105,19 @@ def status_of(error: Exception) -> Status | None:
             return _status(StatusCode.RESOURCE_EXHAUSTED, _shortened(str(error), LONGEST_REASON), _info(error.code))
         case InvalidInput():
             return _invalid(error)
-        case CommitUnknown():  # No advice to try again: look first.
+        case CommitUnknown():  # Without advice to retry: the client must check first.
             return _status(StatusCode.UNAVAILABLE, str(error), _info(error.code))
-    if told := translated(error):
-        return _status(StatusCode.UNAVAILABLE, str(told), _info(told.code), *_retry(RETRY_AFTER_S))
+    if away := translated(error):
+        return _status(StatusCode.UNAVAILABLE, str(away), _info(away.code), *_retry(RETRY_AFTER_S))
     return None
 
 
 def _refused(refusal: Refusal) -> Status:
-    """By the first of the reasons, in MassTasker's order; all of them are in the details."""
+    """Return the status of the first reason, in MassTasker's order, with all reasons in the details."""
     reasons = [
-        (StatusCode.FAILED_PRECONDITION, "predicates", "predicates that are not there", refusal.depends),
-        (StatusCode.NOT_FOUND, "deleted", "tasks that are not there", refusal.deletes),
-        (StatusCode.FAILED_PRECONDITION, "owned", "tasks that another client holds", refusal.owned),
+        (StatusCode.FAILED_PRECONDITION, "predicates", "predicates name tasks that do not exist", refusal.depends),
+        (StatusCode.NOT_FOUND, "deleted", "deleted names tasks that do not exist", refusal.deletes),
+        (StatusCode.FAILED_PRECONDITION, "owned", "tasks are leased to another client", refusal.owned),
     ]
     given = [(code, name, f"{what}: {_listed(ids)}", ids) for code, name, what, ids in reasons if ids]
     text = "; ".join(text for _, _, text, _ in given)
@@ -144,7 +140,7 @@ def _invalid(error: InvalidInput) -> Status:
 
 
 def _shortened(text: str, longest: int = LONGEST_TEXT) -> str:
-    # What the client sent may be as long as the request.
+    # The client's text may be as long as the request.
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 

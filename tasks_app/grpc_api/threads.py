@@ -1,4 +1,4 @@
-"""What has to wait for the database by itself, beside the event loop."""
+"""Run database work of gRPC calls in threads."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 async def beside_the_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do the work in a thread. Not in the one that pages share: it may take long."""
+    """Do the work in a thread other than the one that pages share, as it may take long."""
 
     def done() -> T:
         try:
             return work(*args, **kwargs)
         finally:
-            # No request ends in this thread, which is when Django would let go of the connection.
+            # Django closes connections at the end of a request, and this thread serves none.
             connections.close_all()
 
     return await sync_to_async(done, thread_sensitive=False)()

@@ -1,4 +1,4 @@
-"""Jobs on the verbs: enqueue, find, list, delete, requeue. A job is a task; see job_record.py."""
+"""Enqueue, find, list, delete and requeue jobs. A job is a task; see job_record.py."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.db import transaction
 from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, InvalidInput, JobUnfinished, refuse
+from taskstore.types import sentences
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
     FINISHED,
@@ -38,17 +39,16 @@ from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..core.validation import text
 from ..database.time_limits import TookTooLong, at_most
-from ..managers import TaskQuerySet
 from ..models import Client, Task
 from ..reading.listing import PAGE, Cursor
 
-LISTED_BYTES = 256 * 2**10  # Of a larger record a list has no more than what the task itself tells.
-LIMIT_S = 5.0  # The jobs of a function that is rare are looked for among all of a queue.
+LISTED_BYTES = 256 * 2**10  # A list does not read larger records; it shows what the task says.
+LIMIT_S = 5.0  # Jobs of a rare function are searched for in the whole queue.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which jobs are meant: those that meet all that is not empty."""
+    """A filter: jobs must match every field that is not empty."""
 
     queue: str = ""
     status: JobStatus | None = None
@@ -57,10 +57,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some jobs in order, and the place where the next page begins, None when there is none."""
+    """Some jobs in order, and the cursor of the next page, None when there is none."""
 
     jobs: Sequence[Job]
-    tasks: Mapping[int, Task]  # Those that the jobs are, by id; without their data.
+    tasks: Mapping[int, Task]  # The tasks of the jobs, by id, without data.
     after: Cursor | None
     at_ms: int
 
@@ -69,9 +69,9 @@ class Page:
 
 
 def enqueue(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, priority: int = 0) -> Task:
-    """Add a job: available now (0), so long from now (negative), or at a time. Joins the caller's transaction.
+    """Add a job: available now (0), after so many ms (negative), or at a time. Joins the caller's transaction.
 
-    Returns its task, whose id is the job's for good. Raises InvalidInput that names what is wrong.
+    Returns its task, whose id stays the job's id. Raises InvalidInput that names every wrong field.
     """
     refuse(problems_of(queue, record))
     [task] = Task.objects.commit(owner=NOBODY, adds=[new_task(record, queue=queue, at_ms=at_ms, priority=priority)])
@@ -88,11 +88,11 @@ async def aenqueue(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int 
 
 
 def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
-    """What no job can have as its queue, its function, or its parameters."""
+    """Yield the errors of a job's queue, function and parameters."""
     if why := why_no_queue(queue):
         yield "queue", why
     if not record.function:
-        yield "function", "must be the dotted path of a function"
+        yield "function", sentences.DOTTED_PATH
     yield from text("function", record.function, LONGEST_FUNCTION)
     for name, value in (("args", record.args), ("kwargs", record.kwargs)):
         if why := why_no_json(value):
@@ -111,16 +111,16 @@ def why_no_json(value: Any) -> str | None:
 
 
 def find(job_id: int, scope: GroupScope = EVERY_GROUP) -> Job | None:
-    """The job whose first task had this id; None when there is none, or no longer.
+    """Return the job whose first task had this id; None when it does not exist or no longer exists.
 
-    Raises NotAJob when its task lies among jobs, but is none.
+    Raises NotAJob when the task is in a queue but is not a job.
     """
     task = task_of(job_id, scope)
     return job_of(task) if task else None
 
 
 def task_of(job_id: int, scope: GroupScope = EVERY_GROUP) -> Task | None:
-    """The task among jobs whose first id this was; None when there is none, or no longer."""
+    """Return the task in a queue whose first id this was; None when it does not exist or no longer exists."""
     task = Task.objects.get_queryset().of_chain(job_id).first()
     if task is None or task.origin != job_id or queue_of(task.group) is None or not scope.allows(task.group):
         return None
@@ -128,22 +128,22 @@ def task_of(job_id: int, scope: GroupScope = EVERY_GROUP) -> Task | None:
 
 
 def job_of(task: Task) -> Job:
-    """The job that a task among jobs is. Raises NotAJob."""
+    """Return the job of a task. Raises NotAJob."""
     job = job_from(task, JobRecord.decode(bytes(task.data)), Task.objects.now_ms())
     return _with_workers([job], {task.id: task})[0]
 
 
 def queues(scope: GroupScope = EVERY_GROUP) -> list[str]:
-    """The names of the queues with jobs, finished or not, sorted."""
+    """Return the sorted names of the queues that have jobs, finished ones included."""
     return sorted({queue for group in Task.objects.groups(scope) if (queue := queue_of(group)) is not None})
 
 
 def list_jobs(
     wanted: Wanted, *, after: Cursor | None = None, limit: int = PAGE, scope: GroupScope = EVERY_GROUP
 ) -> Page:
-    """At most `limit` jobs that follow `after`: by when they are or were due, or finished, the latest first.
+    """Return at most `limit` jobs that follow `after`, sorted by due or finishing time, the latest first.
 
-    What is no job is left out. Raises InvalidInput when they can't be found in five seconds.
+    Leaves out tasks that are not jobs. Raises InvalidInput when that takes over five seconds.
     """
     now_ms = Task.objects.now_ms()
     try:
@@ -166,48 +166,39 @@ def list_jobs(
 def _places(
     wanted: Wanted, after: Cursor | None, limit: int, scope: GroupScope, now_ms: int
 ) -> Iterator[tuple[int, int]]:
-    """The available times and ids of the first tasks of each group: those of all together are among them."""
-    for tasks in _tasks_by_group(wanted, scope, now_ms):
-        beyond = _beyond(tasks, after) if after else tasks
-        if wanted.function:
-            beyond = beyond.bearing(FUNCTION_LABEL, wanted.function)
-        ordered = beyond.order_by("-available_at_ms", "-id")
-        yield from ordered.values_list("available_at_ms", "id")[: limit + 1]
+    """Yield the available times and ids of the first tasks of each group, which include the first ones of all.
 
-
-def _tasks_by_group(wanted: Wanted, scope: GroupScope, now_ms: int) -> Iterator[TaskQuerySet]:
-    # Group by group, because the index of a group has them in order, and none has those of several.
+    Each group has an index in this order; several groups together have none.
+    """
     for queue in [wanted.queue] if wanted.queue else queues(scope):
         for group in filter(scope.allows, groups_with(wanted.status, queue)):
-            yield _in_status(Task.objects.get_queryset().in_group(group), wanted.status, now_ms)
+            tasks = Task.objects.get_queryset().in_group(group)
+            match wanted.status:
+                case JobStatus.SCHEDULED:
+                    tasks = tasks.scheduled(now_ms)
+                case JobStatus.STARTED:
+                    tasks = tasks.claimed(now_ms)
+                case JobStatus.PENDING:
+                    tasks = tasks.available(now_ms)
+            if after:
+                # The first condition bounds the scan of the index, which the second alone would not.
+                tasks = tasks.filter(available_at_ms__lte=after.available_at_ms)
+                tasks = tasks.exclude(available_at_ms=after.available_at_ms, id__gte=after.id)
+            if wanted.function:
+                tasks = tasks.bearing(FUNCTION_LABEL, wanted.function)
+            ordered = tasks.order_by("-available_at_ms", "-id")
+            yield from ordered.values_list("available_at_ms", "id")[: limit + 1]
 
 
 def groups_with(status: JobStatus | None, queue: str) -> Sequence[str]:
-    """The groups in which jobs of the status (None: all) lie."""
+    """Return the groups that hold jobs of the status (None: all)."""
     if status is None:
         return groups_of(queue)
     return [finished_group(queue, status) if status in FINISHED else queue_group(queue)]
 
 
-def _in_status(tasks: TaskQuerySet, status: JobStatus | None, now_ms: int) -> TaskQuerySet:
-    match status:
-        case JobStatus.SCHEDULED:
-            return tasks.scheduled(now_ms)
-        case JobStatus.STARTED:
-            return tasks.claimed(now_ms)
-        case JobStatus.PENDING:
-            return tasks.available(now_ms)
-    return tasks
-
-
-def _beyond(tasks: TaskQuerySet, place: Cursor) -> TaskQuerySet:
-    # The first condition bounds the scan of the index, which the second alone would not.
-    from_there = tasks.filter(available_at_ms__lte=place.available_at_ms)
-    return from_there.exclude(available_at_ms=place.available_at_ms, id__gte=place.id)
-
-
 def _listed(task: Any, now_ms: int) -> Job | None:
-    """The job, from the beginning of its task's data; None when it is none."""
+    """Return the job, from the beginning of its task's data; None when the task is not a job."""
     if task.data_size > LISTED_BYTES:
         return job_from(task, JobRecord(function=task.labels.get(FUNCTION_LABEL, "")), now_ms, is_whole=False)
     try:
@@ -238,33 +229,27 @@ def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = Tru
 
 
 def _with_workers(jobs: Sequence[Job], tasks: Mapping[int, Task]) -> list[Job]:
-    """With the attempt that is under way, by what the record says of it, or the worker that holds the task."""
+    """Add the current attempt, from the record or from the worker that holds the task."""
     owners = {tasks[job.task].owner for job in jobs if job.status is JobStatus.STARTED}
     workers = {client.id: client for client in Client.objects.filter(id__in=owners)} if owners else {}
-    return [
-        _under_way(job, tasks[job.task], workers.get(tasks[job.task].owner)) if job.status is JobStatus.STARTED else job
-        for job in jobs
-    ]
-
-
-def _under_way(job: Job, task: Task, worker: Client | None) -> Job:
-    recorded = job.attempts[-1] if job.attempts and job.attempts[-1].how is None else None
-    # What a worker that died has left in the record is not about the one that holds the job now.
-    if recorded and (worker is None or recorded.worker == worker.name):
-        return job
-    if worker is None:
-        return replace(job, started=task.leased_since_ms, worker="", host="", pid=0)
-    pid = _pid_of(job, worker)
-    return replace(job, started=task.leased_since_ms, worker=worker.name, host=worker.host, pid=pid)
-
-
-def _pid_of(job: Job, worker: Client) -> int:
-    """Of the process that runs the job, if the worker tells it; else of the worker itself."""
-    told = json.loads(worker.info).get("jobs")
-    # Anybody may say anything there.
-    jobs = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
-    pids = [each.get("pid") for each in jobs if each.get("id") == job.id]
-    return pids[0] if pids and isinstance(pids[0], int) else worker.pid or 0
+    found = []
+    for job in jobs:
+        task = tasks[job.task]
+        worker = workers.get(task.owner)
+        recorded = job.attempts[-1] if job.attempts and job.attempts[-1].how is None else None
+        # An attempt that a dead worker has left in the record says nothing about the present worker.
+        if job.status is not JobStatus.STARTED or (recorded and (worker is None or recorded.worker == worker.name)):
+            found.append(job)
+        elif worker is None:
+            found.append(replace(job, started=task.leased_since_ms, worker="", host="", pid=0))
+        else:
+            # The process of the job, if the worker reports it, otherwise the worker. Clients may report anything.
+            reported = json.loads(worker.info).get("jobs")
+            running = [each for each in reported if isinstance(each, dict)] if isinstance(reported, list) else []
+            pids = [each.get("pid") for each in running if each.get("id") == job.id]
+            pid = pids[0] if pids and isinstance(pids[0], int) else worker.pid or 0
+            found.append(replace(job, started=task.leased_since_ms, worker=worker.name, host=worker.host, pid=pid))
+    return found
 
 
 # ---- Change
@@ -272,9 +257,9 @@ def _pid_of(job: Job, worker: Client) -> int:
 
 @transaction.atomic
 def delete(job: Job, actor: Actor = PROGRAM) -> None:
-    """Delete a finished job. What a worker does to its own tasks is in the history; the audit has what operators do.
+    """Delete a finished job. The audit records it for operators; for workers, the history does.
 
-    Raises JobUnfinished when it is not finished, or has changed meanwhile.
+    Raises JobUnfinished when it is not finished, or has changed in the meantime.
     """
     refuse_unfinished(job, "deleted")
     operator = actor.operator(Ending.DELETED) if actor.may(Action.OPERATE) else None
@@ -294,10 +279,10 @@ def requeue(
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Job:
-    """Let a finished job run once more, with these parameters in place of the old ones (None: they stay).
+    """Run a finished job again, with these parameters in place of the old ones (None: they stay).
 
-    It stays the same job, and what was tried stays with it. Raises JobUnfinished when it is not finished, or has
-    changed meanwhile, InvalidInput when parameters are no JSON.
+    It keeps its id and its attempts. Raises JobUnfinished when it is not finished, or has changed in the meantime,
+    InvalidInput when parameters are not JSON.
     """
     refuse_unfinished(job, "requeued")
     record = JobRecord(**{each.name: getattr(job, each.name) for each in fields(JobRecord)}).requeued(args, kwargs)
@@ -313,13 +298,13 @@ def requeue(
 
 
 def refuse_unfinished(job: Job, verb: str) -> None:
-    """Raise JobUnfinished when it is not finished. `verb`: what can't be done to it then."""
+    """Raise JobUnfinished when the job is not finished. `verb` is the refused change."""
     if not job.is_finished:
-        raise JobUnfinished(f"Job {job.id} is {job.status}: only what has succeeded or failed can be {verb}.")
+        raise JobUnfinished(f"Job {job.id} is {job.status}. Only a job that has succeeded or failed can be {verb}.")
 
 
 def _changed(job: Job) -> JobUnfinished:
-    return JobUnfinished(f"Job {job.id} has changed meanwhile: look at it again.")
+    return JobUnfinished(f"Job {job.id} has changed in the meantime. Reload it and try again.")
 
 
 def _write_down(job: Job, action: str, actor: Actor, details: Mapping[str, Any]) -> None:

@@ -1,9 +1,9 @@
-"""One reader of the counts for all viewers of this process, at work only while there are viewers.
+"""Read the counts once for all viewers of this process, while there are viewers.
 
-It reads the groups that are on a page, and no others: there may be hundreds of thousands. What has to be added up over
-many groups is read beside that, the less often the longer it takes.
+Only groups on a page are read: there may be hundreds of thousands. Sums over many groups are read separately, the less
+often the longer they take.
 
-The truth is in the database, so that many processes need no message broker between them.
+Each process reads the database, so many processes need no message broker.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from . import messages
 from .messages import Content, Snapshot, Watch
 
 TICK_S = 0.25
-SHORTEST_REST_S = 0.05  # When pages are opened, each of which shows something else.
+SHORTEST_REST_S = 0.05  # While many different pages are opened.
 HEARTBEAT_S = 1.0
 FULL_EVERY_S = 1.0  # For a viewer.
-# At most two thirds of the time are spent reading: where that takes long it is done less often.
+# At most two thirds of the time are spent reading counts.
 REST_PER_READING = 0.5
-# And a fortieth of it adding up: the machine has better things to do.
+# And a fortieth of it reading sums.
 REST_PER_SUM = 40.0
-AT_ONCE, BETWEEN_S = 25, 0.005  # Messages, and the seconds in which others have their turn.
-SUMS_S = 0.5  # So much is added up at once; what is left comes after the rest, the oldest first.
+AT_ONCE, BETWEEN_S = 25, 0.005  # Messages of a portion, and the pause after it.
+SUMS_S = 0.5  # The time for sums in a step; the rest follows in the next one, the oldest first.
 
 
 NOTHING = Watch()
 
 
 def read_snapshot(groups: Collection[str]) -> Snapshot:
-    """The counts of these groups. Raises django.db.Error when the database can't be read."""
+    """Return the counts of these groups. Raises django.db.Error when the database can't be read."""
     read_at_s = time.monotonic()
     counts = counts_of_each(sorted(groups)) if groups else {}
     return Snapshot(at_ms=Task.objects.now_ms(), read_at_s=read_at_s, groups=counts)
 
 
 class Viewer:
-    """A page: what it shows, and the one message that is still to be sent to it.
+    """A page, with the one message that waits to be sent to it.
 
-    More than one is never kept. A page that does not take what there is gets all counts anew once it does.
+    At most one message waits. A slow page gets all counts when it is ready again.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Viewer:
         self._news = asyncio.Event()
 
     def offer(self, text: str) -> None:
-        """Something has changed."""
+        """Queue a change, or all counts when a message is waiting already."""
         if self._text is None and not self._wants_full:
             self._text = text
             self._news.set()
@@ -63,7 +63,7 @@ class Viewer:
             self.want_full()
 
     def remind(self, text: str) -> None:
-        """Nothing has changed: it matters only to a page for which there is nothing else."""
+        """Queue a heartbeat unless a message is waiting."""
         if self._text is None:
             self._text = text
             self._news.set()
@@ -73,12 +73,12 @@ class Viewer:
         self._news.set()
 
     async def next(self) -> str:
-        """The next message, as soon as there is one."""
+        """Wait for the next message and return it."""
         while True:
             await self._news.wait()
             self._news.clear()
             if self._wants_full and self.topic and self.topic.full():
-                # Who asks more often gets all counts once, after a rest.
+                # A page that asks more often gets all counts once, after a pause.
                 await asyncio.sleep(self._next_full_s - time.monotonic())
                 if self.topic and (text := self.topic.full()):
                     self._wants_full, self._text = False, None
@@ -90,7 +90,7 @@ class Viewer:
 
 
 class Topic:
-    """What some pages show alike. Its messages are made once for all of them."""
+    """The content that some pages have in common. Its messages are made once for all of them."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -98,10 +98,10 @@ class Topic:
         self._seq = 0
         self._content: Content = {}
         self._snapshot: Snapshot | None = None
-        self._full: str | None = None  # Made when somebody asks.
+        self._full: str | None = None  # Made on demand.
 
     def full(self) -> str | None:
-        """All counts; None before the first reading: then they come by themselves."""
+        """Return all counts; None before the first reading, which is sent to all viewers."""
         if self._full is None and self._seq and self._snapshot:
             self._full = messages.full(self._seq, self._snapshot, self._content)
         return self._full
@@ -125,14 +125,14 @@ class Topic:
         text = messages.heartbeat(seq, snapshot if seq else None)
 
         def remind(viewer: Viewer) -> None:
-            if self._seq == seq:  # Else it has just been told more than this.
+            if self._seq == seq:  # Otherwise a newer message was sent in between.
                 viewer.remind(text)
 
         await _one_by_one(self, remind)
 
 
 async def _one_by_one(topic: Topic, tell: Callable[[Viewer], None]) -> None:
-    """Some at a time: a thousand messages keep the event loop busy for a tenth of a second, and commits waiting."""
+    """Notify the viewers in portions: a thousand messages at once would block the event loop for 0.1 s."""
     for place, viewer in enumerate(list(topic.viewers), start=1):
         if viewer.topic is topic:
             tell(viewer)
@@ -141,10 +141,10 @@ async def _one_by_one(topic: Topic, tell: Callable[[Viewer], None]) -> None:
 
 
 class Broadcaster:
-    """Reads the counts every tick and tells the viewers what has changed.
+    """Reads the counts every tick and sends the changes to the viewers.
 
-    When the database can't be read the viewers keep what they have, see it grow old, and
-    get new counts by themselves when it is back.
+    While the database can't be read, viewers keep their counts and see their age grow. They get
+    new counts when it is back.
     """
 
     def __init__(
@@ -161,10 +161,10 @@ class Broadcaster:
         self._summed_s: dict[Part, float] = {}
 
     def join(self, viewer: Viewer) -> None:
-        """Count a viewer in, who hears that the server is there. The first one starts the work."""
+        """Add a viewer, who gets heartbeats. The first one starts the work."""
         self._put_in(viewer, NOTHING)
         if not self._loops:
-            # In threads of their own: pages that wait for the database must not hold up the numbers.
+            # In separate threads: pages that wait for the database must not delay the numbers.
             self._reading = BackgroundLoop(
                 "live counts", self._tick, least_rest_s=SHORTEST_REST_S, keeps_connection=True
             )
@@ -173,12 +173,12 @@ class Broadcaster:
             self._loops = [self._reading, self._adding, beating]
 
     def show(self, viewer: Viewer, watch: Watch) -> None:
-        """From now on the viewer, who has joined, gets what this is about: all of it first."""
+        """Send the watched counts to a viewer that has joined, all of them first."""
         self._put_in(viewer, watch)
         viewer.want_full()
 
     def leave(self, viewer: Viewer) -> None:
-        """Count a viewer out; with the last one the work ends. Leaving twice does no harm."""
+        """Remove a viewer. The last one ends the work. Leaving twice has no effect."""
         self._take_out(viewer)
         if self._topics:
             return
@@ -197,7 +197,7 @@ class Broadcaster:
         if topic is None:
             topic = self._topics[watch] = Topic(watch)
             if self._loops:
-                self._reading.wake()  # Who opens a page waits for its first numbers.
+                self._reading.wake()  # A new page waits for its first numbers.
         if viewer.topic is not topic:
             self._take_out(viewer)
             viewer.topic = topic
@@ -211,20 +211,20 @@ class Broadcaster:
                 del self._topics[topic.watch]
 
     async def _tick(self) -> float:
-        """Read and send; returns the seconds to rest before the next reading."""
+        """Read and send the counts. Returns the seconds until the next reading."""
         started_s = time.monotonic()
         groups = set().union(*(watch.groups for watch in self._topics))
         snapshot = await self._reading.aside(self._read, groups)
         took_s = time.monotonic() - started_s
         self._snapshot = snapshot
         for watch, topic in list(self._topics.items()):
-            # A page that has come meanwhile shows groups that were not read.
+            # A page that was opened during the reading may need groups that were not read.
             if watch.groups <= groups:
                 await topic.publish(snapshot, messages.content_of(watch, snapshot.groups, self._sums))
         return max(TICK_S - took_s, took_s * REST_PER_READING)
 
     async def _sum_up(self) -> float:
-        """Beside the groups: what is added up over many of them may take much longer."""
+        """Read sums over many groups, which may take much longer than the counts of some."""
         started_s = time.monotonic()
         parts = {part for watch in self._topics for part in watch.parts}
         self._sums = {part: known for part, known in self._sums.items() if part in parts}
@@ -238,7 +238,7 @@ class Broadcaster:
         return max(TICK_S - took_s, took_s * REST_PER_SUM if took_s > TICK_S / 10 else 0)
 
     async def _beat(self) -> float:
-        """Say regularly that the server is there, and how old the counts are."""
+        """Send a heartbeat with the age of the counts."""
         for topic in list(self._topics.values()):
             await topic.beat(self._snapshot)
         return HEARTBEAT_S

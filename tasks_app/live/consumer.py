@@ -1,4 +1,4 @@
-"""The socket of a console page: counts go out; what comes in says which."""
+"""The websocket of a console page, which sends the counts that the page asks for."""
 
 from __future__ import annotations
 
@@ -29,49 +29,48 @@ from .messages import Watch
 
 log = logging.getLogger(__name__)
 
-# What was taken away is gone within five seconds, whichever server took it (see sessions.TRUSTED_S), and at once if it
-# was this process.
+# A lost right takes effect within five seconds (see sessions.TRUSTED_S), at once in the process that removed it.
 RIGHTS_AGAIN_S = 3.0
-LONGEST_MESSAGE = 48_000  # Bytes. An answer is little longer, and has to fit what a socket carries at once.
+LONGEST_MESSAGE = 48_000  # Bytes. An answer is a little longer, and must fit one websocket message.
 MOST_WATCHED = 200  # Groups and folders of a page.
 LONGEST_FILTER = 255
-# A page says a word when it opens, when it changes and when it comes into sight.
+# A page sends a message when it is opened, changed or shown again.
 MOST_WORDS, WORDS_S = 100, 10.0
 
-# How many sockets one person may have open in a process, and all people together.
+# The most sockets of one person in a process, and of all people together.
 OF_A_PERSON, OF_ALL = 100, 2_000
 
-# Codes for closing, of the range that is free for applications.
+# Close codes from the range for applications.
 NOT_UNDERSTOOD = 4400
 NO_RIGHT = 4403
 TOO_MANY = 4429
 
 
 class Word(StrEnum):
-    """What a page may say. Whoever may not `SEE` has no socket to say it on."""
+    """A type of message from a page. Without the right to `SEE`, a page has no socket."""
 
-    FULL = "full"  # Says what the page shows, and asks for all counts of that.
+    FULL = "full"  # Names the groups of the page, and asks for all their counts.
     PING = "ping"
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """One viewer: somebody who is logged in and may see the groups, on a page of ours (asgi.py checks that)."""
+    """A viewer: a signed-in person who may see groups, on a page of this server (asgi.py checks the origin)."""
 
-    _viewer: Viewer | None = None  # Set while it is one.
+    _viewer: Viewer | None = None  # None before it joins and after it leaves.
     _sending: asyncio.Task[None] | None = None
-    _words = 0  # Since `_words_since_s`.
+    _words = 0  # Messages since `_words_since_s`.
     _words_since_s = 0.0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            # Not in disconnect(): a server that stops cancels instead of saying goodbye.
+            # Not in disconnect(), which a stopping server does not call.
             self._leave()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
-        # Not channels' own, which first tidies connections up in the one thread that all sockets share:
-        # while that waits for a database which is away, no viewer would hear anything.
+        # The inherited method first closes old connections in a thread that all sockets share. During an
+        # outage of the database, that would block all viewers.
         await getattr(self, get_handler_name(message))(message)
 
     async def websocket_disconnect(self, message: dict[str, Any]) -> None:
@@ -79,19 +78,27 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def connect(self) -> None:
         if not await _may_see(self.scope["user"]):
-            await self.close()  # Before it is accepted: the answer is 403.
+            await self.close()  # Before the socket is accepted, this answers 403.
             return
         await self.accept()
-        # A browser tells its page why only of a socket that was accepted.
+        # Browsers pass the reason on only for accepted sockets.
         if reason := sockets.reason_against(self.person):
             await self.close(TOO_MANY, reason)
             return
-        self._join()
+        self._viewer = Viewer()
+        sockets.add(self)
+        meters.add("websockets")
+        broadcaster.join(self._viewer)
+        self._sending = asyncio.create_task(self._send_all(self._viewer))
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self._viewer is None:
-            return  # It was closed; what was on its way still comes.
-        if self._says_too_much():
+            return  # A message may still arrive after the close.
+        now_s = time.monotonic()
+        if now_s - self._words_since_s > WORDS_S:
+            self._words, self._words_since_s = 0, now_s
+        self._words += 1
+        if self._words > MOST_WORDS:
             await self._end(
                 TOO_MANY, f"This page asked for numbers too often: more than {MOST_WORDS} times in {WORDS_S:g} s."
             )
@@ -100,7 +107,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             case Watch() as watch:
                 broadcaster.show(self._viewer, watch)
             case Word.PING:
-                pass  # Some proxies cut a line on which they see nothing.
+                pass  # Keeps the connection open through proxies that close idle ones.
             case _:
                 await self._end(NOT_UNDERSTOOD)
 
@@ -112,22 +119,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     def cookie(self) -> str:
         return str(self.scope["cookies"].get(settings.SESSION_COOKIE_NAME, ""))
 
-    def _says_too_much(self) -> bool:
-        now_s = time.monotonic()
-        if now_s - self._words_since_s > WORDS_S:
-            self._words, self._words_since_s = 0, now_s
-        self._words += 1
-        return self._words > MOST_WORDS
-
-    def _join(self) -> None:
-        self._viewer = Viewer()
-        sockets.add(self)
-        meters.add("websockets")
-        broadcaster.join(self._viewer)
-        self._sending = asyncio.create_task(self._send_all(self._viewer))
-
     async def _send_all(self, viewer: Viewer) -> None:
-        """Send what there is. A page that reads slowly is waited for here, and nobody else waits."""
+        """Send all messages. Only this task waits for a slow page."""
         while True:
             await self.send(await viewer.next())
 
@@ -150,9 +143,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
 
 class Sockets:
-    """The open sockets of this process: how many there may be, and whether their people may still see what they do.
+    """The open sockets of this process. Limits their number, and closes those of people who lose their rights.
 
-    Rights are looked up once for each session, however many pages it has open.
+    Rights are checked once per session, however many pages it has open.
     """
 
     def __init__(self) -> None:
@@ -162,7 +155,7 @@ class Sockets:
         self._closing: set[asyncio.Task[None]] = set()
 
     def reason_against(self, person: Any) -> str:
-        """Why there may not be another one of this person, as a sentence; empty: there may."""
+        """Return the reason against another socket of this person, as a sentence; empty when there is none."""
         of_a_person = getattr(settings, "TASKSTORE_SOCKETS_PER_PERSON", OF_A_PERSON)
         if self._by_person[person] >= of_a_person:
             return f"You have {of_a_person} pages with live numbers open. Close some of them."
@@ -190,7 +183,7 @@ class Sockets:
             self._watch = None
 
     async def _watch_rights(self) -> None:
-        """End the sockets whose session is over, or whose role was taken away meanwhile."""
+        """Close the sockets whose session has ended, or whose person has lost the role."""
         loop, look_now = asyncio.get_running_loop(), asyncio.Event()
 
         def look_soon() -> None:
@@ -211,7 +204,7 @@ class Sockets:
 
     def _end_all(self, cookie: str) -> None:
         for socket in list(self._by_cookie.get(cookie, ())):
-            # Not one after the other: to close one that reads nothing may take a while.
+            # Concurrently: closing a socket that reads nothing may take a while.
             closing = asyncio.create_task(socket.end_without_right())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
@@ -221,7 +214,7 @@ sockets = Sockets()
 
 
 def word_of(text: str | None) -> Watch | Word | None:
-    """What a page says; None when it is nothing that a page of ours would send."""
+    """Parse a message from a page; None when it is invalid."""
     if not text or len(text.encode(errors="replace")) > LONGEST_MESSAGE:
         return None
     try:
@@ -247,7 +240,7 @@ def _watch_of(message: dict[str, Any]) -> Watch | None:
 
 
 def _is_text(value: object) -> bool:
-    # No group's name has NUL or a lone surrogate, and databases refuse them.
+    # Databases refuse NUL and lone surrogates, and no group name has them.
     return isinstance(value, str) and "\0" not in value and is_utf8(value)
 
 
@@ -255,7 +248,7 @@ async def _still_sees(cookie: str) -> bool:
     try:
         return await _may_see(await _user_of_cookie({settings.SESSION_COOKIE_NAME: cookie}))
     except DatabaseFailure:
-        return True  # It can't be told now; no new counts come either.
+        return True  # Unknown for now, and no new counts are sent either.
     except Exception:
         log.exception("the rights of a viewer can't be told")
         return False
@@ -266,6 +259,6 @@ async def _may_see(user: Any) -> bool:
 
 
 async def _user_of_cookie(cookies: dict[str, str]) -> Any:
-    # A new session object: the one from the handshake would not notice that its time is over.
+    # A new session object: the one from the handshake would not notice that it has expired.
     session = import_module(settings.SESSION_ENGINE).SessionStore(cookies.get(settings.SESSION_COOKIE_NAME))
     return await get_user({"session": session})

@@ -1,24 +1,24 @@
-"""What goes over the socket: state and sequence numbers, never increments, because a message may be left out.
+"""The messages of the websocket: state and sequence numbers, never increments, because messages may be skipped.
 
-A page says what it shows, and gets that alone, however many groups there are:
+A page names its groups, and gets the counts of these alone:
 
 {"type": "full", "groups": ["mail"], "folders": ["mail/"], "filter": "in", "totals": true}
 
 {"seq": 7, "at": <ms>, "age": <ms>, "full": {
-    "groups": {"mail": [ready, claimed, expired, scheduled, failed]},             null: the group is gone
-    "folders": {"mail/": [groups, ready, claimed, expired, scheduled, failed]},   of what the filter finds in it
-    "total": [ready, claimed, expired, scheduled, failed],                        over all groups
-    "holding": [groups, in how many there is a ready one, a claimed one, ...],
-    "found": 17,                                                                  groups that the filter finds
-    "summed": <ms>                                                                when these last three were true
+    "groups": {"mail": [ready, claimed, expired, scheduled, failed]},             null: the group no longer exists
+    "folders": {"mail/": [groups, ready, claimed, expired, scheduled, failed]},   of the groups that match the filter
+    "total": [ready, claimed, expired, scheduled, failed],                        of all groups
+    "holding": [groups, groups with ready tasks, with claimed tasks, ...],
+    "found": 17,                                                                  groups that match the filter
+    "summed": <ms>                                                                the time of the last three
 }}
-{"seq": 8, "at": <ms>, "age": <ms>, "delta": {"groups": {"mail": [...]}}}         what has changed
-    Where jobs and commands are kept that have ended, a list has one more number: how many tasks are finished.
-{"seq": 8, "at": <ms>, "age": <ms>}                                               nothing new, we are alive
+{"seq": 8, "at": <ms>, "age": <ms>, "delta": {"groups": {"mail": [...]}}}         the changes
+    In groups of ended jobs and commands, a list has one more number: the finished tasks.
+{"seq": 8, "at": <ms>, "age": <ms>}                                               a heartbeat
 
-`seq` rises by one with every delta. `at` is when the counts were true by the database's clock, `age`
-how long ago that was when the message was made, as a browser's clock may be wrong. Both are
-absent as long as there are no counts. Where there are very many groups, totals and folders come later than groups.
+`seq` rises by one with every delta. `at` is the time of the counts by the database's clock, `age` their age when the
+message was made, as a browser's clock may be wrong. Both are absent while there are no counts. With very many groups,
+totals and folders come later than groups.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ import orjson
 from ..reading.counts import COUNTED, Counts
 from ..writer.totals import EVERYTHING, Part, Summary
 
-# Keys: what it is, and the name of a group or a folder.
+# Keys: the kind, and the name of a group or a folder.
 Content = dict[tuple[str, str], Any]
 SUMMED = ("summed", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What a page shows. Pages that show the same share one."""
+    """The groups and folders of a page. Equal pages share one."""
 
     groups: frozenset[str] = frozenset()
-    folders: frozenset[str] = frozenset()  # Beginnings of names.
+    folders: frozenset[str] = frozenset()  # Prefixes of names.
     searched: str = ""
     totals: bool = False
 
     @property
     def parts(self) -> list[Part]:
-        """What has to be added up for it."""
+        """Return the parts of the store whose sums the page needs."""
         parts = [Part(prefix, self.searched) for prefix in self.folders]
         if self.totals:
             parts += [EVERYTHING, *([Part(searched=self.searched)] if self.searched else [])]
@@ -58,7 +58,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The counts of the groups that pages show, as they were at a moment."""
+    """The counts of the groups on pages, at a moment."""
 
     at_ms: int  # By the database's clock.
     read_at_s: float  # By this process's monotonic clock.
@@ -66,7 +66,7 @@ class Snapshot:
 
 
 def content_of(watch: Watch, groups: Mapping[str, Counts], sums: Mapping[Part, Summary]) -> Content:
-    """What there is to say to a page, without the sums that are not known yet."""
+    """Return the content for a page, without sums that are not known yet."""
     content: Content = {
         ("groups", name): _list(groups[name]) if name in groups else None for name in sorted(watch.groups)
     }
@@ -95,7 +95,7 @@ def heartbeat(seq: int, snapshot: Snapshot | None) -> str:
 
 
 def difference(before: Content, after: Content) -> Content:
-    """What is another now. That the same was added up again is nothing new."""
+    """Return the changed content; empty when only the time of the sums has changed."""
     changed = {key: value for key, value in after.items() if key not in before or before[key] != value}
     return {} if changed.keys() == {SUMMED} else changed
 
@@ -111,12 +111,10 @@ def _nested(content: Content) -> dict[str, Any]:
 
 
 def _message(seq: int, snapshot: Snapshot | None, **content: Any) -> str:
-    age = {"at": snapshot.at_ms, "age": _age_ms(snapshot)} if snapshot else {}
+    age: dict[str, int] = {}
+    if snapshot:
+        age = {"at": snapshot.at_ms, "age": round((time.monotonic() - snapshot.read_at_s) * 1000)}
     return orjson.dumps({"seq": seq, **age, **content}).decode()
-
-
-def _age_ms(snapshot: Snapshot) -> int:
-    return round((time.monotonic() - snapshot.read_at_s) * 1000)
 
 
 def _list(counts: Counts) -> list[int]:

@@ -8,6 +8,21 @@ import gc
 from contextlib import suppress
 
 LATER_S = 1.0
+# Of glibc's mallopt(3).
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+AT_ONCE_BYTES = 2**20
+
+
+def give_back_at_once() -> None:
+    """Have the C library return large pieces of memory to the system as soon as they are free.
+
+    By itself it learns from the first large request to keep up to 64 MiB for further ones, in the memory of each
+    thread, where no later call can reach it.
+    """
+    with suppress(AttributeError, OSError):  # Other C libraries than glibc have no such call.
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, AT_ONCE_BYTES)
+        libc.mallopt(M_TRIM_THRESHOLD, AT_ONCE_BYTES)
 
 
 def give_back() -> None:

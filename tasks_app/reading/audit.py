@@ -125,7 +125,7 @@ def page_of(
             found = list(entries[: limit + 1])
     except TookTooLong:
         raise InvalidInput(
-            {"reason": ["this takes too long: name a person, an action, a group or a time too"]}
+            {"reason": ["takes too long to search: name a person, an action, a group or a time too"]}
         ) from None
     last = found[limit - 1] if len(found) > limit else None
     return Page(entries=found[:limit], after=AuditCursor(at=last.at, id=last.id) if last else None)

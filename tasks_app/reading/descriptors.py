@@ -78,6 +78,6 @@ def _problems(pool: DescriptorPool, path: str) -> Iterator[str]:
     except OSError as error:
         yield f"{path} can't be read: {error.strerror}"
     except DecodeError:
-        yield f"{path} is no descriptor set"
+        yield f"{path} is not a descriptor set"
     except TypeError as error:  # The pool's error for a file that contradicts the others.
-        yield f"{path} does not fit: {error}"
+        yield f"{path} conflicts with the other types: {error}"

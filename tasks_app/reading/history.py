@@ -111,7 +111,7 @@ def doubt_about(task_id: int) -> str:
     """
     if not 0 < task_id <= Task.objects.newest_id():
         return ""
-    return f": {retention.in_words()}, and the task may go on under another id"
+    return f": {retention.in_words()}, and the task may have another id now"
 
 
 def epitaph_of(task_id: int, scope: GroupScope = EVERY_GROUP) -> str | None:
@@ -135,9 +135,9 @@ def fate_of(origin: int, scope: GroupScope) -> str | None:
     if chain is None:
         return None
     if chain.living:
-        return f"task {origin} goes on as {chain.living.id}"
+        return f"task {origin} is now task {chain.living.id}"
     last = chain.ended[-1]
-    return f"task {origin} went on until {last.id} was {_end_of(last)}"
+    return f"task {origin} became task {last.id}, which was {_end_of(last)}"
 
 
 def _end_of(ended: EndedTask) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
+from taskstore.types import sentences
 from taskstore.types.tasks import FAILED_FROM, NewTask
 
 from ..core.operations import Commit
@@ -35,7 +36,7 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
         try:
             tree = strict_json.read(line)
             if not isinstance(tree, dict):
-                raise strict_json.wrong('an object, such as {"group": "mail", "data": "..."}')
+                raise strict_json.wrong('must be an object, such as {"group": "mail", "data": "..."}')
             if group:
                 tree["group"] = group
             add = value_of(tree, Add)
@@ -59,13 +60,13 @@ def numbered_lines(body: bytes) -> list[tuple[int, bytes]]:
     """
     refuse_many(body, limits().values)
     if (ends := body.count(b"\n")) > limits().values:  # Blank lines, or refuse_many would have raised.
-        raise LimitExceeded({"lines": [f"at most {limits().values} lines, not {ends}"]})
+        raise LimitExceeded({"lines": [sentences.at_most(limits().values, "lines", ends)]})
     lines = enumerate(body.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1)
     found = [(number, line) for number, line in lines if line.strip()]
     if not found:
-        raise InvalidInput({"lines": ["at least one task, each in a line of its own"]})
+        raise InvalidInput({"lines": ["must have at least one task, one per line"]})
     if len(found) > limits().changes:
-        raise LimitExceeded({"lines": [f"at most {limits().changes} tasks an import, not {len(found)}"]})
+        raise LimitExceeded({"lines": [sentences.at_most(limits().changes, "tasks", len(found))]})
     return found
 
 

@@ -100,7 +100,7 @@ def resend_key(header: str, asked: WithKey | AgreedTasks, holder: str) -> Resend
     if not key:
         return None
     if asked.key and header and asked.key != header:
-        raise InvalidInput({"key": ["the same as in the header Idempotency-Key, or absent"]})
+        raise InvalidInput({"key": ["must equal the header Idempotency-Key, or be absent"]})
     refuse(text("key", key, KEY_LENGTH))
     return ResendKey(f"{holder}/{key}", asked.digest if isinstance(asked, HasDigest) else digest_of(asked))
 

@@ -19,7 +19,7 @@ from rest_framework.request import Request
 from taskstore.errors import InvalidInput
 
 from ..access import tokens
-from ..access.policy import may
+from ..access.policy import may, scope_needed
 from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, network_of
 from ..database.outage import is_away
 from ..models import Scope, Token
@@ -52,9 +52,10 @@ def refuse_for(wait_s: int) -> None:
         raise TooManyRequests(wait_s)
 
 
-NO_TOKEN = "There is no such token, or it has expired or been revoked."  # noqa: S105 - no secret.
+SEND_TOKEN = "A token is required, in the header Authorization: Bearer TOKEN."  # noqa: S105 - no secret.
+NO_TOKEN = "The token is unknown, expired or revoked."  # noqa: S105 - no secret.
 
-FOREIGN_HOST = "must name this machine, such as localhost, as the server was started with --no-auth"
+FOREIGN_HOST = "must name this machine, such as localhost, because the server was started with --no-auth"
 
 # Who asks without a token for what MachineOrToken gives.
 THIS_MACHINE = Token(name="this machine", scope=Scope.READ)
@@ -95,7 +96,10 @@ class MayDo(BasePermission):
         if not isinstance(request.auth, Token):
             return False
         endpoint = view.endpoint
-        return endpoint is None or may(request.auth, endpoint.needs)
+        if endpoint is None or may(request.auth, endpoint.needs):
+            return True
+        self.message = f"{scope_needed(request.auth, endpoint.needs).capitalize()}."
+        return False
 
 
 def _token_in(request: Request, header: str) -> Token:
@@ -109,7 +113,7 @@ def _token_in(request: Request, header: str) -> Token:
 def _secret(header: str) -> str:
     scheme, _, secret = header.partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
-        raise AuthenticationFailed("Send the token as `Authorization: Bearer <token>`.")
+        raise AuthenticationFailed(SEND_TOKEN)
     return secret.strip()
 
 
@@ -162,7 +166,7 @@ def refuse_web_pages(request: Request) -> None:
     if not is_local:
         raise InvalidInput({"Host": [FOREIGN_HOST]})
     if is_of_another_site(request):
-        raise PermissionDenied("Without tokens no page of another site gets in.")
+        raise PermissionDenied("A server started with --no-auth takes no requests from web pages of other sites.")
 
 
 def is_program_of_this_machine(request: Request) -> bool:

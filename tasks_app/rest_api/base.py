@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from django.utils.cache import patch_cache_control
 from django.utils.functional import cached_property
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import PermissionDenied
+from rest_framework.exceptions import NotAuthenticated, PermissionDenied
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -23,7 +23,7 @@ from ..access.policy import actor_of, scope_of
 from ..core.actors import Actor
 from ..core.operations import GroupScope
 from ..models import Token
-from .authentication import MayDo, TokenAuthentication, slow_down
+from .authentication import SEND_TOKEN, MayDo, TokenAuthentication, slow_down
 from .errors import JSONRenderer, answer_to
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
@@ -79,6 +79,11 @@ class View(APIView):
         slow_down(request)
         self.check_permissions(request)
 
+    def permission_denied(self, request: Request, message: str | None = None, code: str | None = None) -> NoReturn:
+        if not isinstance(request.auth, Token):
+            raise NotAuthenticated(SEND_TOKEN)
+        raise PermissionDenied(message)
+
     def get_exception_handler(self) -> Callable[[Exception, dict[str, Any]], Response | None]:
         return answer_to
 
@@ -117,7 +122,7 @@ class View(APIView):
     def must_reach(self, group: str) -> None:
         """Raise PermissionDenied when the token may not touch a group that the request names."""
         if not self.scope().allows(group):
-            raise PermissionDenied(f'This token may not touch the group "{group}".')
+            raise PermissionDenied(f'This token has no access to the group "{group}".')
 
 
 class OpenView(View):

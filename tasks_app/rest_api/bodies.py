@@ -46,11 +46,11 @@ def body_of(request: Request) -> bytes:
     meta = request._request.META  # Not through DRF's request: that takes a microsecond each time.
     encoding = meta.get("HTTP_CONTENT_ENCODING", "identity")
     if encoding.lower() != "identity":
-        raise InvalidInput({"Content-Encoding": ["absent: bodies are not compressed"]})
+        raise InvalidInput({"Content-Encoding": ["must be absent or identity: the server does not decompress bodies"]})
     most = settings.TASKSTORE_MAX_REQUEST_BYTES
     # What is announced is looked at first: what is never sent must not be waited for.
     if _announced(meta) > most or len(body := _received(request, most + 1)) > most:
-        raise LimitExceeded({"body": [f"at most {most} bytes a request"]})
+        raise LimitExceeded({"body": [f"must be at most {most} bytes"]})
     return body
 
 
@@ -63,4 +63,4 @@ def _received(request: Request, most: int) -> bytes:
     try:
         return request._request.read(most)
     except UnreadablePostError:
-        raise InvalidInput({"body": ["whole: the connection broke before its end"]}) from None
+        raise InvalidInput({"body": ["must be complete: the connection broke before its end"]}) from None

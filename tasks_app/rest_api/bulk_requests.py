@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from msgspec import UNSET, Meta, UnsetType, defstruct
 
+from taskstore.types import sentences
 from taskstore.types.bulk import BulkVerb, WithClaimed
 from taskstore.types.bulk_actions import OPTIONS, Kind, Option, actions_with
 from taskstore.types.requests import Asked
@@ -24,7 +25,7 @@ from ..wire.scalars import Ids, Key, Priority, Reason
 Time = Annotated[int, Meta(ge=0, le=LATEST_MS)]
 Number = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 SelectedTasksT = TypeVar("SelectedTasksT", bound="SelectedTasks")
-Query = Annotated[str, Meta(description="Terms as /search takes them; group:* means all tasks of the store.")]
+Query = Annotated[str, Meta(description="Search terms as in /search; group:* selects all tasks of the store.")]
 
 
 # What each kind of option is in a request.
@@ -38,14 +39,14 @@ KINDS: Mapping[Kind, Any] = {
 }
 
 
-NOTES = {Kind.TIME: "Milliseconds since the Epoch; 0: now.", Kind.MINUTES: "0: all at once."}
+NOTES = {Kind.TIME: "Milliseconds since the Epoch; 0 means now.", Kind.MINUTES: "0 means all at once."}
 
 
 def fields_of(options: Iterable[Option]) -> list[tuple[str, Any, Any]]:
     """Return a field for each option. It may be absent; UNSET then."""
     fields = []
     for option in options:
-        stays = "Absent: it stays." if option.default is None else ""
+        stays = "Unchanged if absent." if option.default is None else ""
         description = " ".join(filter(None, [option.description, NOTES.get(option.kind), stays]))
         fields.append((option.name, Annotated[KINDS[option.kind], Meta(description=description)] | UnsetType, UNSET))
     return fields
@@ -63,7 +64,7 @@ class SelectedTasks(Asked, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         for name in self.options:
             if self.verb not in (actions := actions_with(name)):
-                yield name, f"absent: only {' and '.join(actions)} has a use for it"
+                yield name, f"must be given only with {' or '.join(actions)}, not with {self.verb}"
         if self.group is not UNSET:
             yield from group_name("group", self.group)
         if self.ids is UNSET:
@@ -71,9 +72,9 @@ class SelectedTasks(Asked, frozen=True, kw_only=True):
                 yield "q", bulk.SAY_WHICH
             return
         if self.state is not UNSET or self.q.strip():
-            yield "ids", "either ids, or state and q"
+            yield "ids", sentences.not_together("state", "q")
         if len(self.ids) > limits().changes:
-            yield "ids", f"at most {limits().changes} at once, not {len(self.ids)}"
+            yield "ids", sentences.at_most(limits().changes, "ids", len(self.ids))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -105,12 +106,12 @@ class SelectedTasks(Asked, frozen=True, kw_only=True):
 class AgreedTasks(SelectedTasks, frozen=True, kw_only=True):
     """What is to be done to the tasks of a preview, of which `bound`, `as_of` and `count`, as `expected`, come back."""
 
-    bound: Annotated[int, Meta(ge=1, le=INT64_MAX, description="As the preview gave it.")]
-    as_of: Annotated[int, Meta(ge=1, le=LATEST_MS, description="As the preview gave it.")]
+    bound: Annotated[int, Meta(ge=1, le=INT64_MAX, description="The value from the preview.")]
+    as_of: Annotated[int, Meta(ge=1, le=LATEST_MS, description="The value from the preview.")]
     expected: Annotated[Number, Meta(description="The `count` of the preview.")]
     claimed: WithClaimed = WithClaimed.SKIP
     reason: Reason = ""
-    typed: Annotated[str, Meta(description="What `to_type` of the preview says.")] = ""
+    typed: Annotated[str, Meta(description="The `to_type` of the preview.")] = ""
     key: Key = ""
 
     @property

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.endpoints import Endpoint
+from taskstore.types import sentences
 from taskstore.types.command_record import (
     FINAL,
     Command,
@@ -57,11 +58,14 @@ class CommandRequest(Asked, frozen=True, kw_only=True):
 
     cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
     until: (
-        Annotated[Whole, Meta(description="It is not started later; seconds since the Epoch. Absent: in 7 days.")]
+        Annotated[Whole, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")]
         | UnsetType
     ) = UNSET
-    expected_duration: Annotated[Whole, Meta(description="Seconds. Absent: 60.")] | UnsetType = UNSET
-    max_fails: Annotated[Whole, Meta(description="It is given up after so many. Absent: 3.")] | UnsetType = UNSET
+    expected_duration: Annotated[Whole, Meta(description="Seconds; 60 if absent.")] | UnsetType = UNSET
+    max_fails: (
+        Annotated[Whole, Meta(description="The number of failures after which the command is given up; 3 if absent.")]
+        | UnsetType
+    ) = UNSET
 
     @property
     def submission(self) -> Submission:
@@ -72,7 +76,9 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
     """Command lines for the workers of a project, in the order in which they are to be started."""
 
     commands: Annotated[tuple[CommandRequest, ...], Meta(description=f"At most {MOST_AT_ONCE}.")]
-    stashed: Annotated[bool, Meta(description="Parked: no list is made of them yet.")] = False
+    stashed: Annotated[
+        bool, Meta(description="Stash the commands: workers do not run them until they are unstashed.")
+    ] = False
     clientid: Int64 = 0
     key: Key = ""
 
@@ -104,12 +110,12 @@ class ReopenRequest(Asked, frozen=True, kw_only=True):
 class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
     """Which commands or lists are meant."""
 
-    ids: Annotated[Ids, Meta(description="Of tasks; absent: all that it can be done to.")] | UnsetType = UNSET
+    ids: Annotated[Ids, Meta(description="Ids of tasks; all eligible ones if absent.")] | UnsetType = UNSET
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.ids is not UNSET and not 1 <= len(self.ids) <= MOST_IDS:
-            yield "ids", f"from 1 to {MOST_IDS} ids, not {len(self.ids)}"
+            yield "ids", f"must have between 1 and {MOST_IDS} ids, not {len(self.ids)}"
 
     @property
     def named(self) -> Sequence[int] | None:
@@ -119,12 +125,12 @@ class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
 class RetryRequest(IdsRequest, frozen=True, kw_only=True):
     """Which finished commands are to be run once more. Without ids and status: those that failed for good."""
 
-    status: Annotated[CommandStatus, Meta(description="Only those in this status.")] | UnsetType = UNSET
+    status: Annotated[CommandStatus, Meta(description="Only commands with this status.")] | UnsetType = UNSET
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.status is not UNSET and self.status not in FINAL:
-            yield "status", f"one of {', '.join(sorted(FINAL))}"
+            yield "status", sentences.one_of(sorted(FINAL), self.status)
 
 
 prepare(SubmitRequest, ReopenRequest, IdsRequest, RetryRequest)
@@ -146,7 +152,7 @@ class CommandsView(View):
         except PermissionDenied:
             # Another token would not do, either: so that nobody makes one in vain.
             if self.endpoint and self.endpoint.needs is Action.COMMANDS and not commands_are_on():
-                raise PermissionDenied(f"No command can be submitted or changed: {COMMANDS_ARE_OFF}.") from None
+                raise PermissionDenied(f"Commands can't be submitted or changed: {COMMANDS_ARE_OFF}.") from None
             raise
 
     def must_reach_project(self, project: str, statuses: Sequence[CommandStatus] = tuple(CommandStatus)) -> None:

@@ -73,7 +73,7 @@ def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
 
 def _problems(error: InvalidInput) -> Problems:
     errors = {printable(path)[:LONGEST_PATH] or "body": texts for path, texts in error.fields.items()}
-    sentences = [f"{path}: {' '.join(texts)}" for path, texts in errors.items()]
+    sentences = [f"{path}: {'; '.join(texts)}" for path, texts in errors.items()]
     more = len(sentences) - MOST_IN_DETAIL
     return Problems(
         detail="; ".join(sentences[:MOST_IN_DETAIL]) + (f"; and {more} more" if more > 0 else ""), errors=errors

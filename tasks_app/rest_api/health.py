@@ -31,7 +31,7 @@ class Readyz(OpenView):
     @serves(endpoints.READYZ)
     def get(self, request: Request) -> Response:
         if readiness.is_withdrawn:
-            raise StoreUnavailable("this server is about to end: ask another one")
+            raise StoreUnavailable("this server is stopping: use another one")
         Task.objects.find([0])
         Task.objects.check_writable()
         return Response(Health(instance=INSTANCE))
@@ -43,6 +43,6 @@ class Metrics(View):
     @serves(endpoints.METRICS)
     def get(self, request: Request) -> HttpResponse:
         if not self.scope().is_everything:
-            raise PermissionDenied("This token may not see every group.")
+            raise PermissionDenied("This token has no access to some of the groups.")
         text, media_type = metrics.page(request.META.get("HTTP_ACCEPT", ""))
         return HttpResponse(text, content_type=media_type)

@@ -54,7 +54,7 @@ from .search import choice_in, integer, page_size_in, query_of
 JobAsked = TypeVar("JobAsked", bound=Asked)
 
 Args = Annotated[tuple[Any, ...], Meta(description="Any JSON.")]
-Kwargs = Annotated[dict[str, Any], Meta(description="Parameters by name.")]
+Kwargs = Annotated[dict[str, Any], Meta(description="Keyword arguments.")]
 Times = Annotated[int, Meta(ge=1, le=1_000_000)]
 Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
 Limit = Annotated[int, Meta(ge=1, le=MOST)]
@@ -86,14 +86,21 @@ def with_parameters(body: bytes, value: JobAsked) -> JobAsked:
 class OptionsRequest(Asked, frozen=True, kw_only=True):
     """How a job is run."""
 
-    max_attempts: Annotated[Times, Meta(description="How often at most the function is tried.")] = 1
+    max_attempts: Annotated[Times, Meta(description="The maximum number of attempts.")] = 1
     backoff_ms: Annotated[
-        Milliseconds, Meta(description="Before the second try; twice as long before each further one, at most an hour.")
+        Milliseconds,
+        Meta(description="The pause before the second attempt; it doubles before each further one, up to an hour."),
     ] = 1_000
-    timeout_ms: Annotated[Limit, Meta(description="For one attempt; absent: as long as it takes.")] | UnsetType = UNSET
-    memory_bytes: Annotated[Limit, Meta(description="For its process; absent: what there is.")] | UnsetType = UNSET
-    on_lost: Annotated[OnLost, Meta(description="What becomes of it when its worker dies.")] = OnLost.RETRY
-    max_lost: Annotated[Milliseconds, Meta(description="How often its worker may die until it is reported failed.")] = 3
+    timeout_ms: (
+        Annotated[Limit, Meta(description="The time limit of one attempt; unlimited if absent.")] | UnsetType
+    ) = UNSET
+    memory_bytes: (
+        Annotated[Limit, Meta(description="The memory limit of its process; unlimited if absent.")] | UnsetType
+    ) = UNSET
+    on_lost: Annotated[OnLost, Meta(description="What happens to the job if its worker dies.")] = OnLost.RETRY
+    max_lost: Annotated[
+        Milliseconds, Meta(description="The number of times its worker may die before the job fails.")
+    ] = 3
 
     def options(self) -> JobOptions:
         return JobOptions(**{name: value for name, value in asdict(self).items() if value is not UNSET})
@@ -102,10 +109,10 @@ class OptionsRequest(Asked, frozen=True, kw_only=True):
 class JobRequest(AskedOperation, frozen=True, kw_only=True):
     """A function to run, once a worker has time or later."""
 
-    function: Annotated[str, Meta(description="The dotted path under which workers know it.")]
+    function: Annotated[str, Meta(description="The dotted path of the function.")]
     args: Args = ()
     kwargs: Kwargs = field(default_factory=dict)
-    queue: Annotated[str, Meta(description="A name without /.")] = DEFAULT_QUEUE
+    queue: Annotated[str, Meta(description="Must not contain /.")] = DEFAULT_QUEUE
     timespec: Timespec = 0
     priority: Priority = 0
     options: OptionsRequest = field(default_factory=OptionsRequest)
@@ -129,8 +136,8 @@ class JobRequest(AskedOperation, frozen=True, kw_only=True):
 class RequeueRequest(Asked, frozen=True, kw_only=True):
     """A finished job to run once more."""
 
-    args: Annotated[Args, Meta(description="In place of the old ones; absent: they stay.")] | UnsetType = UNSET
-    kwargs: Annotated[Kwargs, Meta(description="In place of the old ones; absent: they stay.")] | UnsetType = UNSET
+    args: Annotated[Args, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
+    kwargs: Annotated[Kwargs, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
     reason: Reason = ""
 
     def problems(self) -> Iterator[Problem]:
@@ -177,10 +184,10 @@ class JobView(View):
         try:
             job = job_queues.find(job_id, scope)
         except NotAJob as problem:
-            raise NotFound(f"Task {job_id} is no job: {problem}.") from None
+            raise NotFound(f"Task {job_id} is not a job: {problem}.") from None
         if job is None:
             told = history.fate_of(job_id, scope)
-            raise NotFound(told or f"There is no job {job_id}{history.doubt_about(job_id)}.")
+            raise NotFound(told or f"Job {job_id} does not exist{history.doubt_about(job_id)}.")
         return job
 
 

@@ -44,11 +44,12 @@ LONGEST_KNOWN = 1_024  # Bytes of a head, or of the body of a claim.
 # of the others none matters to a claim or an update while rates are not limited by address. A line that is not exactly
 # like this stays in the head, which is then one that nobody has learnt.
 VARYING = re.compile(
-    rb"""\r\n(?:
+    rb"""\r\n(?=[bcdfitx])(?:
         content-length:[ ]?([1-9][0-9]{0,4})
       | idempotency-key:[ ]?([!-~](?:[ -~]{0,300}[!-~])?)
-      | (?:date|traceparent|tracestate|baggage|forwarded|x-real-ip|x-amzn-trace-id|x-cloud-trace-context
-        | x-(?:request|correlation)-id|x-forwarded-(?:for|port)|x-b3-(?:traceid|spanid|parentspanid)):[ -~]*
+      | (?:baggage|date|forwarded|trace(?:parent|state)
+        | x-(?:amzn-trace-id|b3-(?:trace|span|parentspan)id|cloud-trace-context|(?:correlation|request)-id
+          | forwarded-(?:for|port)|real-ip)):[ -~]*
     )(?=\r\n|\Z)""",
     re.IGNORECASE | re.VERBOSE,
 )

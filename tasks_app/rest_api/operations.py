@@ -137,7 +137,7 @@ class OperationsView(View):
     def operation(self, id: str) -> BulkOperation:
         found = self.visible().filter(pk=integer("id", id)).first()
         if found is None:
-            raise NotFound(f"There is no operation {id}.")
+            raise NotFound(f"Operation {id} does not exist.")
         return found
 
 

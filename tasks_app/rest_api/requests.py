@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from taskstore.types import sentences
 from taskstore.types.requests import Asked
 from taskstore.types.scalars import prepare
 from taskstore.types.tasks import Change, NewTask, Order, Problem
@@ -43,7 +44,7 @@ class AddOrMove(Add, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Move the task `id`, which must be among the `deletes`, into this group. Data (with its type), "
-            "error, labels and priority stay as they are unless they are given; `timespec` is that of an update."
+            "error, labels and priority stay unchanged unless they are given; `timespec` is that of an update."
         ),
     ] = False
     release: Annotated[bool, Meta(description="Only with `keep`. Give the task back: owner 0, not leased.")] = False
@@ -51,7 +52,7 @@ class AddOrMove(Add, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.release and not self.keep:
-            yield "release", "must come with keep: a new task has no lease to give back"
+            yield "release", "must be given together with keep: a new task has no lease to give back"
 
     def in_commit(self, deletes: Container[int]) -> NewTask:
         """The successor of the task `id` if that is among the deletes; otherwise the id is ignored."""
@@ -78,7 +79,7 @@ class Update(WithData, frozen=True, kw_only=True):
     keep: Annotated[
         bool,
         Meta(
-            description="Data (with its type) and error stay as they are unless they are given. Without `keep` an "
+            description="Data (with its type) and error stay unchanged unless they are given. Without `keep` an "
             "update empties those that are not given."
         ),
     ] = False
@@ -132,7 +133,7 @@ class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
         deletes, taken = frozenset(self.deletes), set()
         for place, add in enumerate(self.adds):
             if add.keep and (add.id not in deletes or add.id in taken):
-                yield f"adds[{place}].keep", "must come with the id of a task that this request deletes and adds once"
+                yield f"adds[{place}].keep", "must be given together with an id that is in deletes and in no other add"
             taken.add(add.id)
 
     def operation(self, scope: GroupScope, key: ResendKey | None) -> Commit:
@@ -168,7 +169,9 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     group: str | UnsetType = UNSET
     groups: Annotated[
         tuple[str, ...],
-        Meta(description="Instead of `group`: any of them, higher priority first, within a priority in turn."),
+        Meta(
+            description="Several groups instead of `group`: higher priority first, and groups fairly within a priority."
+        ),
     ] = ()
     wait: Wait = 0
     duration: Duration = 60_000
@@ -183,7 +186,7 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
 
     def problems(self) -> Iterator[Problem]:
         if self.group is not UNSET and self.groups:
-            yield "groups", "either group or groups, not both"
+            yield "groups", sentences.not_together("group")
         if len(self.groups) > limits().groups:
             return  # That is what is wrong, whatever their names are: see `validate`.
         for place, group in enumerate(self.groups):
@@ -209,13 +212,13 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
     name: ClientText = ""
     host: ClientText = ""
     pid: ProcessId | UnsetType = UNSET
-    groups: Annotated[tuple[str, ...], Meta(description="The names of the groups that it claims from.")] = ()
+    groups: Annotated[tuple[str, ...], Meta(description="The groups that it claims from.")] = ()
     version: ClientText = ""
     info: Annotated[
         dict[str, Any],
         Meta(
-            description="Whatever else is of interest: an object. With `stopped`: true in it the client has said its "
-            "last word, and is listed no more."
+            description="Any other information, as an object. With `stopped`: true the client has sent its last "
+            "report and is no longer listed."
         ),
     ] = field(default_factory=dict)
 
@@ -223,14 +226,14 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
         for name in ("name", "host", "version"):
             yield from text(name, getattr(self, name), CLIENT_TEXT_LENGTH)
         if len(self.groups) > MOST_GROUPS_OF_CLIENT:
-            yield "groups", f"at most {MOST_GROUPS_OF_CLIENT} names, not {len(self.groups)}"
+            yield "groups", sentences.at_most(MOST_GROUPS_OF_CLIENT, "names", len(self.groups))
             return
         for place, group in enumerate(self.groups):
             yield from group_name(f"groups[{place}]", group)
         if not is_utf8(self.info_as_text):
-            yield "info", "text that can be written as UTF-8: it holds a lone surrogate"
+            yield "info", sentences.VALID_UTF8
         elif len(self.info_as_text) > INFO_LENGTH:
-            yield "info", f"at most {INFO_LENGTH} characters as JSON, not {len(self.info_as_text)}"
+            yield "info", sentences.at_most(INFO_LENGTH, "characters as JSON", len(self.info_as_text))
 
     @property
     def info_as_text(self) -> str:

@@ -124,7 +124,7 @@ class RunNow(ScheduleView):
 
 def there(found: Found | None, name: str) -> Found:
     if found is None:
-        raise NotFound(f"There is no schedule {name}.")
+        raise NotFound(f"Schedule {name} does not exist.")
     return found
 
 

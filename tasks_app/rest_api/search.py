@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -14,6 +15,7 @@ from rest_framework.response import Response
 from taskstore import endpoints
 from taskstore.endpoints import Endpoint
 from taskstore.errors import InvalidInput
+from taskstore.types import sentences
 from taskstore.types.search import SearchPage
 
 from ..core.validation import INT64_MAX, INT64_MIN
@@ -33,7 +35,7 @@ def integer(field: str, text: str) -> int:
     """Only ASCII digits: Python would take `1_000` and Arabic digits too."""
     if INTEGER.fullmatch(text) and INT64_MIN <= int(text) <= INT64_MAX:
         return int(text)
-    raise InvalidInput({field: ["an integer of 64 bits"]})
+    raise InvalidInput({field: [sentences.INT64 + sentences.but_not_text(text)]})
 
 
 def integers(field: str, text: str) -> list[int]:
@@ -45,14 +47,14 @@ def switch(field: str, text: str) -> bool:
     try:
         return SWITCH[text.lower()]
     except KeyError:
-        raise InvalidInput({field: [f"one of {', '.join(SWITCH)}"]}) from None
+        raise InvalidInput({field: [sentences.one_of(SWITCH, text)]}) from None
 
 
 def limit_in(query: Mapping[str, str]) -> int | None:
     """How many at most; None for as many as there are, which is asked for by 0 or not at all."""
     limit = integer("limit", query.get("limit", "0"))
     if limit < 0:
-        raise InvalidInput({"limit": ["0 for no limit, or how many tasks at most"]})
+        raise InvalidInput({"limit": [f"must be at least 0, not {limit}; 0 means no limit"]})
     return limit or None
 
 
@@ -60,7 +62,7 @@ def choice_in(query: Mapping[str, str], name: str, endpoint: Endpoint[Any]) -> s
     """A parameter for which the endpoint lists the values; None when it is absent."""
     choices = endpoint.parameter(name).schema["enum"]
     if name in query and query[name] not in choices:
-        raise InvalidInput({name: [f"one of {', '.join(choices)}"]})
+        raise InvalidInput({name: [sentences.one_of(choices, query[name])]})
     return query.get(name)
 
 
@@ -70,7 +72,7 @@ def page_size_in(query: Mapping[str, str], endpoint: Endpoint[Any]) -> int:
     most = limit["maximum"]
     size = integer("limit", query.get("limit", str(limit["default"])))
     if not 1 <= size <= most:
-        raise InvalidInput({"limit": [f"a whole number from 1 to {most}"]})
+        raise InvalidInput({"limit": [sentences.between(1, most, size)]})
     return size
 
 
@@ -80,7 +82,7 @@ def refuse_broken_path(request: Request) -> None:
     try:
         unquote_to_bytes(path).decode()
     except UnicodeDecodeError:
-        raise InvalidInput({"name": ["percent-encoded UTF-8"]}) from None
+        raise InvalidInput({"name": [sentences.PERCENT_ENCODED]}) from None
 
 
 def labels_in(request: Request) -> list[Label]:
@@ -94,15 +96,13 @@ def query_of(request: Request, endpoint: Endpoint[Any]) -> Mapping[str, str]:
     try:
         pairs = parse_qsl(request.META["QUERY_STRING"], keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
-        raise InvalidInput({"query": ["percent-encoded UTF-8"]}) from None
+        raise InvalidInput({"query": [sentences.PERCENT_ENCODED]}) from None
     query = dict(pairs)
-    there_are = f"; there are {', '.join(known)}" if known else ""
-    problems = {name: [f"no such parameter{there_are}"] for name in query.keys() - known.keys()}
-    if problems:
+    if problems := {name: [sentences.unknown("parameter", known)] for name in query.keys() - known.keys()}:
         raise InvalidInput(problems)
-    once = [name for name, _ in pairs if not known[name].may_repeat]
-    if len(set(once)) < len(once):
-        raise InvalidInput({"query": ["each parameter once"]})
+    counted = Counter(name for name, _ in pairs if not known[name].may_repeat)
+    if repeated := [name for name, times in counted.items() if times > 1]:
+        raise InvalidInput({"query": [f"must give each parameter only once: {', '.join(repeated)}"]})
     return query
 
 

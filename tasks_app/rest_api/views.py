@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
+from taskstore.types import sentences
 from taskstore.types.requests import TasksRequest
 
 from ..core.operations import GroupScope
@@ -169,7 +170,7 @@ class OneTask(View):
         [task] = Task.objects.find([task_id], scope)
         if task is None:
             told = history.epitaph_of(task_id, scope)
-            raise NotFound(told or f"There is no task {task_id}{history.doubt_about(task_id)}.")
+            raise NotFound(told or f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
         return Response(answer_of(task))
 
 
@@ -191,12 +192,12 @@ class History(View):
         task_id = integer("id", id)
         found = history.history_of(task_id, self.scope())
         if found is None:
-            raise NotFound(f"No id {task_id} is known{history.doubt_about(task_id)}.")
+            raise NotFound(f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
         return Response(found)
 
 
 def found(ids: Sequence[int], scope: GroupScope) -> Response:
     most = limits().changes
     if len(ids) > most:
-        raise LimitExceeded({"ids": [f"at most {most} at once, not {len(ids)}"]})
+        raise LimitExceeded({"ids": [sentences.at_most(most, "ids", len(ids))]})
     return Response([task and answer_of(task) for task in Task.objects.find(ids, scope)])

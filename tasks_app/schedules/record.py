@@ -1,7 +1,7 @@
-"""A schedule as its task carries it: when something is due, what is added then, and what was last.
+"""The record of a schedule: its plan, next due time and last run.
 
 A schedule is a task of the group `schedules` with its name as the label `name`. Its data is a JSON object with the
-members of `ScheduleRecord`; it becomes available when it is due.
+fields of `ScheduleRecord`; it becomes available when it is due.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from taskstore.errors import InvalidInput
+from taskstore.types import sentences
 from taskstore.types.job_record import JobOptions, JobRecord, OnLost, new_task, queue_group
 from taskstore.types.requests import Asked
 from taskstore.types.scalars import prepare
@@ -33,22 +34,22 @@ from .timetable import Timetable
 
 GROUP = "schedules"
 NAME_LABEL = "name"  # Of a schedule.
-SCHEDULE_LABEL, DUE_LABEL = "schedule", "due"  # Of what it adds.
+SCHEDULE_LABEL, DUE_LABEL = "schedule", "due"  # Of the tasks that it adds.
 NAME_LENGTH = 100
-LONGEST_DATA = 64 * 2**10  # Bytes: up to MOST_CAUGHT_UP of them are added in one transaction.
+LONGEST_DATA = 64 * 2**10  # Bytes; one transaction adds up to MOST_CAUGHT_UP such tasks.
 MOST_CAUGHT_UP = 1_000
-GRACE_MS = 60_000  # What is late by no more was not missed: servers are restarted, and take turns.
+GRACE_MS = 60_000  # A due time this late was not missed: restarts take time.
 
 Duration = Annotated[int, Meta(ge=1, le=LATEST_MS // 2, description="Milliseconds.")]
 Bytes = Annotated[int, Meta(ge=2**20, le=2**50)]
 
 
 class NotASchedule(ValueError):
-    """The task can't be understood as a schedule, or is never due. The text says why."""
+    """The task is not a valid schedule, or is never due. The text says why."""
 
 
 class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
-    """The task that is added when it is due."""
+    """The task that a schedule adds."""
 
     labels: Labels = field(default_factory=dict)
     priority: Priority = 0
@@ -58,22 +59,30 @@ class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
 
 
 class ScheduledJobOptions(Asked, frozen=True, kw_only=True):
-    """How the job is run."""
+    """The options of a scheduled job."""
 
-    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="How often at most it is tried.")] = 1
-    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="Before the second try.")] = 1_000
-    timeout_ms: Annotated[Duration | UnsetType, Meta(description="For one attempt; absent: none.")] = UNSET
-    memory_bytes: Annotated[Bytes | UnsetType, Meta(description="Of its process; absent: no limit.")] = UNSET
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="The maximum number of attempts.")] = 1
+    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="The pause before the second attempt.")] = (
+        1_000
+    )
+    timeout_ms: Annotated[
+        Duration | UnsetType, Meta(description="The time limit of one attempt; unlimited if absent.")
+    ] = UNSET
+    memory_bytes: Annotated[
+        Bytes | UnsetType, Meta(description="The memory limit of its process; unlimited if absent.")
+    ] = UNSET
     on_lost: OnLost = OnLost.RETRY
-    max_lost: Annotated[int, Meta(ge=1, le=1_000, description="How often its worker may die.")] = 3
+    max_lost: Annotated[
+        int, Meta(ge=1, le=1_000, description="The number of times its worker may die before the job fails.")
+    ] = 3
 
 
 class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
-    """The job that is enqueued when it is due."""
+    """The job that a schedule enqueues."""
 
     args: tuple[Any, ...] = ()
     priority: Priority = 0
-    # What it does not say is absent, where the options of a job have null.
+    # Options that are not given are absent; in the options of a job they are null.
     options: ScheduledJobOptions = ScheduledJobOptions()  # type: ignore[assignment]
 
     @property
@@ -86,23 +95,25 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
 
 
 class SchedulePlan(Asked, frozen=True, kw_only=True):
-    """What is to be added, and when."""
+    """The task or job to add, and the times."""
 
-    cron: Annotated[str, Meta(description="Five fields of cron, six with seconds, @daily and the like, or every 30s.")]
+    cron: Annotated[
+        str, Meta(description="Five cron fields, or six with seconds first, @daily or the like, or every 30s.")
+    ]
     zone: Annotated[str, Meta(description="The name of a time zone.")] = "UTC"
     catch_up: CatchUp = CatchUp.SKIP
-    task: Annotated[PlannedTask | UnsetType, Meta(description="Either this or job.")] = UNSET
-    job: Annotated[PlannedJob | UnsetType, Meta(description="Either this or task.")] = UNSET
+    task: Annotated[PlannedTask | UnsetType, Meta(description="Give either this or job.")] = UNSET
+    job: Annotated[PlannedJob | UnsetType, Meta(description="Give either this or task.")] = UNSET
 
     @property
     def adds(self) -> PlannedTask | PlannedJob:
         added = self.job if self.task is UNSET else self.task
-        assert added is not UNSET  # noqa: S101 - `problems` has seen to it.
+        assert added is not UNSET  # noqa: S101 - `problems` has checked it.
         return added
 
     @property
     def group(self) -> str:
-        """Where what it adds goes."""
+        """Return the group of the tasks that it adds."""
         return self.adds.group if isinstance(self.adds, PlannedTask) else queue_group(self.adds.queue)
 
     @property
@@ -112,95 +123,92 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
     def problems(self) -> Iterator[Problem]:
         yield from timetable.problems_of(self.cron, self.zone)
         if (self.task is UNSET) == (self.job is UNSET):
-            yield "task", "exactly one of task and job must be given"
+            yield "task", "must be given, unless job is: a schedule adds exactly one of them"
         elif self.task is not UNSET:
             yield from _wrong_task(self.task)
         elif self.job is not UNSET:
             yield from _wrong_job(self.job)
 
     def due_task(self, name: str, due_ms: int) -> NewTask:
-        """What is added at a due time."""
+        """Return the task to add for a due time."""
         asked = self.adds.new_task()
         labels = {**asked.labels, SCHEDULE_LABEL: name, DUE_LABEL: iso(due_ms)}
         return replace(asked, labels=labels)
 
 
 class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
-    """What the task of a schedule holds as its data."""
+    """The data of a schedule's task."""
 
-    due: Milliseconds = 0  # The next due time; 0: not known yet.
+    due: Milliseconds = 0  # The next due time; 0: unknown yet.
     last: LastRun | UnsetType = UNSET
     paused: SchedulePause | UnsetType = UNSET
 
     @classmethod
     def decode(cls, data: bytes) -> ScheduleRecord:
-        """Raises NotASchedule that names what is wrong."""
+        """Parse a record. Raises NotASchedule that names the problem."""
         try:
             record = value_of(json.loads(data), cls)
             if b"\\u" in data:
                 record.encode()
             return record
         except InvalidInput as wrong:
-            raise NotASchedule(f"this is no schedule: {wrong}") from None
+            raise NotASchedule(f"invalid schedule: {wrong}") from None
         except UnicodeEncodeError:
-            raise NotASchedule("this is no schedule: it holds half of a surrogate pair") from None
+            raise NotASchedule(f"invalid schedule: {sentences.VALID_UTF8}") from None
         except (ValueError, RecursionError) as wrong:  # JSON and UTF-8.
-            raise NotASchedule(f"this is no schedule: {wrong}") from None
+            raise NotASchedule(f"invalid schedule: {wrong}") from None
 
     def encode(self) -> bytes:
-        # Not msgspec's own writer, to which an integer beyond 64 bits among the arguments is none.
+        # msgspec's own encoder rejects integers beyond 64 bits, which arguments may have.
         return json.dumps(msgspec.to_builtins(self), ensure_ascii=False, separators=(",", ":")).encode()
 
     @property
     def plan(self) -> SchedulePlan:
-        """What somebody asked for, without what came of it."""
+        """Return the plan alone."""
         return SchedulePlan(cron=self.cron, zone=self.zone, catch_up=self.catch_up, task=self.task, job=self.job)
 
 
 class Turn(NamedTuple):
-    """What a schedule has to do at a moment."""
+    """The work of a schedule at a moment."""
 
-    due: list[int]  # The due times for which something is added, the oldest first.
-    next: int  # When it is due again.
+    due: list[int]  # The due times to add tasks for, the oldest first.
+    next: int  # The next due time.
 
 
 def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
-    """What has come due. Raises NotASchedule when nothing does any more."""
-    if record.due > now_ms or record.paused is not UNSET:  # Somebody made the task available by hand.
+    """Return the due times that have passed, and the next one. Raises NotASchedule when there is no next one."""
+    if record.due > now_ms or record.paused is not UNSET:  # Somebody made the task available early.
         return Turn([], record.due)
-    next_ms = record.timetable.after(now_ms)
-    if next_ms is None:
-        raise NotASchedule("this comes due no more")
-    return Turn(_passed(record, now_ms) if record.due else [], next_ms)
-
-
-def _passed(record: ScheduleRecord, now_ms: int) -> list[int]:
     times = record.timetable
+    next_ms = times.after(now_ms)
+    if next_ms is None:
+        raise NotASchedule("the schedule has no due time any more")
+    if not record.due:
+        return Turn([], next_ms)
+    due = [record.due]
     second = times.after(record.due)
-    if second is not None and second <= now_ms:  # More than one: rarely.
+    if second is not None and second <= now_ms:
         most = MOST_CAUGHT_UP if record.catch_up is CatchUp.ALL else 1
-        due = times.passed(record.due, now_ms, most) or [record.due]
-    else:
-        due = [record.due]
+        due = times.passed(record.due, now_ms, most) or due
     was_missed = record.catch_up is CatchUp.SKIP and now_ms - due[-1] > GRACE_MS
-    return [] if was_missed else due
+    return Turn([] if was_missed else due, next_ms)
 
 
 def iso(at_ms: int) -> str:
-    """2026-11-22T03:00:00Z"""
+    """Format a time as 2026-11-22T03:00:00Z."""
     return f"{datetime.fromtimestamp(at_ms // 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _wrong_task(asked: PlannedTask) -> Iterator[Problem]:
     if not is_utf8(asked.data):
-        yield "task.data", "must be valid UTF-8 text: it contains a lone surrogate"
+        yield "task.data", sentences.VALID_UTF8
         return
     if len(asked.data.encode()) > LONGEST_DATA:
-        yield "task.data", f"must be at most {LONGEST_DATA} bytes"
+        yield "task.data", sentences.at_most(LONGEST_DATA, "bytes", len(asked.data.encode()))
     for name in {SCHEDULE_LABEL, DUE_LABEL} & asked.labels.keys():
         yield f"task.labels.{name}", "must be absent: the schedule sets this label"
     if not asked.group:
-        yield "task.group", "must be the name of a group, not empty"
+        yield "task.group", sentences.NOT_EMPTY
     elif asked.group == GROUP:
         yield "task.group", "must be a group other than that of the schedules"
     yield from _wrong_for_the_store(asked, "task.")
@@ -209,7 +217,7 @@ def _wrong_task(asked: PlannedTask) -> Iterator[Problem]:
 def _wrong_job(asked: PlannedJob) -> Iterator[Problem]:
     wrong = list(job_queues.problems_of(asked.queue, asked.record))
     yield from ((f"job.{name}", right) for name, right in wrong)
-    if wrong:  # What is no JSON would make no task to look at.
+    if wrong:  # Without valid JSON there is no task to check.
         return
     if len(json.dumps([asked.args, asked.kwargs])) > LONGEST_DATA:
         yield "job.args", f"must be at most {LONGEST_DATA} bytes"
@@ -217,7 +225,7 @@ def _wrong_job(asked: PlannedJob) -> Iterator[Problem]:
 
 
 def _wrong_for_the_store(asked: PlannedTask | PlannedJob, path: str) -> Iterator[Problem]:
-    """What the store would say of the values, before they are due."""
+    """Yield the errors that the store would raise when the task is due."""
     for name, right in problems_of(Commit(owner=0, adds=(asked.new_task(),)), below="adds[0]."):
         yield f"{path}{name}", right
 

@@ -1,7 +1,7 @@
-"""Adding what comes due, once for each due time, however many servers there are and whichever dies when.
+"""Add the tasks of due schedules, exactly once for each due time, with any number of servers and through crashes.
 
-A schedule is claimed when it is due. What it adds and its successor, which is due later, come in one transaction: who
-lost the lease meanwhile finds the claimed task gone, and adds nothing.
+A server claims a schedule when it is due, and adds its tasks in the transaction that replaces the schedule. A server
+that has lost the lease in the meantime finds the claimed task replaced, and adds nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 from django.db import connections, transaction
@@ -26,28 +27,28 @@ from ..writer.writer import running
 from .record import GROUP, NotASchedule, ScheduleRecord, turn_of
 from .verbs import StoredSchedule, available_at_ms, named
 
-LEASE_MS = 4_000  # After which another server takes over from one that died.
-AT_ONCE = 20  # Schedules of a claim: done long before the lease ends.
-LOOK_EVERY_S = 1.0  # Where no writer waits for what comes due.
+LEASE_MS = 4_000  # After that, another server takes over from one that died.
+AT_ONCE = 20  # Schedules of a claim, finished long before the lease ends.
+LOOK_EVERY_S = 1.0  # In a process without a writer.
 
 
 class Scheduler(BackgroundLoop):
-    """Beside the writer of each server process, which at its end lets go of the claim that waits."""
+    """Adds the tasks of due schedules, in each server process. The writer ends the waiting claim when it stops."""
 
     def __init__(self) -> None:
         self._claim = due_claim(wait_ms=MOST_WAIT_MS)
-        super().__init__("schedules", self._add_what_is_due)
+        super().__init__("schedules", self._add_due)
 
-    async def _add_what_is_due(self) -> float:
+    async def _add_due(self) -> float:
         due = await Task.objects.aperform(self._claim)
         await self.aside(settle_all, list(map(Task.of, due)))
         return 0.0
 
 
 def work(stop: threading.Event) -> None:
-    """Add what comes due until `stop`, with a look once a second: for a process beside which no server runs.
+    """Add the tasks of due schedules until `stop`, polling once a second: for setups without a server.
 
-    Blocks; call it in a thread of its own. Any number of processes may do it, also beside servers.
+    Blocks, so call it in a separate thread. Any number of processes may do it, beside servers, too.
     """
     claim = due_claim()
     failures = Failures("schedules", is_alone=running(Task.objects.writing_alias) is None)
@@ -58,23 +59,23 @@ def work(stop: threading.Event) -> None:
                 settle_all(due)
                 failures.clear()
                 rest_s = 0.0 if due else LOOK_EVERY_S
-            except Exception as error:  # Whatever it is, what is due tomorrow must still come.
+            except Exception as error:  # No error may stop later due times.
                 rest_s = failures.note(error)
-                connections.close_all()  # The next time opens new ones.
+                connections.close_all()  # The next query opens new ones.
             stop.wait(rest_s)
     finally:
-        # No request ends in this thread, which is when Django would let go of the connection.
+        # Django closes connections at the end of a request, and this thread serves none.
         connections.close_all()
 
 
 def due_claim(wait_ms: int = 0) -> Claim:
-    """A claim of what is due, by a client that nobody else is."""
+    """Return a claim of due schedules by a unique client."""
     owner = secrets.randbits(62) + 1
     return Claim(groups=(GROUP,), owner=owner, duration_ms=LEASE_MS, limit=AT_ONCE, order=Order.OLDEST, wait_ms=wait_ms)
 
 
 def settle_all(tasks: Sequence[Task]) -> None:
-    """As `settle`, each of them. One that fails does not hold up the others: the first error is raised at the end."""
+    """Settle each task. A failing one does not delay the others: the first error is raised at the end."""
     errors: list[Exception] = []
     for task in tasks:
         try:
@@ -86,26 +87,30 @@ def settle_all(tasks: Sequence[Task]) -> None:
 
 
 def settle(task: Task) -> None:
-    """Do what a claimed schedule is due for, and put it back until it is due again: both or neither.
+    """Add the tasks that a claimed schedule is due for, and make it available at its next due time: both or neither.
 
-    One that makes no sense gets an error that says why, and is never due until somebody has looked at it.
+    An invalid schedule gets an error that says why, and is not due again until somebody repairs it.
     """
     try:
         with transaction.atomic():
-            _add_and_put_back(task)
+            _add_tasks(task)
     except CommitRefused:
-        return  # It was changed meanwhile, or the lease ran out, and another process is at it.
-    except (NotASchedule, InvalidInput, RecursionError) as problem:  # What can just be read may be too deep to write.
-        _set_aside(task, str(problem))
+        return  # The schedule was changed, or another process has it since the lease ran out.
+    except (NotASchedule, InvalidInput, RecursionError) as problem:  # Data that can be read may be too deep to write.
+        change = Change(id=task.id, error=str(problem)[:1_000], timespec_ms=LATEST_MS, release=True)
+        with suppress(CommitRefused):  # Somebody else has changed it already.
+            Task.objects.commit(owner=task.owner, updates=[change])
 
 
-def _add_and_put_back(task: Task) -> None:
-    name, record = _understood(task)
-    now_ms = task.made_at_ms  # By the claim: the database's clock.
+def _add_tasks(task: Task) -> None:
+    name, record = _valid(task)
+    now_ms = task.made_at_ms  # The time of the claim by the database's clock.
     turn = turn_of(record, now_ms)
     last = record.last
     if turn.due:
-        _refuse_commands(record)
+        scope = GroupScope(no_commands_because="" if commands_are_on() else COMMANDS_ARE_OFF)
+        if why := scope.why_forbidden(record.group):
+            raise NotASchedule(why)
         added = Task.objects.commit(owner=0, adds=[record.due_task(name, due_ms) for due_ms in turn.due])
         last = LastRun(due_ms=turn.due[-1], at_ms=now_ms, origin=added[-1].origin)
     record = msgspec.structs.replace(record, due=turn.next, last=last)
@@ -113,27 +118,14 @@ def _add_and_put_back(task: Task) -> None:
     Task.objects.commit(owner=task.owner, updates=[change])
 
 
-def _refuse_commands(record: ScheduleRecord) -> None:
-    """Raise NotASchedule when it adds shell commands on a server that is to take none."""
-    if why := GroupScope(no_commands_because="" if commands_are_on() else COMMANDS_ARE_OFF).why_forbidden(record.group):
-        raise NotASchedule(why)
-
-
-def _understood(task: Task) -> tuple[str, ScheduleRecord]:
+def _valid(task: Task) -> tuple[str, ScheduleRecord]:
+    """Return the name and record of a schedule. Raises NotASchedule."""
     found = StoredSchedule.of(task)
     if found.record is None:
         raise NotASchedule(found.error)
     if not found.name:
-        raise NotASchedule("this is no schedule: it has no label `name`")
+        raise NotASchedule("invalid schedule: the label `name` is required")
     first = named(found.name)
     if first and first.origin != task.origin:
-        raise NotASchedule(f"there is an older schedule of this name: task {first.id}")
+        raise NotASchedule(f"must have a unique name: task {first.id} is an older schedule with the same")
     return found.name, found.record
-
-
-def _set_aside(task: Task, why: str) -> None:
-    change = Change(id=task.id, error=why[:1_000], timespec_ms=LATEST_MS, release=True)
-    try:
-        Task.objects.commit(owner=task.owner, updates=[change])
-    except CommitRefused:
-        return  # Somebody has seen to it already.

@@ -1,4 +1,4 @@
-"""When something is due: an expression of cron in a time zone, or an interval. Pure.
+"""Compute due times from a cron expression in a time zone, or from an interval. Pure.
 
 Times are milliseconds since the Epoch. Due times fall on whole seconds.
 """
@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from taskstore.types import sentences
 from taskstore.types.tasks import Problem
 
 SECOND_MS = 1_000
@@ -32,19 +33,19 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 RIGHT = "must be five cron fields such as 30 3 * * MON-FRI (or six, seconds first), @daily or the like, or every 30s"
-# When clocks are put back an hour of the day comes twice, and the wall's time alone does not say which one is meant.
+# When clocks are set back, local times repeat, so a search backwards must start this much later.
 TWICE = timedelta(hours=3)
 
 INTERVAL = re.compile(r"every ([1-9][0-9]{0,7}) ?(s|min|h|d)")
 
 
 class NotATimetable(ValueError):
-    """An expression or a zone makes no sense. The text says what would be right."""
+    """The expression or the zone is invalid. The text says what would be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timetable:
-    """Due times, of which there may be no end. Raises NotATimetable when it is made of what makes no sense."""
+    """The due times of an expression in a zone. Raises NotATimetable when one of them is invalid."""
 
     cron: str
     zone: str = "UTC"
@@ -54,52 +55,50 @@ class Timetable:
         self._times(datetime.now(UTC), backwards=False)
 
     def after(self, at_ms: int) -> int | None:
-        """The first due time after this one; None: there is none within fifty years."""
+        """Return the first due time after this one; None when there is none within fifty years."""
         if interval_ms := interval_of(self.cron):
             return (at_ms // interval_ms + 1) * interval_ms
         start = _moment(at_ms)
         return next((due_ms for due_ms in self._times(start, backwards=False) if due_ms > at_ms), None)
 
     def next(self, at_ms: int, most: int) -> list[int]:
-        """So many due times after this one, fewer where there are no more."""
+        """Return up to `most` due times after this one."""
         times: list[int] = []
         while len(times) < most and (due_ms := self.after(at_ms)) is not None:
             times.append(at_ms := due_ms)
         return times
 
     def passed(self, since_ms: int, until_ms: int, most: int) -> list[int]:
-        """The newest due times from `since_ms` to `until_ms`, both included, at most so many; the oldest first."""
-        passed = takewhile(lambda due_ms: due_ms >= since_ms, self._until(until_ms))
-        return [*islice(passed, most)][::-1]
+        """Return the newest due times from `since_ms` to `until_ms`, both included, at most `most`; oldest first."""
+        newest_first: Iterator[int]
+        if interval_ms := interval_of(self.cron):
+            newest_first = count(until_ms // interval_ms * interval_ms, -interval_ms)
+        else:
+            times = self._times(_moment(until_ms) + TWICE, backwards=True)
+            newest_first = dropwhile(lambda due_ms: due_ms > until_ms, times)
+        return [*islice(takewhile(lambda due_ms: due_ms >= since_ms, newest_first), most)][::-1]
 
     @property
     def in_words(self) -> str:
-        """At 03:00 every day; the expression itself, where words would be longer than that helps."""
+        """Describe the times, as in "At 03:00 every day"; return the expression when the description is too long."""
         if interval_of(self.cron):
             return self.cron
         words = CronSim(_expanded(self.cron), datetime.now(UTC)).explain()
         return words if len(words) <= LONGEST_WORDS else self.cron
-
-    def _until(self, until_ms: int) -> Iterator[int]:
-        """The due times, the newest first."""
-        if interval_ms := interval_of(self.cron):
-            return count(until_ms // interval_ms * interval_ms, -interval_ms)
-        times = self._times(_moment(until_ms) + TWICE, backwards=True)
-        return dropwhile(lambda due_ms: due_ms > until_ms, times)
 
     def _times(self, start: datetime, *, backwards: bool) -> Iterator[int]:
         if interval_of(self.cron):
             return iter(())
         try:
             times = CronSim(_expanded(self.cron), start.astimezone(zone_of(self.zone)), reverse=backwards)
-        # The last three are what it raises on some nonsense.
+        # CronSim raises the last three for some invalid expressions.
         except (CronSimError, AssertionError, TypeError, ValueError) as problem:
             raise NotATimetable(f"{RIGHT}: {problem}" if isinstance(problem, CronSimError) else RIGHT) from None
         return (round(time.timestamp()) * SECOND_MS for time in times)
 
 
 def problems_of(cron: str, zone: str) -> Iterator[Problem]:
-    """What is wrong with an expression and a zone, also that nothing ever comes due."""
+    """Yield the errors of an expression and a zone, also for an expression that is never due."""
     try:
         zone_of(zone)
     except NotATimetable as problem:
@@ -107,13 +106,13 @@ def problems_of(cron: str, zone: str) -> Iterator[Problem]:
         zone = "UTC"
     try:
         if Timetable(cron=cron, zone=zone).after(0) is None:
-            yield "cron", "must come due: this expression does not within fifty years"
+            yield "cron", "must have a due time within the next fifty years"
     except NotATimetable as problem:
         yield "cron", str(problem)
 
 
 def interval_of(cron: str) -> int:
-    """The milliseconds of `every 30s`; 0 for what is no interval. It counts from the Epoch on, in every zone."""
+    """Return the milliseconds of `every 30s`; 0 for other expressions. Intervals count from the Epoch in every zone."""
     if not (found := INTERVAL.fullmatch(cron)):
         return 0
     seconds = int(found[1]) * UNITS_S[found[2]]
@@ -122,16 +121,16 @@ def interval_of(cron: str) -> int:
 
 @cache
 def zone_of(name: str) -> ZoneInfo:
-    """Raises NotATimetable for a name that the system and the package tzdata do not have."""
+    """Return the zone. Raises NotATimetable for a name that neither the system nor the package tzdata has."""
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # An OSError: the name of a folder.
+    except (KeyError, ValueError, OSError):  # OSError: the name of a folder.
         raise NotATimetable("must be the name of a time zone such as Europe/Berlin or UTC") from None
 
 
 def _expanded(cron: str) -> str:
     if len(cron) > LONGEST:
-        raise NotATimetable(f"must have at most {LONGEST} characters")
+        raise NotATimetable(sentences.at_most(LONGEST, "characters", len(cron)))
     return ALIASES.get(cron, cron)
 
 

@@ -1,4 +1,4 @@
-"""What people and programs do to schedules: make, list, stop, let go on, run at once, delete. Each leaves its trail."""
+"""Create, list, pause, resume, run and delete schedules. Each change is recorded in the audit."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from ..models import Task
 from .record import GROUP, NAME_LABEL, NAME_LENGTH, NotASchedule, SchedulePlan, ScheduleRecord
 
 MOST = 1_000
-TRIES = 3  # To find the task of a schedule that a server has in hand, and replaces at this very moment.
+TRIES = 3  # To lock the task of a schedule while a server is replacing it.
 NAMES_LOCK = 0x7363_6865_6475_6C65  # "schedule", for PostgreSQL's advisory locks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchedule:
-    """A schedule and the task that it is now. `record` is None when its data makes no sense."""
+    """A schedule with its present task. `record` is None when the data is invalid."""
 
     name: str
     task: Task
     record: ScheduleRecord | None
-    error: str  # Empty: nothing is wrong with it.
+    error: str  # Empty: it is valid.
 
     @classmethod
     def of(cls, task: Task) -> StoredSchedule:
         name = task.labels.get(NAME_LABEL, "")
         try:
             record = ScheduleRecord.decode(bytes(task.data))
-            # An error that somebody gave it by hand is gone when it is due.
+            # An error that somebody set with another available time disappears at the next due time.
             error = task.error if task.available_at_ms == LATEST_MS else ""
         except NotASchedule as problem:
             record, error = None, str(problem)
@@ -55,12 +55,12 @@ class StoredSchedule:
 
     @property
     def next_ms(self) -> int | None:
-        """When it is due again; None: not before somebody does something about it."""
+        """Return the next due time; None for a paused or broken schedule."""
         return self.record.due if self.record and self.state is ScheduleState.ON else None
 
     @property
     def seen(self) -> Schedule:
-        """The schedule as it is answered with."""
+        """Return the schedule in the API's form."""
         record = self.record
         known: dict[str, Any] = {}
         if record:
@@ -79,19 +79,19 @@ class StoredSchedule:
         )
 
     def is_within(self, scope: GroupScope) -> bool:
-        """Whether what it adds goes where the scope allows. Of a broken one nobody knows where that is."""
+        """Return whether the scope allows the group that it adds to, which is unknown for a broken schedule."""
         return scope.allows(self.record.group) if self.record else scope.is_everything
 
 
 def schedules(scope: GroupScope = EVERY_GROUP) -> list[StoredSchedule]:
-    """All of them, sorted by name."""
+    """Return the schedules, sorted by name."""
     tasks = Task.objects.get_queryset().in_group(GROUP).order_by("id")[: 2 * MOST]
     found = map(StoredSchedule.of, tasks)
     return sorted((each for each in found if each.is_within(scope)), key=lambda each: (each.name, each.task.origin))
 
 
 def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> StoredSchedule | None:
-    """The schedule of this name; None when there is none that the scope allows to see."""
+    """Return the schedule of this name; None when there is none within the scope."""
     task = named(name)
     found = StoredSchedule.of(task) if task else None
     return found if found and found.is_within(scope) else None
@@ -99,15 +99,22 @@ def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> StoredSchedule | Non
 
 @transaction.atomic
 def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSchedule, bool]:
-    """Make the schedule, or change the one of this name: it stays paused if it was.
+    """Create the schedule, or change the one of this name, which stays paused if it was.
 
     Returns it, and whether it is new. Raises InvalidInput that names every wrong field, and `name` when there are
-    too many or one of this name adds to a group that the actor may not touch. This and all the others that change one
-    raise Forbidden when what it adds goes into a group that the actor may not change.
+    too many schedules, or when one of this name adds to a group out of the actor's scope. All functions that change
+    a schedule raise Forbidden when it adds to a group that the actor may not change.
     """
-    refuse([*_wrong_name(name), *actor.problems(), *plan.problems()])
+    problems = [*actor.problems(), *plan.problems()]
+    is_right = name.strip() == name != "" and name.isprintable() and "/" not in name and len(name) <= NAME_LENGTH
+    if not is_right or name in (".", ".."):  # No URL can have these two.
+        right = f"must have 1 to {NAME_LENGTH} printable characters, without / and without spaces at the ends"
+        problems.insert(0, ("name", right))
+    refuse(problems)
     actor.must_change(plan.group)
-    _lock_names()
+    # Until the transaction ends, no other process creates a schedule: names are unique.
+    dialect = dialect_of(Task.objects.writing_alias)
+    dialect.send(dialect.lock(NAMES_LOCK))
     task = named(name, is_locked=True)
     before = StoredSchedule.of(task) if task else None
     if before is None:
@@ -122,8 +129,8 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSc
 
 @transaction.atomic
 def delete(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
-    """Delete it, what it has added stays. Returns what it was; None: there is none."""
-    found = _in_hand(name, actor)
+    """Delete a schedule, but not the tasks that it has added. Returns its last state; None when there is none."""
+    found = _locked(name, actor)
     if found is None:
         return None
     Task.objects.commit(owner=0, deletes=[found.task.id], operator=actor.operator(Ending.DELETED))
@@ -133,12 +140,12 @@ def delete(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
 
 @transaction.atomic
 def pause(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
-    """Nothing comes due until somebody lets it go on. One that is paused stays as it is. None: there is none.
+    """Pause a schedule until somebody resumes it. Returns it, None when there is none.
 
     Raises InvalidInput about `name` when it is broken.
     """
-    found = _in_hand(name, actor)
-    if found is None or (record := _understood(found)).paused is not UNSET:
+    found = _locked(name, actor)
+    if found is None or (record := _valid(found)).paused is not UNSET:
         return found
     paused = SchedulePause(by=actor.name, at_ms=Task.objects.now_ms(), reason=actor.reason)
     return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor)
@@ -146,21 +153,21 @@ def pause(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
 
 @transaction.atomic
 def resume(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
-    """It is due again from now on: what would have come due meanwhile was not missed. None: there is none."""
-    found = _in_hand(name, actor)
-    if found is None or (record := _understood(found)).paused is UNSET:
+    """Resume a schedule from now on, without catching up. Returns it, None when there is none."""
+    found = _locked(name, actor)
+    if found is None or (record := _valid(found)).paused is UNSET:
         return found
-    going_on = msgspec.structs.replace(record, paused=UNSET, due=first_due_of(record))
-    return _replaced(found, going_on, "resume schedule", actor)
+    resumed = msgspec.structs.replace(record, paused=UNSET, due=first_due_of(record))
+    return _replaced(found, resumed, "resume schedule", actor)
 
 
 @transaction.atomic
 def run_now(name: str, actor: Actor = PROGRAM) -> Task | None:
-    """Add at once what it would add, also while it is paused; its due times stay. None: there is none."""
-    found = _in_hand(name, actor)
+    """Add the task of a schedule at once, even while it is paused; its due times stay. None when there is none."""
+    found = _locked(name, actor)
     if found is None:
         return None
-    record, now_ms = _understood(found), Task.objects.now_ms()
+    record, now_ms = _valid(found), Task.objects.now_ms()
     [added] = Task.objects.commit(owner=0, adds=[record.due_task(name, now_ms)])
     last = LastRun(due_ms=now_ms, at_ms=now_ms, origin=added.origin)
     _replaced(found, msgspec.structs.replace(record, last=last), "run schedule", actor, ids=[added.id])
@@ -168,32 +175,32 @@ def run_now(name: str, actor: Actor = PROGRAM) -> Task | None:
 
 
 def named(name: str, *, is_locked: bool = False) -> Task | None:
-    """The task that the schedule of this name is now; the oldest, should somebody have added a second one by hand.
+    """Return the present task of the schedule; the oldest one, should there be another task of the same name.
 
     `is_locked`: nobody claims or changes it until the caller's transaction ends.
     """
     tasks = Task.objects.get_queryset().in_group(GROUP).bearing(NAME_LABEL, name).order_by("origin")
     if not is_locked:
         return tasks.first()
-    # Who waited for a lock on what is gone then sees its successor only with another look.
+    # A query that waited for the lock of a replaced task finds the successor only when repeated.
     return next(filter(None, (tasks.select_for_update().first() for _ in range(TRIES))), None)
 
 
 def available_at_ms(record: ScheduleRecord) -> int:
-    """From when on servers take it in hand: never while it is paused."""
-    return max(record.due, 1) if record.paused is UNSET else LATEST_MS  # 0 would be now.
+    """Return the time from which servers claim the schedule: never while it is paused."""
+    return max(record.due, 1) if record.paused is UNSET else LATEST_MS  # 0 would mean now.
 
 
 def first_due_of(plan: SchedulePlan) -> int:
-    """The next due time from now. Raises InvalidInput about `cron` when there is none."""
+    """Return the next due time from now. Raises InvalidInput about `cron` when there is none."""
     due_ms = plan.timetable.after(Task.objects.now_ms())
     if due_ms is None:
         raise InvalidInput({"cron": ["must be an expression that comes due again"]})
     return due_ms
 
 
-def _in_hand(name: str, actor: Actor) -> StoredSchedule | None:
-    """The schedule, locked against everybody else."""
+def _locked(name: str, actor: Actor) -> StoredSchedule | None:
+    """Return the schedule, locked until the transaction ends; None when there is none within the actor's scope."""
     refuse(actor.problems())
     task = named(name, is_locked=True)
     found = StoredSchedule.of(task) if task else None
@@ -204,19 +211,19 @@ def _in_hand(name: str, actor: Actor) -> StoredSchedule | None:
 
 
 def _refuse_forbidden(found: StoredSchedule, actor: Actor) -> None:
-    """Raise Forbidden when what it adds goes where the asker may change nothing: stopping it is a change there, too."""
+    """Raise Forbidden when the actor may not change the group that the schedule adds to."""
     if found.record:
         actor.must_change(found.record.group)
 
 
-def _understood(found: StoredSchedule) -> ScheduleRecord:
+def _valid(found: StoredSchedule) -> ScheduleRecord:
     if found.record is None or found.error:
         raise InvalidInput({"name": [f"must not be a broken schedule: {found.error}"]})
     return found.record
 
 
 def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecord:
-    """The record of a plan that takes the place of another one."""
+    """Return the record of a plan that replaces another one."""
     keeps_times = before and before.due and before.timetable == plan.timetable
     return ScheduleRecord(
         **{name: getattr(plan, name) for name in SchedulePlan.__struct_fields__},
@@ -259,16 +266,3 @@ def _record(action: str, found: StoredSchedule, actor: Actor, details: Mapping[s
         done=1,
         details={"ids": [found.task.id]} | dict(details or {}),
     )
-
-
-def _wrong_name(name: str) -> list[tuple[str, str]]:
-    is_right = name.strip() == name != "" and name.isprintable() and "/" not in name and len(name) <= NAME_LENGTH
-    if is_right and name not in (".", ".."):  # Which no address can hold.
-        return []
-    return [("name", f"must have 1 to {NAME_LENGTH} printable characters, without / and without spaces at the ends")]
-
-
-def _lock_names() -> None:
-    """Nobody else makes a schedule until the caller's transaction ends: each name is given once."""
-    dialect = dialect_of(Task.objects.writing_alias)
-    dialect.send(dialect.lock(NAMES_LOCK))

@@ -1,7 +1,7 @@
-"""Jobs as Django's task framework knows them: the backend that a project names in its setting TASKS.
+"""The backend for Django's task framework, which a project names in its setting TASKS.
 
-Models can be imported only when the apps are ready, and a module with tasks may be imported before:
-nothing here knows them until a job is enqueued or looked for.
+Models can be imported only when the apps are ready, and modules with tasks may be imported before:
+this package imports models only when a job is enqueued or searched for.
 """
 
 from .backend import TaskStoreBackend

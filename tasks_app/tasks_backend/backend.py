@@ -22,7 +22,7 @@ from .options import OPTIONS, by_queue, for_all, job_options, misshapen, problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTask(Task):  # type: ignore[type-arg]  # Not subscriptable at run time.
-    """None: as the options of the backend say. Durations are a timedelta, or seconds."""
+    """A task with its options. None means as in the options of the backend. Durations are a timedelta, or seconds."""
 
     max_attempts: int | None = None
     backoff: timedelta | float | None = None
@@ -32,49 +32,32 @@ class StoreTask(Task):  # type: ignore[type-arg]  # Not subscriptable at run tim
     max_lost: int | None = None
 
     def using(self, **changes: Any) -> Self:
-        """A task that differs in what is named and not None, the options among it."""
+        """Return a task with the changes that are not None, options included."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
 
-def own_options(task: Task[..., Any]) -> Mapping[str, Any]:
-    """What the task says for itself. One that was made for another backend says nothing."""
-    return {name: getattr(task, name, None) for name in OPTIONS}
-
-
 def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    """Yield the errors of a backend's settings."""
     place = f'TASKS["{alias}"]'
-    yield from _app(place)
-    yield from _options(f'{place}["OPTIONS"]', options)
-    yield from _queues(place, queues, by_queue(options))
-
-
-def _app(place: str) -> Iterator[CheckMessage]:
     if not apps.is_installed("tasks_app"):
         yield Error(
-            f"The jobs of {place} are kept by tasks_app, which is not installed.",
+            f"{place} keeps its jobs in tasks_app, which is not installed.",
             hint='Add "tasks_app" to INSTALLED_APPS and run `manage.py migrate`.',
             id="tasks_app.E007",
         )
-
-
-def _options(place: str, options: Mapping[str, Any]) -> Iterator[CheckMessage]:
-    found = {place: [*misshapen(options), *problems(for_all(options))]}
-    found |= {f'{place}["queues"]["{queue}"]': [*problems(said)] for queue, said in by_queue(options).items()}
+    found = {f'{place}["OPTIONS"]': [*misshapen(options), *problems(for_all(options))]}
+    for queue, of_queue in by_queue(options).items():
+        found[f'{place}["OPTIONS"]["queues"]["{queue}"]'] = [*problems(of_queue)]
     for where, mistakes in found.items():
-        for problem, right in mistakes:
-            yield Error(f"{where}: {problem}.", hint=f"Let it be {right}.", id="tasks_app.E008")
-
-
-def _queues(place: str, queues: Collection[str], described: Collection[str]) -> Iterator[CheckMessage]:
-    for queue in sorted({*queues, *described}):
-        if right := why_no_queue(queue):
-            yield Error(
-                f"{place}: {queue!r} can't be the name of a queue.", hint=f"Let it be {right}.", id="tasks_app.E009"
-            )
+        for problem, hint in mistakes:
+            yield Error(f"{where}: {problem}.", hint=hint or None, id="tasks_app.E008")
+    for queue in sorted({*queues, *by_queue(options)}):
+        if why := why_no_queue(queue):
+            yield Error(f"{place}: the queue {queue!r} {why}.", id="tasks_app.E009")
         elif queues and queue not in queues:
             yield Error(
-                f"{place}: the options of {queue!r} are those of a queue that the backend does not have.",
-                hint=f'Add it to {place}["QUEUES"].',
+                f"{place} has options for the queue {queue!r}, which it does not have.",
+                hint=f'Add the queue to {place}["QUEUES"].',
                 id="tasks_app.E010",
             )
 
@@ -84,36 +67,36 @@ R = TypeVar("R")
 
 
 def of_alias(alias: str) -> TaskStoreBackend:
-    """Raises ImproperlyConfigured when the setting TASKS has no such backend, or it is not this one."""
+    """Return the backend. Raises ImproperlyConfigured when TASKS has no such alias, or another kind of backend."""
     found = task_backends[alias]
     if not isinstance(found, TaskStoreBackend):
-        raise ImproperlyConfigured(f'TASKS["{alias}"] is not a backend of Task Store but {type(found).__name__}')
+        raise ImproperlyConfigured(f'TASKS["{alias}"] must be a backend of Task Store, not {type(found).__name__}')
     return found
 
 
 def find_task(path: str, modules: Collection[str]) -> Task[..., Any]:
-    """A task that stands in a module of an installed app, in one of these modules, or in one that is imported already.
+    """Return a task of an installed app, of one of these modules, or of a module that is imported already.
 
-    Raises LookupError for everything else. Whoever can add a job can name any path: importing a module runs it,
-    so one that is no part of the project is not even imported.
+    Raises LookupError for everything else. Clients can name any path in a job, and importing a module runs it, so
+    modules that are not part of the project are not imported.
     """
     module, _, name = path.rpartition(".")
     if not (module in sys.modules or module in modules or apps.get_containing_app_config(module)):
-        raise LookupError(f"{path} is in no installed app, nor in a module that OPTIONS['modules'] names")
+        raise LookupError(f"{path} must be in an installed app, or in a module that OPTIONS['modules'] names")
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as problem:
         raise LookupError(f"{path} can't be imported: {problem}") from None
     if not isinstance(found, Task):
-        raise LookupError(f"{path} is no task: put @task on the function, and leave it its name")
+        raise LookupError(f"{path} is not a task: decorate the function with @task, and keep its name")
     return found
 
 
 class TaskStoreBackend(BaseTaskBackend):
-    """Tasks are jobs: `manage.py work` runs them, and what is known of them is read from the store.
+    """A backend whose tasks are jobs: `manage.py work` runs them, and their results are read from the store.
 
     OPTIONS: `max_attempts`, `backoff`, `timeout`, `memory_bytes`, `on_lost`, `max_lost`; `queues` with the same
-    for single queues; `modules` that hold tasks outside of the installed apps.
+    for single queues; `modules` with tasks outside of the installed apps.
     """
 
     task_class = StoreTask
@@ -124,53 +107,53 @@ class TaskStoreBackend(BaseTaskBackend):
 
     @property
     def modules(self) -> Sequence[str]:
-        """What a worker imports, beside the apps, to find tasks in."""
+        """Return the modules that a worker imports to find tasks, beside those of the apps."""
         return tuple(self.options.get("modules", ()))
 
     def validate_task(self, task: Task[..., Any]) -> None:
-        """Raises InvalidTask, also for options that make no sense."""
+        """Raise InvalidTask for an invalid task, also for invalid options."""
         super().validate_task(task)
-        if right := why_no_queue(task.queue_name):
-            raise InvalidTask(f"Queue {task.queue_name!r} can't be one: let it be {right}.")
+        if why := why_no_queue(task.queue_name):
+            raise InvalidTask(f"The queue {task.queue_name!r} {why}.")
         try:
             self.job_options(task)
         except ValueError as problem:
             raise InvalidTask(f"{problem}.") from None
 
     def job_options(self, task: Task[..., Any]) -> JobOptions:
-        """How the task is run: as it says, else as its queue does, else as the backend does."""
+        """Return the options of the task, with defaults from its queue, then from the backend."""
         queue = by_queue(self.options).get(task.queue_name, {})
-        return job_options(for_all(self.options), queue, own_options(task))
+        # A task that was made for another backend has no options.
+        own = {name: getattr(task, name, None) for name in OPTIONS}
+        return job_options(for_all(self.options), queue, own)
 
     def enqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:
-        """Within the caller's transaction: the job is there when that is committed, or never.
+        """Add a job in the caller's transaction: it exists once that is committed, or never.
 
-        Raises InvalidTask, and TypeError or ValueError for parameters that are no JSON.
+        Raises InvalidTask, and TypeError or ValueError for parameters that are not JSON.
         """
         from . import results
 
         self.validate_task(task)
-        result = results.enqueue(task, self._record(task, args, kwargs), self.alias)
+        record = JobRecord(
+            function=task.module_path,
+            args=[normalize_json(each) for each in args],
+            kwargs={name: normalize_json(each) for name, each in kwargs.items()},
+            options=self.job_options(task),
+        )
+        result = results.enqueue(task, record, self.alias)
         task_enqueued.send(type(self), task_result=result)
         return result
 
     async def aenqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:
-        # In the thread of the caller's connection, and so in its transaction.
+        # In the thread of the caller's connection, and thus in its transaction.
         return await sync_to_async(self.enqueue, thread_sensitive=True)(task, args, kwargs)
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:
-        """Raises TaskResultDoesNotExist, also for a job that is no task of this project."""
+        """Return a result. Raises TaskResultDoesNotExist, also for a job that is not a task of this project."""
         from . import results
 
         return results.find(result_id, self)
 
     def check(self, **_: Any) -> list[CheckMessage]:
         return list(of_backend(self.alias, self.queues, self.options))
-
-    def _record(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobRecord:
-        return JobRecord(
-            function=task.module_path,
-            args=[normalize_json(each) for each in args],
-            kwargs={name: normalize_json(each) for name, each in kwargs.items()},
-            options=self.job_options(task),
-        )

@@ -1,39 +1,55 @@
-"""What the processes of a worker run: the tasks of the project."""
+"""Run the tasks of the project in a worker's processes, and send the framework's signals about them."""
 
 from __future__ import annotations
 
 import importlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from traceback import format_exception
 from typing import Any
 
 import django
 from django.db import close_old_connections, connections
+from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
 from taskstore.jobs.registry import JobContext, Runnable, Stopped, UnknownFunction
 
-from .backend import find_task, of_alias
-from .framework import Task, TaskContext, TaskResult, normalize_json
+from .backend import TaskStoreBackend, find_task, of_alias
+from .framework import (
+    Task,
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    task_finished,
+    task_started,
+)
 
 
 class Functions:
-    """Made once in a worker, in the process that those of the jobs are copies of."""
+    """Finds and runs tasks. Created once in a worker, in the process from which the job processes are forked."""
 
     def __init__(self, alias: str) -> None:
         django.setup()
-        # Models can be imported only now.
-        from .runs import Runs
-
         backend = of_alias(alias)
         self._modules = backend.modules
         self._runs = Runs(backend)
-        # Here, and not in each copy.
+        # Once here, and not in each process.
         autodiscover_modules("tasks")
         for module in self._modules:
             importlib.import_module(module)
-        _disconnect()
+        # Forked processes must not share connections that an app has opened. And they need no pools, which would open
+        # several connections for each job with its one thread.
+        for connection in connections.all():
+            connection.close()
+            if hasattr(connection, "close_pool"):
+                connection.close_pool()
+            connection.settings_dict["OPTIONS"].pop("pool", None)
 
     def find(self, function: str) -> Runnable:
         try:
@@ -45,43 +61,79 @@ class Functions:
     def _run(self, task: Task[..., Any], context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         close_old_connections()
         try:
-            return self._run_and_tell(self._runs.begin(task, context, args, kwargs), is_last=context.is_last)
+            result = self._runs.begin(task, context, args, kwargs)
+            try:
+                first = [TaskContext(task_result=result)] if result.task.takes_context else []
+                returned = normalize_json(result.task.call(*first, *result.args, **result.kwargs))
+                json.dumps(returned, allow_nan=False)  # Raises before a success is reported.
+            except Stopped:
+                raise  # The worker that stopped the task reports it.
+            except BaseException as problem:
+                if context.is_last:
+                    self._runs.fail(result, problem)
+                raise
+            self._runs.succeed(result, returned)
+            return returned
         finally:
             close_old_connections()
 
-    def _run_and_tell(self, result: TaskResult[..., Any], *, is_last: bool) -> Any:
-        try:
-            returned = _as_json(_call(result))
-        except Stopped:
-            raise  # Whoever stopped it says what becomes of it.
-        except BaseException as problem:
-            if is_last:
-                self._runs.fail(result, problem)
-            raise
-        self._runs.succeed(result, returned)
-        return returned
+
+SIGNALS = (task_started, task_finished)
 
 
-def _call(result: TaskResult[..., Any]) -> Any:
-    """An asyncio function is run to its end."""
-    context = [TaskContext(task_result=result)] if result.task.takes_context else []
-    return result.task.call(*context, *result.args, **result.kwargs)
+class Runs:
+    """Sends signals in the process of the function, robustly: an error in a receiver must not fail the task."""
+
+    def __init__(self, backend: TaskStoreBackend) -> None:
+        self._backend = backend
+
+    def begin(
+        self, task: Task[..., Any], context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[..., Any]:
+        result = None
+        # The framework's own receivers, one for each signal, log only the id, the function and the status.
+        if task.takes_context or any(len(signal.receivers) > 1 for signal in SIGNALS):
+            with suppress(TaskResultDoesNotExist):  # The task may have been purged while it runs.
+                result = self._backend.get_result(str(context.job_id))
+        if result is None:
+            result = self._known(task, context, args, kwargs)
+        _set(result, status=TaskResultStatus.RUNNING)
+        task_started.send_robust(type(self._backend), task_result=result)
+        return result
+
+    def succeed(self, result: TaskResult[..., Any], returned: Any) -> None:
+        _set(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=returned)
+        task_finished.send_robust(type(self._backend), task_result=result)
+
+    def fail(self, result: TaskResult[..., Any], problem: BaseException) -> None:
+        kind = type(problem)
+        path = f"{kind.__module__}.{kind.__qualname__}"
+        result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(problem))))
+        _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
+        task_finished.send_robust(type(self._backend), task_result=result)
+
+    def _known(
+        self, task: Task[..., Any], context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[..., Any]:
+        """Return the result without a query: connecting takes longer than many tasks."""
+        now = timezone.now()
+        return TaskResult(
+            task=task,
+            id=str(context.job_id),
+            status=TaskResultStatus.RUNNING,
+            enqueued_at=None,
+            started_at=now,
+            finished_at=None,
+            last_attempted_at=now,
+            args=list(args),
+            kwargs=dict(kwargs),
+            backend=self._backend.alias,
+            errors=[],
+            worker_ids=[context.worker] * context.attempt,
+        )
 
 
-def _as_json(returned: Any) -> Any:
-    """Raises TypeError or ValueError for what JSON can't say: before anybody is told of a success."""
-    value = normalize_json(returned)
-    json.dumps(value, allow_nan=False)
-    return value
-
-
-def _disconnect() -> None:
-    """No copy may use a connection of this process: what an app asked the database when it started is done.
-
-    And none has a pool of them: it would open some for each job, which has one thread.
-    """
-    for connection in connections.all():
-        connection.close()
-        if hasattr(connection, "close_pool"):
-            connection.close_pool()
-        connection.settings_dict["OPTIONS"].pop("pool", None)
+def _set(result: TaskResult[..., Any], **members: Any) -> None:
+    """Set members of a result, which is frozen."""
+    for name, value in members.items():
+        object.__setattr__(result, name, value)

@@ -1,4 +1,4 @@
-"""How the jobs of a backend are run: what its OPTIONS say, what they say for a queue, what a task says for itself."""
+"""The options of jobs: of a backend, of a queue, and of a task."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from taskstore.types.job_record import JobOptions, OnLost
 
-MODULES, QUEUES = "modules", "queues"  # Options that are about other things than how a job is run.
+MODULES, QUEUES = "modules", "queues"  # OPTIONS that are not job options.
 MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Of which kind the value is, in words, and how the record of a job has it.
+    """The field of a job's record, a description of valid values, and their conversion.
 
     `take` raises ValueError or TypeError.
     """
@@ -26,48 +26,43 @@ class Option:
 
 
 def for_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the OPTIONS of a backend say of every job."""
+    """Return the job options in the OPTIONS of a backend."""
     return {name: value for name, value in options.items() if name not in (MODULES, QUEUES)}
 
 
 def by_queue(options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """What they say of the jobs of single queues."""
-    said = options.get(QUEUES)
-    return said if isinstance(said, Mapping) else {}
+    """Return the job options of single queues."""
+    queues = options.get(QUEUES)
+    return queues if isinstance(queues, Mapping) else {}
 
 
 def job_options(*layers: Mapping[str, Any]) -> JobOptions:
-    """What the layers say, a later one in place of those before it. None says nothing.
+    """Merge the layers, of which later ones take precedence. None is ignored.
 
-    Raises ValueError naming the option with a value that makes no sense.
+    Raises ValueError that names an option with an invalid value.
     """
-    said = {name: value for layer in layers for name, value in layer.items() if name in OPTIONS and value is not None}
-    return JobOptions(**{OPTIONS[name].member: _taken(name, value) for name, value in said.items()})
+    merged = {name: value for layer in layers for name, value in layer.items() if name in OPTIONS and value is not None}
+    return JobOptions(**{OPTIONS[name].member: _taken(name, value) for name, value in merged.items()})
 
 
 def problems(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with those for every job, or of one queue, and what would be right."""
+    """Yield the errors of job options, each with a hint, which may be empty."""
     for name, value in options.items():
         if name not in OPTIONS:
-            yield f"the option {name} is not known", f"one of: {', '.join(OPTIONS)}"
-        elif value is not None and not _makes_sense(name, value):
-            yield f"{name} is {value!r}", OPTIONS[name].kind
+            yield f"{name} is not a known option", f"Use one of {', '.join(OPTIONS)}."
+        elif value is not None:
+            try:
+                _taken(name, value)
+            except ValueError as problem:
+                yield str(problem), ""
 
 
 def misshapen(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the others, and what would be right."""
+    """Yield the errors of the other options, each with a hint, which may be empty."""
     if not isinstance(options.get(QUEUES, {}), Mapping):
-        yield f"{QUEUES} is {options[QUEUES]!r}", "a dict of options, by the names of queues"
+        yield f"{QUEUES} must be a dict of options by name of queue, not {options[QUEUES]!r}", ""
     if not isinstance(options.get(MODULES, []), list | tuple):
-        yield f"{MODULES} is {options[MODULES]!r}", "a list of modules"
-
-
-def _makes_sense(name: str, value: Any) -> bool:
-    try:
-        _taken(name, value)
-    except ValueError:
-        return False
-    return True
+        yield f"{MODULES} must be a list of modules, not {options[MODULES]!r}", ""
 
 
 def _taken(name: str, value: Any) -> Any:
@@ -75,7 +70,7 @@ def _taken(name: str, value: Any) -> Any:
     try:
         return option.take(value)
     except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{name} is {value!r}: let it be {option.kind}") from None
+        raise ValueError(f"{name} must be {option.kind}, not {value!r}") from None
 
 
 def _count(least: int) -> Callable[[Any], int]:
@@ -98,10 +93,12 @@ def _milliseconds(least: timedelta) -> Callable[[Any], int]:
 
 
 OPTIONS: Mapping[str, Option] = {
-    "max_attempts": Option("max_attempts", "a whole number from 1 on", _count(1)),
-    "backoff": Option("backoff_ms", "a timedelta or seconds, not negative", _milliseconds(timedelta())),
-    "timeout": Option("timeout_ms", "a timedelta or seconds, at least a millisecond", _milliseconds(MILLISECOND)),
+    "max_attempts": Option("max_attempts", "a whole number above 0", _count(1)),
+    "backoff": Option("backoff_ms", "a timedelta or a number of seconds, and not negative", _milliseconds(timedelta())),
+    "timeout": Option(
+        "timeout_ms", "a timedelta or a number of seconds, at least a millisecond", _milliseconds(MILLISECOND)
+    ),
     "memory_bytes": Option("memory_bytes", "a whole number of bytes, at least 1 MiB", _count(2**20)),
-    "on_lost": Option("on_lost", f"one of: {', '.join(OnLost)}", OnLost),
-    "max_lost": Option("max_lost", "a whole number, not negative", _count(0)),
+    "on_lost": Option("on_lost", f"one of {', '.join(OnLost)}", OnLost),
+    "max_lost": Option("max_lost", "a whole number, and not negative", _count(0)),
 }

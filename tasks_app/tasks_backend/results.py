@@ -1,16 +1,15 @@
-"""Results of tasks: found, awaited, and their errors."""
+"""Enqueue tasks, and read their results and errors."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
 from django.utils import timezone
 
-from taskstore.types.job_record import Attempt, How, JobError, JobRecord, JobStatus, NotAJob
+from taskstore.types.job_record import How, JobError, JobRecord, JobStatus, NotAJob
 from taskstore.types.jobs import Job
 
 from ..jobs import queues as job_queues
@@ -19,9 +18,9 @@ from .framework import InvalidTask, Task, TaskError, TaskResult, TaskResultDoesN
 
 
 class JobEnded(Exception):
-    """The process of the job ended, was ended, or could not say what the function returned.
+    """The process of the job ended, was ended, or could not report the result.
 
-    It is the `exception_class` of such an error; what happened stands in its traceback.
+    It is the `exception_class` of such an error, with the details in the traceback.
     """
 
 
@@ -58,23 +57,28 @@ def enqueue(task: Task[P, R], record: JobRecord, alias: str) -> TaskResult[P, R]
 
 
 def find(result_id: str, backend: TaskStoreBackend) -> TaskResult[..., Any]:
-    """Raises TaskResultDoesNotExist, also for a job that is no task of this project."""
-    job = _job(result_id)
+    """Return a result. Raises TaskResultDoesNotExist, also for a job that is not a task of this project."""
     try:
-        return of(job, _task(job, backend))
+        job = job_queues.find(int(result_id))
+    except (ValueError, NotAJob, OverflowError):
+        job = None
+    if job is None:
+        raise TaskResultDoesNotExist(result_id)
+    try:
+        task = find_task(job.function, backend.modules)
+        run_after = moment(job.available_at_ms) if job.status is JobStatus.SCHEDULED else None
+        # Raises InvalidTask for a queue that the backend no longer has.
+        task = task.using(queue_name=job.queue, priority=job.priority, run_after=run_after, backend=backend.alias)
+        return of(job, task)
     except (LookupError, InvalidTask) as problem:
         raise TaskResultDoesNotExist(f"{result_id}: {problem}") from None
 
 
-def _task(job: Job, backend: TaskStoreBackend) -> Task[..., Any]:
-    """As it was enqueued. Raises LookupError, and InvalidTask for a queue that the backend no longer has."""
-    task = find_task(job.function, backend.modules)
-    run_after = moment(job.available_at_ms) if job.status is JobStatus.SCHEDULED else None
-    return task.using(queue_name=job.queue, priority=job.priority, run_after=run_after, backend=backend.alias)
-
-
 def of(job: Job, task: Task[..., Any]) -> TaskResult[..., Any]:
-    attempts = _attempts(job)
+    """Return the result of a job. An attempt that a stopping worker gave back does not count."""
+    attempts = [each for each in job.attempts if each.how not in (None, How.GIVEN_BACK)]
+    if job.status is JobStatus.STARTED and job.attempt:
+        attempts.append(job.attempt)
     result: TaskResult[..., Any] = TaskResult(
         task=task,
         id=str(job.id),
@@ -89,40 +93,24 @@ def of(job: Job, task: Task[..., Any]) -> TaskResult[..., Any]:
         errors=[error(each.error) for each in attempts if each.error],
         worker_ids=[each.worker for each in attempts],
     )
-    # It can't be given when the result is made.
+    # The constructor does not take it.
     object.__setattr__(result, "_return_value", job.result)
     return result
 
 
 def error(known: JobError) -> TaskError:
-    """The class of an exception is known by its path only: whoever asks for it needs its module."""
+    """Convert an error. Its exception class is a path, which is imported only when somebody asks for the class."""
     if "." in known.type or hasattr(builtins, known.type):
         path = known.type if "." in known.type else f"builtins.{known.type}"
         return TaskError(exception_class_path=path, traceback=known.traceback or f"{known.line}\n")
-    # The traceback, if there is one, tells where the function was then.
+    # The traceback, if there is one, says where the function was.
     path = f"{JobEnded.__module__}.{JobEnded.__qualname__}"
     return TaskError(exception_class_path=path, traceback=f"{known.traceback}{known.line}\n")
 
 
 def moment(ms: int) -> datetime | None:
-    """With a zone where the project has them."""
+    """Convert milliseconds to a time, aware if the project uses time zones; None for 0."""
     if not ms:
         return None
     at = datetime.fromtimestamp(ms / 1000, tz=UTC)
     return at if settings.USE_TZ else timezone.make_naive(at, timezone.get_default_timezone())
-
-
-def _job(result_id: str) -> Job:
-    try:
-        job = job_queues.find(int(result_id))
-    except (ValueError, NotAJob, OverflowError):
-        job = None
-    if job is None:
-        raise TaskResultDoesNotExist(result_id)
-    return job
-
-
-def _attempts(job: Job) -> Sequence[Attempt]:
-    """Those that ended, and the one under way. One that a worker gave back when it stopped counts for nothing."""
-    ended = [each for each in job.attempts if each.how not in (None, How.GIVEN_BACK)]
-    return [*ended, job.attempt] if job.status is JobStatus.STARTED and job.attempt else ended

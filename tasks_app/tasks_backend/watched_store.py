@@ -1,4 +1,4 @@
-"""The store of a worker of Django's tasks: it tells of those that have failed and could not tell it themselves."""
+"""The store of a worker of Django's tasks, which sends the signals of failed tasks that could not send them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from taskstore.types.tasks import State, Task
 
 from ..local_store import LocalStore
 from . import results
-from .framework import TaskResult, TaskResultDoesNotExist, task_finished
+from .framework import TaskResultDoesNotExist, task_finished
 from .results import JobEnded
 
 if TYPE_CHECKING:
     from .backend import TaskStoreBackend
 
-SILENT = frozenset({How.DIED, How.TIMED_OUT, How.LOST})  # How a function does not come to its own end.
+SILENT = frozenset({How.DIED, How.TIMED_OUT, How.LOST})  # Ends in which the function sends no signal.
 
 
 class WatchedStore(LocalStore):
@@ -30,23 +30,19 @@ class WatchedStore(LocalStore):
         made = super().commit(**asked)
         for task in made:
             if status_of(task.group, State.READY) is JobStatus.FAILED and _was_silent(task):
-                self._tell(task)
+                self._send_finished(task)
         return made
 
-    def _tell(self, task: Task) -> None:
+    def _send_finished(self, task: Task) -> None:
         close_old_connections()
-        # It may be no task of this project, or be purged already.
+        # The job may not be a task of this project, or may be purged already.
         with suppress(TaskResultDoesNotExist):
-            _send(type(self._backend), results.find(str(task.origin), self._backend))
+            result = results.find(str(task.origin), self._backend)
+            try:
+                raise JobEnded(result.errors[-1].traceback if result.errors else "")
+            except JobEnded:  # Receivers that log or report errors expect a current exception.
+                task_finished.send_robust(type(self._backend), task_result=result)
         close_old_connections()
-
-
-def _send(sender: type[TaskStoreBackend], result: TaskResult[..., Any]) -> None:
-    """While an exception is handled, as receivers expect it: what logs or reports errors takes it from there."""
-    try:
-        raise JobEnded(result.errors[-1].traceback if result.errors else "")
-    except JobEnded:
-        task_finished.send_robust(sender, task_result=result)
 
 
 def _was_silent(task: Task) -> bool:

@@ -1,4 +1,4 @@
-"""The words of the console's templates. What they say is in console/words.py; nothing here is marked safe."""
+"""Filters and tags of the console's templates. The formats are in console/words.py; nothing here is marked safe."""
 
 from __future__ import annotations
 
@@ -50,91 +50,91 @@ SCREENS = (
 
 @register.simple_tag(takes_context=True)
 def screens(context: Any) -> Sequence[tuple[str, str, str]]:
-    """The screens that every page leads to: their addresses' names, the words for them, and the keys after `g`."""
+    """Return the screens of the navigation: the names of their URLs, their labels, and their keys after `g`."""
     user = context["request"].user
     return [(name, word, key) for name, word, key, action in SCREENS if policy.may(user, action)]
 
 
 @register.filter
 def is_on(request: HttpRequest, screen: str) -> bool:
-    """Whether the page is this screen, or one that lies below it."""
+    """Return whether the page is this screen or below it."""
     address = resolve_url(screen)
     return request.path == address or request.path.startswith(f"{address}/")
 
 
 @register.filter
 def ms(at: datetime) -> int:
-    """Milliseconds since the Epoch, for `when`."""
+    """Return milliseconds since the Epoch, for `when`."""
     return round(at.timestamp() * 1_000)
 
 
 @register.filter
 def milliseconds(value: float) -> str:
-    """A length of time that was measured, or is the mean of some."""
+    """Format a duration in milliseconds."""
     return duration(round(value))
 
 
 @register.filter
 def seconds(value: float) -> str:
-    """A length of time in its two largest units."""
+    """Format a duration in seconds, in its two largest units."""
     return duration(round(value * 1_000))
 
 
 @register.filter
 def span(time: timedelta) -> str:
-    """A length of time, in its two largest units."""
+    """Format a timedelta in its two largest units."""
     return duration(round(time.total_seconds() * 1_000))
 
 
 @register.simple_tag(takes_context=True)
 def saved_searches(context: Any) -> Sequence[SavedSearch]:
-    """The searches that the person who looks keeps; strangers, who see some of what goes wrong, have none."""
+    """Return the reader's saved searches; none on pages without a sign-in, such as error pages."""
     user = context["request"].user
     return saved_by(user) if user.is_authenticated else []
 
 
 @register.filter
 def named(searches: Sequence[SavedSearch], q: str) -> str:
-    """The name under which this search is kept; empty when it is not."""
+    """Return the name of this saved search; empty when it is not saved."""
     return next((each.name for each in searches if each.q == q), "")
 
 
 @register.filter
 def pairs(text: str) -> list[tuple[str, str]]:
-    """Names and the words for them: `entered:in left:out`."""
+    """Split names with their labels: `entered:in left:out`."""
     return [(name, word) for name, _, word in (each.partition(":") for each in text.split())]
 
 
 @register.filter
 def count(counts: Any, state: State) -> int:
-    """The number of tasks in this state."""
+    """Return the number of tasks in this state."""
     return int(getattr(counts, state))
 
 
 @register.filter
 def preview(row: Row) -> str:
-    """The beginning of a task's data; empty when the person may not see it."""
+    """Return the beginning of a task's data; empty when the reader may not see it."""
     return payload.one_line(row.data, row.size or 0) if row.data is not None else ""
 
 
 @register.filter
 def labelled(rows: Sequence[Row]) -> bool:
-    """Whether any of the tasks bears a label."""
+    """Return whether any of the tasks has a label."""
     return any(row.labels for row in rows)
 
 
 @register.filter
 def labels_borne(rows: Sequence[Row]) -> list[str]:
-    """The labels of these tasks, each once, as a field for one takes them."""
+    """Return the labels of these tasks, each once, in the form that a label field takes."""
     terms = {label_term(name, value) for row in rows for name, value in row.labels.items()}
     return sorted(term.removeprefix("label.") for term in terms)
 
 
 @register.inclusion_tag("console/_labels.html")
 def labels(borne: Mapping[str, str], q: str = "", task: int | None = None) -> dict[str, Any]:
-    """Labels in the order of their names, each with a search for it among what meets `q`, unless that asks for it.
+    """Show labels by name, each with a link that adds it to the search `q`, unless `q` has it already.
 
-    `task`: in a row, where there is room for a few; this leads to the others.
+    With `task`, shows only a few, as in a row of a list, and links to the task for the others.
     """
     shown = sorted(borne.items())[: FEW_LABELS if task else None]
     asked = tokens_of(q)
@@ -166,7 +166,7 @@ register.simple_tag(links.facts_part, name="facts_url")
 
 @register.simple_tag
 def bulk_actions() -> list[BulkAction]:
-    """What can be done to many tasks."""
+    """Return the bulk actions."""
     return list(ACTIONS.values())
 
 
@@ -174,9 +174,9 @@ def bulk_actions() -> list[BulkAction]:
 def confirm_button(
     words: str, verb: str, group: str, state: str | None = None, task: int | None = None, key: str = ""
 ) -> dict[str, object]:
-    """What opens the question before a verb is done to a group or a task: a dialog, or a page without scripts.
+    """Show the button that opens the confirmation of an action: a dialog, or a page without scripts.
 
-    `key`: the key that presses it.
+    `key`: its keyboard shortcut.
     """
     url = links.confirm_page(verb, group, state=state, task=task)
     return {"words": words, "is_destructive": ACTIONS[verb].is_destructive, "url": url, "key": key}
@@ -186,41 +186,41 @@ def confirm_button(
 def commands_button(
     words: str, verb: str, project: str, status: str | None = None, task: int | None = None, key: str = ""
 ) -> dict[str, str]:
-    """What opens the question before a verb is done to a command, or to all that are meant."""
+    """Show the button that opens the confirmation of a change of one command, or of all that it applies to."""
     url = links.confirm_commands_page(verb, project, status=status, task=task)
     return {"words": words, "url": url, "key": key}
 
 
 @register.inclusion_tag("console/_exports.html")
 def exports(q: str) -> dict[str, Any]:
-    """Links to all that is found, as a file of each format; none for an empty search."""
+    """Show links to the exports of a search, one for each format; none for an empty search."""
     return {"files": [(each.upper(), links.export_file(q, each)) for each in Format] if q else []}
 
 
 @register.inclusion_tag("console/_icon.html")
 def icon(name: str) -> dict[str, str]:
-    """A glyph of static/icons.svg, beside the word that says the same."""
+    """Show an icon of static/icons.svg, beside the word with the same meaning."""
     return {"name": name}
 
 
 @register.inclusion_tag("console/_state.html")
 def state(name: str) -> dict[str, str]:
-    """A state: glyph, word and colour together."""
+    """Show a state with its icon, word and colour."""
     return {"name": name}
 
 
 @register.inclusion_tag("console/_id.html")
 def task_id(number: int) -> dict[str, int]:
-    """An id in groups of three digits, which are copied without gaps."""
+    """Show an id in groups of three digits, which are copied without gaps."""
     return {"number": number}
 
 
 @register.inclusion_tag("console/_when.html")
 def when(at_ms: int, now_ms: int, form: str = "") -> dict[str, Any]:
-    """A time, exact on hover and focus.
+    """Show a time, with the exact one on hover and focus.
 
-    `form` empty: relative to now; "lease": as a countdown; "clock": the time of day; "exact": all of it;
-    "stamp": all that is needed today. static/js/time.js turns them into the reader's own zone and keeps them right.
+    `form` empty: relative to now; "lease": a countdown; "clock": the time of day; "exact": date and time;
+    "stamp": as much as is needed today. static/js/time.js converts it to the reader's zone and keeps it current.
     """
     exact = words.exact(at_ms)
     return {
@@ -238,13 +238,13 @@ def when(at_ms: int, now_ms: int, form: str = "") -> dict[str, Any]:
 
 @register.simple_tag
 def iso_now() -> str:
-    """The time of this server, so that a page does not depend on the clock of the browser."""
+    """Return the time of this server, so that a page does not depend on the browser's clock."""
     return words.iso(words.now_ms())
 
 
 @register.simple_tag(takes_context=True)
 def theme(context: Any) -> str:
-    """The theme that this browser has chosen: "light", "dark", or "system"."""
+    """Return the theme of this browser: "light", "dark", or "system"."""
     request = context.get("request")
     chosen = request.COOKIES.get("theme") if request else None
     return chosen if chosen in ("light", "dark") else "system"
@@ -252,21 +252,21 @@ def theme(context: Any) -> str:
 
 @register.simple_tag(takes_context=True)
 def my_operations(context: Any) -> Sequence[operations.OperationView]:
-    """What the person who looks does to many tasks, or has just done."""
+    """Return the reader's operations that run or have just ended."""
     user = context["request"].user
     return operations.recent_of(user.username) if policy.may(user, Action.OPERATE) else []
 
 
 @register.simple_tag(takes_context=True)
 def may(context: Any, action: str) -> bool:
-    """Whether the person who looks may do this."""
+    """Return whether the reader may do this."""
     return policy.may(context["request"].user, Action(action))
 
 
 @register.simple_tag(takes_context=True)
 def role(context: Any) -> str:
-    """What the person who looks is here, in a word or two."""
+    """Describe the reader's rights in a few words."""
     rights = accounts.rights_of(context["request"].user)
-    if rights.role == accounts.ADMIN:  # Who may do the rest anyway.
+    if rights.role == accounts.ADMIN:  # It includes the other rights.
         return rights.role
     return f"{rights.role or 'no role yet'}{', sees data' * rights.sees_payloads}{', commands' * rights.commands}"

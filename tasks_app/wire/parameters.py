@@ -27,7 +27,7 @@ def written(body: bytes) -> Any:
 
     tree = json.loads(body, parse_int=integer)
     if is_too_long:
-        raise InvalidInput({_path_of_too_long(tree): [f"an integer of at most {MOST_DIGITS} digits"]})
+        raise InvalidInput({_path_of_too_long(tree): [f"must be an integer of at most {MOST_DIGITS} digits"]})
     return tree
 
 

@@ -23,15 +23,13 @@ TimespecAlias = Annotated[
         description="Another name for `timespec`, for clients of the original Task Store. It counts milliseconds too.",
     ),
 ]
-Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="Of the lease, in milliseconds.")]
-Wait = Annotated[
-    int, Meta(ge=0, le=MOST_WAIT_MS, description="How long to wait until something can be claimed, in milliseconds.")
-]
-MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="How many at most at once.")]
-Labels = Annotated[dict[str, str], Meta(description="Text to text, at most 64.")]
+Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="The length of the lease in milliseconds.")]
+Wait = Annotated[int, Meta(ge=0, le=MOST_WAIT_MS, description="Milliseconds to wait for a task that can be claimed.")]
+MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="The maximum number of tasks to claim.")]
+Labels = Annotated[dict[str, str], Meta(description="String to string, at most 64.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
 CLIENT_TEXT_LENGTH = 255
 ClientText = Annotated[str, Meta(description="At most 255 characters.")]
-ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Of the operating system.")]
+ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="The process id of the operating system.")]
 Key = Annotated[str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")]
 ServerSet = Annotated[Any, Meta(description="Set by the server; accepted and ignored.")]

@@ -41,4 +41,4 @@ def refuse_many(body: bytes, most: int) -> None:
             if found is None:
                 return
             place = found.end()
-    raise LimitExceeded({"body": [f"at most {most} values a request, in all lists and objects together"]})
+    raise LimitExceeded({"body": [f"must have at most {most} values in all lists and objects together"]})

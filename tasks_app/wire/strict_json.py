@@ -23,15 +23,15 @@ def read(body: bytes) -> Any:
     deep, or holds a duplicate key or NaN.
     """
     if not body.strip():
-        raise wrong("the body is empty: send a JSON object")
+        raise wrong("must not be empty: send a JSON object")
     try:
         return READER.decode(body.decode())
     except UnicodeDecodeError as problem:
-        raise wrong(f"text in UTF-8: byte {problem.start} is not") from None
+        raise wrong(f"must be valid UTF-8, which byte {problem.start} is not") from None
     except json.JSONDecodeError as problem:
-        raise wrong(f"JSON: {problem}") from None
+        raise wrong(f"must be valid JSON: {problem}") from None
     except RecursionError:
-        raise wrong("JSON that is not nested so deep") from None
+        raise wrong("must not be nested this deeply") from None
 
 
 def wrong(text: str) -> InvalidInput:
@@ -41,7 +41,7 @@ def wrong(text: str) -> InvalidInput:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise wrong(f'each key once in an object: "{_duplicate(pairs)}" is there twice')
+        raise wrong(f'must not repeat a key: "{_duplicate(pairs)}" occurs twice in an object')
     if None in members.values():
         return {name: value for name, value in members.items() if value is not None}
     return members
@@ -59,12 +59,12 @@ def _integer(digits: str) -> int:
 
 def _fraction(digits: str) -> float:
     if len(digits) > MOST_CHARACTERS:
-        raise wrong(f"numbers of at most {MOST_CHARACTERS} characters")
+        raise wrong(f"must not contain a number of more than {MOST_CHARACTERS} characters")
     return float(digits)
 
 
 def _constant(name: str) -> NoReturn:
-    raise wrong(f"JSON, which has no {name}")
+    raise wrong(f"must be valid JSON, which has no {name}")
 
 
 READER = json.JSONDecoder(

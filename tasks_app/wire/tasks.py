@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from taskstore.errors import InvalidInput
+from taskstore.types import sentences
 from taskstore.types.requests import Asked
 from taskstore.types.scalars import prepare
 from taskstore.types.tasks import FAILED_FROM, NAMED, NewTask, Problem
@@ -57,13 +58,13 @@ class WithData(Asked, frozen=True, kw_only=True):
 
     def problems(self) -> Iterator[Problem]:
         if UNSET not in (self.timespec, self.duration) and self.timespec != self.duration:
-            yield "duration", "must be equal to timespec or absent: it is another name for the same field"
+            yield "duration", "must equal timespec, for which it is another name"
         if self.data is UNSET:
             return
         if self.data_base64 is not UNSET:
-            yield "data_base64", "either data or data_base64, not both"
+            yield "data_base64", sentences.not_together("data")
         if not is_utf8(self.data):
-            yield "data", "text that can be written as UTF-8: it holds a lone surrogate"
+            yield "data", sentences.VALID_UTF8
 
     @property
     def timespec_ms(self) -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import convert, inspect
 
+from taskstore.types import sentences
 from taskstore.types.requests import Asked
 from taskstore.types.tasks import Problem
 
@@ -22,7 +24,7 @@ MOST_NAMED = 1_000  # So that the answer to a large body stays small.
 
 
 def wrong_fields(tree: Any, asked: type[Asked]) -> dict[str, list[str]]:
-    """What would be right, by the path of each wrong field: `{"updates[2].id": ["an integer, not text"]}`."""
+    """Return what is wrong, by the path of each wrong field: `{"limit": ["must be an integer, not a string"]}`."""
     walk = Walk()
     harmless = walk.along(tree, inspect.type_info(asked), "")
     fields = dict(walk.problems)
@@ -34,7 +36,7 @@ def wrong_fields(tree: Any, asked: type[Asked]) -> dict[str, list[str]]:
 class Scalar(NamedTuple):
     """What a value that has no parts must be."""
 
-    right: str
+    wrong: Callable[[Any], str]  # What is wrong with a value.
     is_right: Callable[[Any], bool]
     harmless: Any
 
@@ -47,15 +49,24 @@ def _is_base64(value: Any) -> bool:
     return True
 
 
-TEXT = Scalar("text that can be written as UTF-8", lambda value: isinstance(value, str) and is_utf8(value), "-")
-BASE64 = Scalar("text in base64", _is_base64, "")
-TRUTH = Scalar("true or false", lambda value: isinstance(value, bool), False)
+def _wrong_text(value: Any) -> str:
+    return sentences.VALID_UTF8 if isinstance(value, str) else f"must be a string{sentences.but_not(value)}"
+
+
+def _wrong_base64(value: Any) -> str:
+    return sentences.BASE64 if isinstance(value, str) else f"must be a string in Base64{sentences.but_not(value)}"
+
+
+TEXT = Scalar(_wrong_text, lambda value: isinstance(value, str) and is_utf8(value), "-")
+BASE64 = Scalar(_wrong_base64, _is_base64, "")
+TRUTH = Scalar(
+    lambda value: f"must be true or false{sentences.but_not(value)}", lambda value: isinstance(value, bool), False
+)
 SCALARS: dict[type[inspect.Type], Scalar] = {
     inspect.StrType: TEXT,
     inspect.BytesType: BASE64,
     inspect.BoolType: TRUTH,
 }
-KINDS = {dict: "an object", list: "a list", str: "this text", bool: "a truth value", int: "this integer"}
 
 
 class Walk:
@@ -82,11 +93,11 @@ class Walk:
 
     def _object(self, value: Any, type_: inspect.StructType, path: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            self._wrong(path, "an object", value)
+            self._wrong_kind(path, "an object", value)
             return {field.encode_name: _harmless(field.type) for field in type_.fields if field.required}
         fields = {field.encode_name: field for field in type_.fields}
         for name in filter(lambda name: name not in fields, value):
-            self._add(_below(path, name), f"no such field; there are {', '.join(fields)}")
+            self._add(_below(path, name), sentences.unknown("field", fields))
         return {
             name: self._member(value, field, _below(path, name))
             for name, field in fields.items()
@@ -96,38 +107,38 @@ class Walk:
     def _member(self, members: dict[str, Any], field: inspect.Field, path: str) -> Any:
         if field.encode_name in members:
             return self.along(members[field.encode_name], field.type, path)
-        self._add(path, "missing: it is required")
+        self._add(path, sentences.REQUIRED)
         return _harmless(field.type)
 
     def _list(self, value: Any, item: inspect.Type, path: str) -> list[Any]:
         if isinstance(value, list) and len(value) > limits().changes:
-            self._add(path, f"at most {limits().changes} at once, not {len(value)}")
+            self._add(path, sentences.at_most(limits().changes, "items", len(value)))
             return []
         if isinstance(value, list):
             return [self.along(part, item, f"{path}[{place}]") for place, part in enumerate(value)]
-        self._wrong(path, "a list", value)
+        self._wrong_kind(path, "a list", value)
         return []
 
     def _anything_named(self, value: Any, path: str) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
-        self._wrong(path, "an object", value)
+        self._wrong_kind(path, "an object", value)
         return {}
 
     def _texts(self, value: Any, path: str) -> dict[str, str]:
         if isinstance(value, dict):
             return {name: self._scalar(text, TEXT, _below(path, name)) for name, text in value.items()}
-        self._wrong(path, "an object", value)
+        self._wrong_kind(path, "an object", value)
         return {}
 
     def _scalar(self, value: Any, scalar: Scalar, path: str) -> Any:
         if scalar.is_right(value):
             return value
-        self._wrong(path, scalar.right, value)
+        self._add(path or "body", scalar.wrong(value))
         return scalar.harmless
 
-    def _wrong(self, path: str, right: str, value: Any) -> None:
-        self._add(path or "body", f"{right}, not {KINDS.get(type(value), 'this number')}")
+    def _wrong_kind(self, path: str, right: str, value: Any) -> None:
+        self._add(path or "body", f"must be {right}{sentences.but_not(value)}")
 
     def _add(self, path: str, text: str) -> None:
         if len(self.problems) < MOST_NAMED:
@@ -142,11 +153,11 @@ def _scalar_of(type_: inspect.Type) -> Scalar:
     match type_:
         case inspect.IntType(ge=int(least), le=int(most)):
             is_any = (least, most) == (INT64_MIN, INT64_MAX)
-            right = "an integer of 64 bits" if is_any else f"an integer from {least} to {most}"
-            return Scalar(right, lambda value: type(value) is int and least <= value <= most, max(least, 1))
+            wrong = sentences.int64 if is_any else partial(sentences.between, least, most)
+            return Scalar(wrong, lambda value: type(value) is int and least <= value <= most, max(least, 1))
         case inspect.EnumType():
             choices = [choice.value for choice in type_.cls]
-            return Scalar(f"one of {', '.join(choices)}", lambda value: value in choices, choices[0])
+            return Scalar(partial(sentences.one_of, choices), lambda value: value in choices, choices[0])
     return SCALARS[type(type_)]
 
 

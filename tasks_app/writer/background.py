@@ -1,11 +1,10 @@
-"""The one lifecycle of whatever a server process does in the background, beside answering requests.
+"""The lifecycle of background work in a server process.
 
-Housekeeping, live counts, schedules, bulk operations and command lists each give a step: a coroutine that does some of
-the work and returns the seconds until the next one. All else is here: starting, waking, logging errors, trying again,
-stopping.
+Housekeeping, live counts, schedules, bulk operations and command lists each supply a step: a coroutine that does some
+work and returns the seconds until the next one. This module starts and wakes it, logs errors, retries and stops.
 
-Most steps may run in every process at once, because they claim or lock what they work on. A step that only one process
-may do at a time elects it in its transaction: see `when_elected` in totals.py.
+Most steps may run in every process at once, because they claim or lock their work. A step for one process at a time
+elects it in its transaction: see `when_elected` in totals.py.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from django.db import connections
 from ..database.outage import is_away, translated
 from .cancelling import ended
 
-RETRY_S = 0.5  # Before another try.
-LONGEST_RETRY_S = 5.0  # The pause doubles up to this while a step fails for a reason of its own.
+RETRY_S = 0.5
+LONGEST_RETRY_S = 5.0  # After unexpected errors the pause doubles up to this.
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,13 +31,13 @@ log = logging.getLogger(__name__)
 
 
 class BackgroundLoop:
-    """Does its step again and again, from its making until it is ended, on the event loop that runs now.
+    """Repeats a step on the current event loop, from its creation until it is ended.
 
-    `first_in_s`: how long before the first step. `least_rest_s`: how long to rest even when woken.
-    `keeps_connection`: whether the thread keeps its database connection between steps, because they come often.
+    `first_in_s`: the pause before the first step. `least_rest_s`: the shortest pause, even when woken.
+    `keeps_connection`: whether the thread keeps its database connection between frequent steps.
     """
 
-    is_busy = False  # No client waits for it: another process continues what it leaves.
+    is_busy = False  # No client waits for it: another process continues the work.
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class BackgroundLoop:
         least_rest_s: float = 0.0,
         keeps_connection: bool = False,
     ) -> None:
-        self.stopping = threading.Event()  # For steps that take long: they look at it now and then.
+        self.stopping = threading.Event()  # Long steps check it now and then.
         self._step = step
         self._least_rest_s = least_rest_s
         self._keeps_connection = keeps_connection
@@ -57,14 +56,14 @@ class BackgroundLoop:
         self._woken = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)  # Starts with the first step that needs it.
         self._is_cut_off = False
-        self._work = asyncio.get_running_loop().create_task(self._go_on(first_in_s))
+        self._work = asyncio.get_running_loop().create_task(self._run(first_in_s))
 
     def wake(self) -> None:
-        """Do the next step now. To be called on the event loop."""
+        """Do the next step now. Call it on the event loop."""
         self._woken.set()
 
     def end(self, *, amid_step: bool = False) -> None:
-        """Begin no further step. The one under way is finished, or cancelled if `amid_step`."""
+        """Start no further step. The current one is finished, or cancelled if `amid_step`."""
         self.stopping.set()
         self._woken.set()
         if amid_step:
@@ -72,14 +71,14 @@ class BackgroundLoop:
             self._work.cancel()
 
     async def ended(self) -> None:
-        """Return when the last step has ended. To be called after `end`."""
+        """Wait until the last step has ended. Call it after `end`."""
         if self._is_cut_off:
             await ended(self._work)
         else:
             await asyncio.wait([self._work])
 
     async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do a part of the step that waits for the database, in a thread that only this loop uses."""
+        """Do a part of the step that waits for the database, in this loop's own thread."""
 
         def do() -> T:
             is_kept = False
@@ -89,19 +88,19 @@ class BackgroundLoop:
                 return result
             finally:
                 if not is_kept:
-                    # No request ends in this thread, which is when Django would let go of the connection.
+                    # Django closes connections at the end of a request, and this thread serves none.
                     connections.close_all()
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, do)
 
-    async def _go_on(self, rest_s: float) -> None:
+    async def _run(self, rest_s: float) -> None:
         try:
             await self._rest(rest_s)
             while not self.stopping.is_set():
                 self._woken.clear()
                 try:
                     rest_s = await self._step()
-                except Exception as error:  # Whatever it is: the work would stand still for good.
+                except Exception as error:  # Any error would otherwise stop the work for good.
                     if self.stopping.is_set():
                         return
                     rest_s = self._failures.note(error)
@@ -109,7 +108,7 @@ class BackgroundLoop:
                     self._failures.clear()
                 await self._rest(rest_s)
         finally:
-            self.stopping.set()  # Also when it was cancelled: what it does in its thread ends soon.
+            self.stopping.set()  # Also after a cancellation, so that the work in the thread ends soon.
             if self._keeps_connection:
                 self._thread.submit(connections.close_all)
             self._thread.shutdown(wait=False)
@@ -125,9 +124,9 @@ class BackgroundLoop:
 
 
 class Failures:
-    """What to log of errors, and when to try again. Each kind of error is logged once until `clear`.
+    """Logs errors and decides when to retry. Each kind of error is logged once until `clear`.
 
-    `is_alone`: no housekeeping runs in this process, which would log that the database is away.
+    `is_alone`: no housekeeping, which logs database outages, runs in this process.
     """
 
     def __init__(self, name: str, *, is_alone: bool = False) -> None:
@@ -136,17 +135,17 @@ class Failures:
         self.clear()
 
     def clear(self) -> None:
-        """It works again."""
-        self._told: set[type[Exception]] = set()
+        """Note a success."""
+        self._logged: set[type[Exception]] = set()
         self._pause_s = RETRY_S
 
     def note(self, error: Exception) -> float:
-        """Returns the seconds until the next try, which are few while the database is busy or away."""
+        """Log the error if it is new. Returns the seconds until the retry, few while the database is busy or away."""
         is_expected = translated(error) is not None
-        if type(error) not in self._told and (self._is_alone or not is_away(error)):
+        if type(error) not in self._logged and (self._is_alone or not is_away(error)):
             level = logging.WARNING if is_expected else logging.ERROR
             log.log(level, "%s: trying again: %s", self._name, error, exc_info=None if is_expected else error)
-        self._told.add(type(error))
+        self._logged.add(type(error))
         if is_expected:
             return RETRY_S
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_RETRY_S)

@@ -1,4 +1,4 @@
-"""Housekeeping: fold counts, prune history, drop old records; one elected process does it."""
+"""Housekeeping by one elected process: fold counts, coarsen rates, prune history, delete old records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taskstore.types.tasks import NOBODY, Ending
 from ..conf import retention
 from ..core.heartbeats import LOST_MS
 from ..core.operations import Commit, Operator
-from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of, history_partitions, transact
+from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.outage import HOUSEKEEPING, WRITER, outage
 from ..database.rows import quoted
 from ..database.time_limits import TookTooLong, at_most
@@ -25,52 +25,40 @@ from .connection import WriterConnection
 from .totals import BEYOND_EVERY_NAME, Happened, add_to_rates, fold, numbers_of_all, when_elected
 
 LIMIT_S = 5.0
-GRACE_MS = 10_000  # After the end of a minute: what there is later says too little about it.
+GRACE_MS = 10_000  # How long after its end a minute can still be measured.
 
 COLUMNS = ("minute", "ready", "claimed", "expired", "scheduled", "failed", "workers")
 
 
 def keep(using: str = DEFAULT_DB_ALIAS) -> float:
-    """Keep what there is now as the level of the minute that has just ended, unless somebody has.
+    """Store the present counts as the level of the minute that has just ended, unless another process has.
 
-    Returns the seconds until it is to be called again: at once when somebody else keeps house right now. A minute is
-    left out when it ended a while ago, or when the database takes too long.
+    Returns the seconds until the next call, 0 when another process is housekeeping right now. Leaves out a minute
+    that ended a while ago, or for which the database takes too long.
     """
     dialect = dialect_of(using)
     is_settled = True
     with suppress(TookTooLong), at_most(LIMIT_S, using=using):
-        is_settled = _keep(dialect)
+        minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
+        if past_ms <= GRACE_MS:
+            [(is_settled,)] = dialect.rows(*dialect.election())  # On SQLite, every process is elected.
+            if is_settled and not dialect.rows("SELECT 1 FROM tasks_app_level WHERE minute = %s", [minute - 1]):
+                numbers = numbers_of_all(dialect.using)
+                [(workers,)] = dialect.rows(
+                    f"SELECT count(*) FROM tasks_app_client WHERE seen_at_ms > {dialect.clock} - %s", [LOST_MS]
+                )
+                level = (minute - 1, *(getattr(numbers, state) for state in COLUMNS[1:-1]), workers)
+                with dialect.turn():
+                    dialect.send(dialect.insert("tasks_app_level", COLUMNS, [level], "ON CONFLICT DO NOTHING"))
     return (MINUTE_MS - dialect.now_ms() % MINUTE_MS) / 1_000 if is_settled else 0.0
-
-
-def _keep(dialect: Dialect) -> bool:
-    """Returns whether there is nothing left to do for that minute."""
-    minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
-    if past_ms > GRACE_MS:
-        return True
-    [(is_elected,)] = dialect.rows(*dialect.election())
-    if is_elected and not dialect.rows("SELECT 1 FROM tasks_app_level WHERE minute = %s", [minute - 1]):
-        # On SQLite everybody is elected.
-        insertion = dialect.insert("tasks_app_level", COLUMNS, [_level(minute - 1, dialect)], "ON CONFLICT DO NOTHING")
-        with dialect.turn():
-            dialect.send(insertion)
-    return bool(is_elected)
-
-
-def _level(minute: int, dialect: Dialect) -> Row:
-    numbers = numbers_of_all(dialect.using)
-    [(workers,)] = dialect.rows(
-        f"SELECT count(*) FROM tasks_app_client WHERE seen_at_ms > {dialect.clock} - %s", [LOST_MS]
-    )
-    return (minute, *(getattr(numbers, state) for state in COLUMNS[1:-1]), workers)
 
 
 FOLD_EVERY_S = 0.5
 CHORES_EVERY_S = 30.0
 LEVEL_EVERY_S = 60.0
-STEP = 5_000  # Rows that are deleted at once: short enough that commits do not wait for it.
+STEP = 5_000  # Rows of one deletion, which commits must not wait for.
 STEP_OF_GROUPS = 1_000
-STEP_OF_TASKS = 1_000  # Each leaves a row in the trail.
+STEP_OF_TASKS = 1_000  # Each adds a row to the history.
 
 DAY_MS = 24 * 60 * MINUTE_MS
 DAY_MINUTES = 24 * 60
@@ -78,20 +66,20 @@ KEY_SECONDS = 3_600
 WORK_KEPT_MINUTES = 60
 HISTORY_ROWS = 10_000_000  # On SQLite.
 
-# A step of work: whether there is more of it.
+# A step of work. It returns whether there is more.
 Chore = Callable[[Dialect], Steps[bool]]
 
 
 class Housekeeper:
-    """At work from its making until it is stopped, on the loop that runs now."""
+    """Runs on the current event loop from its creation until it is stopped."""
 
     def __init__(self, connection: WriterConnection) -> None:
         self.connection = connection
         self._left: list[Chore] = []
         self._next_round_s = 0.0
-        # Not at once: a process that only starts and ends has no need to know when a minute ends.
+        # Not at once: a process that ends soon needs no level.
         self._levels = BackgroundLoop("counts of the minute", self._keep_level, first_in_s=LEVEL_EVERY_S)
-        # Each by itself, so that one that fails holds up none of the others.
+        # A loop each, so that a failing one does not delay the others.
         self._loops = [
             BackgroundLoop("folding of counts", self._fold),
             BackgroundLoop("housekeeping", self._do_chore),
@@ -99,7 +87,7 @@ class Housekeeper:
         ]
 
     async def stop(self) -> None:
-        """What is left to be folded is folded by the next one; who reads adds it up."""
+        """Stop at once. The next process folds the rest; until then, readers add it up."""
         for loop in self._loops:
             loop.end(amid_step=True)
         for loop in self._loops:
@@ -112,7 +100,7 @@ class Housekeeper:
         except Exception as problem:
             outage.failed(HOUSEKEEPING, problem)
             raise
-        # The writer's connection is to the same server, and may have nothing to do for a long time.
+        # The writer uses the same server, and may be idle for a long time.
         outage.worked(HOUSEKEEPING, WRITER)
         return FOLD_EVERY_S
 
@@ -121,7 +109,7 @@ class Housekeeper:
         if not self._left and now_s >= self._next_round_s:
             self._left, self._next_round_s = chores(self.connection.dialect), now_s + CHORES_EVERY_S
         if self._left:
-            chore = self._left.pop(0)  # One that fails has its next turn in the next round.
+            chore = self._left.pop(0)  # A failing chore is tried again in the next round.
             if await self._change(chore):
                 self._left.insert(0, chore)
         return FOLD_EVERY_S
@@ -130,12 +118,12 @@ class Housekeeper:
         return max(FOLD_EVERY_S, await self._levels.aside(keep, self.connection.using))
 
     async def _change(self, chore: Chore) -> bool:
-        """A step of the chore; whether there is more of it."""
+        """Do a step of the chore. Returns whether there is more."""
         return await self.connection.change(when_elected(chore, self.connection.dialect))
 
 
 def chores(dialect: Dialect) -> list[Chore]:
-    """All that lets go of something, once round."""
+    """Return the chores of one round, which delete what has expired."""
     return [
         forget_answers,
         *(partial(coarsen, tier) for tier in TIERS),
@@ -152,16 +140,14 @@ def chores(dialect: Dialect) -> list[Chore]:
 
 
 def _forget(table: str, key: str, which: str, parameters: Sequence[object]) -> Steps[bool]:
-    """Delete a step's worth of the rows that are meant; whether there may be more."""
+    """Delete up to STEP matching rows. Returns whether there may be more."""
     chosen = f"SELECT {key} FROM {table} WHERE {which} LIMIT {STEP}"
     [rows] = yield [Statement(f"DELETE FROM {table} WHERE {key} IN ({chosen}) RETURNING 1", parameters)]
     return len(rows) == STEP
 
 
-# ---- Answers that were kept for resends
-
-
 def forget_answers(dialect: Dialect) -> Steps[bool]:
+    """Delete the answers that were kept for resends."""
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     before_ms = now_ms - getattr(settings, "TASKSTORE_KEY_SECONDS", KEY_SECONDS) * 1_000
     return (yield from _forget("tasks_app_keptanswer", "key", "at_ms < %s ORDER BY at_ms", [before_ms]))
@@ -172,7 +158,7 @@ def forget_answers(dialect: Dialect) -> Steps[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Rates of `minutes` each that are older than `kept_minutes` become part of rates of `next_minutes`."""
+    """Rates of `minutes` each that are older than `kept_minutes` are added to rates of `next_minutes`."""
 
     minutes: int
     next_minutes: int
@@ -185,7 +171,7 @@ RATES_KEPT_MINUTES = 30 * DAY_MINUTES
 
 
 def coarsen(tier: Tier, dialect: Dialect) -> Steps[bool]:
-    """Sum up rates that are old, and let go of them."""
+    """Add old rates to the next tier, and delete them."""
     before = (yield from _minute_now(dialect)) - tier.kept_minutes
     [rows] = yield [
         Statement(
@@ -214,13 +200,13 @@ def forget_rates(dialect: Dialect) -> Steps[bool]:
 
 
 def forget_work(dialect: Dialect) -> Steps[bool]:
-    """What each client has done. Any number may be one, so that nobody can tell who comes back."""
+    """Delete the work counts of all clients: nothing says whether a client will return."""
     before = (yield from _minute_now(dialect)) - WORK_KEPT_MINUTES
     return (yield from _forget("tasks_app_workdone", "id", "minute < %s ORDER BY minute", [before]))
 
 
 def forget_levels(dialect: Dialect) -> Steps[bool]:
-    """One goes a minute, and all together are few."""
+    # Without a limit: only one a minute expires.
     before = (yield from _minute_now(dialect)) - DAY_MINUTES
     yield [Statement("DELETE FROM tasks_app_level WHERE minute < %s", [before])]
     return False
@@ -231,45 +217,57 @@ def _minute_now(dialect: Dialect) -> Steps[int]:
     return int(now_ms) // MINUTE_MS
 
 
-# ---- The audit
-
-
 def forget_audit(dialect: Dialect) -> Steps[bool]:
-    """The one way in which entries go. The guard refuses what is younger, whoever asks (triggers.py)."""
+    """Delete old audit entries. A trigger refuses to delete younger ones (triggers.py)."""
     before_s = max((yield from _days_ago_ms(retention.audit_days(), dialect)), 0) // 1_000
     return (yield from _forget("tasks_app_auditentry", "id", f"at < {dialect.time_of} ORDER BY at", [before_s]))
 
 
-# ---- Sessions
-
-
 def forget_sessions(dialect: Dialect) -> Steps[bool]:
-    """Those that were ended, once their cookies have expired."""
+    """Delete ended sessions once their cookies have expired."""
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     return (yield from _forget("tasks_app_endedsession", "id", "until_ms < %s", [now_ms]))
 
 
-# ---- Tasks that have lain in a group for as long as the setting keeps them there
+# ---- Tasks that are older than the retention of their group
 
-RETENTION = "retention"  # Who deletes them, in the trail.
+RETENTION = "retention"  # The operator in the history.
 
 
 class OldTasks:
-    """A walk over the groups of which something is said, a commit at a time."""
+    """A pass over the groups that have a retention rule, a commit at a time."""
 
     def __init__(self) -> None:
         self._left: list[tuple[str, retention.Rule]] = []
-        self._starts = sorted({rule.start for rule in retention.rules()})  # How names begin that are not looked at yet.
-        self._last = ""  # Of the names with the first of these, the last one that was looked at.
+        self._starts = sorted({rule.start for rule in retention.rules()})  # The prefixes of groups still to read.
+        self._last = ""  # The last group read of the first prefix.
 
     def delete(self, dialect: Dialect) -> Steps[bool]:
-        """Whether there is more. Groups in which nothing is old take no step of their own."""
+        """Delete old tasks of one group. Returns whether there is more. Skips groups without old tasks."""
         if not self._left and self._starts:
             self._left = yield from self._next_groups()
         while self._left:
-            ids = yield from _old_tasks(*self._left[-1], dialect)
+            group, rule = self._left[-1]
+            [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+            before_ms = int(now_ms) - (rule.kept_ms or 0)
+            [rows] = yield [
+                Statement(
+                    """
+                    SELECT id
+                    FROM tasks_app_task
+                    WHERE "group" = %s AND available_at_ms < %s AND leased_since_ms = 0 AND made_at_ms < %s
+                    ORDER BY available_at_ms, id
+                    LIMIT %s
+                    """,
+                    [group, before_ms, before_ms, STEP_OF_TASKS],
+                )
+            ]
+            ids = tuple(task_id for (task_id,) in rows)
             if ids:
-                yield from _delete(ids, self._left[-1][1], dialect)
+                # A commit like any other, with history. A refused one is tried again in the next round.
+                reason = f"{rule.pattern} is kept for {rule.kept}"
+                operator = Operator(name=RETENTION, ending=Ending.DELETED, reason=reason)
+                yield from transact([Commit(owner=NOBODY, deletes=ids, operator=operator)], dialect)
             if len(ids) < STEP_OF_TASKS:
                 self._left.pop()
             if ids:
@@ -277,7 +275,7 @@ class OldTasks:
         return bool(self._left or self._starts)
 
     def _next_groups(self) -> Steps[list[tuple[str, retention.Rule]]]:
-        """Some at a time: the names of all groups, which may be very many, would keep commits waiting for seconds."""
+        """Read some groups: reading all names, which may be very many, would delay commits by seconds."""
         start = self._starts[0]
         [rows] = yield [
             Statement(
@@ -300,38 +298,13 @@ class OldTasks:
         return [(group, rule) for group, rule in found if rule is not None and rule.kept_ms is not None]
 
 
-def _old_tasks(group: str, rule: retention.Rule, dialect: Dialect) -> Steps[list[int]]:
-    """Those that have been available there for too long, but for what somebody has leased; the oldest first."""
-    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
-    before_ms = int(now_ms) - (rule.kept_ms or 0)
-    [rows] = yield [
-        Statement(
-            """
-            SELECT id
-            FROM tasks_app_task
-            WHERE "group" = %s AND available_at_ms < %s AND leased_since_ms = 0 AND made_at_ms < %s
-            ORDER BY available_at_ms, id
-            LIMIT %s
-            """,
-            [group, before_ms, before_ms, STEP_OF_TASKS],
-        )
-    ]
-    return [task_id for (task_id,) in rows]
-
-
-def _delete(ids: Sequence[int], rule: retention.Rule, dialect: Dialect) -> Steps[None]:
-    """By a commit like any other, with its trail. One that somebody is at is refused, and comes again next time."""
-    operator = Operator(name=RETENTION, ending=Ending.DELETED, reason=f"{rule.pattern} is kept for {rule.kept}")
-    yield from transact([Commit(owner=NOBODY, deletes=tuple(ids), operator=operator)], dialect)
-
-
 # ---- Bulk operations
 
 ENDED_LONG_AGO = "state IN ('done', 'cancelled') AND ended_at_ms < %s"
 
 
 def forget_undo(dialect: Dialect) -> Steps[bool]:
-    """What ended operations have replaced, but for those that are being undone: an undo may take a while."""
+    """Delete the undo data of old operations, except of those that are being undone."""
     before_ms = yield from _days_ago_ms(retention.UNDO_DAYS, dialect)
     old = f"SELECT id FROM tasks_app_bulkoperation WHERE {ENDED_LONG_AGO}"
     undone = "SELECT undoes FROM tasks_app_bulkoperation WHERE state = 'running' AND undoes IS NOT NULL"
@@ -340,7 +313,7 @@ def forget_undo(dialect: Dialect) -> Steps[bool]:
 
 
 def forget_operations(dialect: Dialect) -> Steps[bool]:
-    """One that has not ended stays."""
+    """Delete operations that ended long ago."""
     before_ms = yield from _days_ago_ms(retention.OPERATIONS_DAYS, dialect)
     return (yield from _forget("tasks_app_bulkoperation", "id", ENDED_LONG_AGO, [before_ms]))
 
@@ -354,9 +327,9 @@ def _days_ago_ms(days: int, dialect: Dialect) -> Steps[int]:
 
 
 def forget_strays(dialect: Dialect) -> Steps[bool]:
-    """Let go of old rows that found no table of their day.
+    """Delete old rows that had no partition for their day.
 
-    Also of those from a clock that went wrong, as far ahead as history is kept: they would stay until then.
+    Also deletes rows further ahead than history is kept, which a wrong clock made: they would stay until then.
     """
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     kept_ms = retention.days() * DAY_MS
@@ -369,17 +342,17 @@ HISTORY_BY_DAY: tuple[Chore, ...] = (history_partitions.make_ahead, history_part
 
 
 class History:
-    """On SQLite: a walk over the trail from its oldest rows to the first that is too young to be old.
+    """On SQLite: a pass over the history, from the oldest row to the first one to keep.
 
-    By `rowid`, which rises with each insert, because an index by time would cost every commit.
+    It follows `rowid`, which grows with each insert, because an index by time would slow down every commit.
     """
 
     def __init__(self) -> None:
-        self._place = -1  # Where the walk stands.
+        self._place = -1  # The last rowid read.
 
     def forget(self, dialect: Dialect) -> Steps[bool]:
-        # A file has to fit on the disk of one machine. Rows go from the oldest on, so that
-        # the first and the last place tell their number.
+        """Delete a step of old rows, and rows beyond the maximum number. Returns whether there may be more."""
+        # The oldest rows go first, so the highest rowid bounds the number of rows.
         most = getattr(settings, "TASKSTORE_HISTORY_ROWS", HISTORY_ROWS)
         [[(now_ms,)], [(surplus_to,)], page] = yield [
             Statement(f"SELECT {dialect.clock}"),

@@ -1,4 +1,4 @@
-"""The other processes on the same database: who they are, and what they tell each other."""
+"""Notifications between processes on the same database about groups with new tasks to claim."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -31,25 +31,34 @@ INSTANCE: Final = secrets.token_hex(8)
 
 
 CHANNEL = "tasks_app_supply"
-LISTENER = "Task Store listener"  # The connections' name, by which processes know that there are others.
+LISTENER = "Task Store listener"  # The application name of the connections, by which processes find each other.
 
-SOON_MS = 1_000  # What comes later is found by the look once a second.
-OTHERS_KNOWN_S = 1.0  # For so long it is taken for granted that there are others, or none.
-MOST_PAYLOAD_BYTES = 7_900  # PostgreSQL takes 8 000.
-PAUSE_S = 1.0  # Before another try when the connection broke.
-TOLD_AFTER = 3  # Failures in a row.
+SOON_MS = 1_000  # Waiting claims look for later tasks themselves, once a second.
+SHARED_EVERY_S = 2.0  # How often it checks which processes write, even without news.
+OTHERS_KNOWN_S = 1.0  # How long the answer whether other processes exist is reused.
+MOST_PAYLOAD_BYTES = 7_900  # PostgreSQL allows 8 000.
+PAUSE_S = 1.0  # Before a new connection.
+LOGGED_AFTER = 3  # Failures in a row.
 LONGEST_CAUSE = 300  # Characters of an error, in the log.
 
 log = logging.getLogger(__name__)
 
 
 class Neighbours:
-    """`hear` is called with the groups in which others have put something, None when they are too many to name."""
+    """The other processes.
 
-    def __init__(self, using: str, hear: Callable[[Iterable[str] | None], None]) -> None:
+    Calls `hear` with the groups that others have added to, None when there are too many.
+
+    Calls `share` with how many processes write, and which of them this one is, counted from 0.
+    """
+
+    def __init__(
+        self, using: str, hear: Callable[[Iterable[str] | None], None], share: Callable[[int, int], None]
+    ) -> None:
         self._using = using
         self._hear = hear
-        # Beside a pooler, if somebody has said where: no word comes by it.
+        self._share = share
+        # A direct connection, if one is configured: poolers deliver no notifications.
         direct = getattr(settings, "TASKSTORE_DIRECT_DATABASE_URL", None)
         self._is_direct = bool(direct)
         self._place = direct or parameters_of(using)
@@ -58,15 +67,15 @@ class Neighbours:
         self._listener_pid = 0
         self._has_others = False
         self._failures = 0  # Of the listener, in a row.
-        self._is_told = False  # Whether the log has it that no word comes.
+        self._is_logged = False  # Whether the log says that no notifications arrive.
         self._others_known_until_s = 0.0
         self._tasks = [
-            asyncio.create_task(self._for_ever(self._listen, LISTENER)),
-            asyncio.create_task(self._for_ever(self._speak, "Task Store")),
+            asyncio.create_task(self._keep_connected(self._listen, LISTENER)),
+            asyncio.create_task(self._keep_connected(self._speak, "Task Store")),
         ]
 
     def tell(self, supply: Supply) -> None:
-        """Tell the others of it soon, and together with what comes until then."""
+        """Notify the others soon, together with other news until then."""
         self.tell_of(supply.available)
         self.tell_of(group for group, in_ms in supply.next_in_ms.items() if in_ms < SOON_MS)
 
@@ -78,29 +87,27 @@ class Neighbours:
     async def stop(self) -> None:
         await ended(*self._tasks)
 
-    async def _for_ever(self, work: Callable[[psycopg.AsyncConnection], Awaitable[None]], name: str) -> None:
-        """Do the work on a connection of this name, and again on another one when that has broken."""
-        import psycopg  # Where the database is SQLite nothing needs it, and it is a tenth of a start.
+    async def _keep_connected(self, work: Callable[[psycopg.AsyncConnection], Awaitable[None]], name: str) -> None:
+        """Do the work on a connection of this name, and again on a new one when that breaks."""
+        import psycopg  # SQLite does not need it, and it takes a tenth of the start.
 
         while True:
             try:
-                # What one server process has prepared another one does not know, where a pooler stands between.
+                # Behind a pooler, statements may be prepared on another connection.
                 parameters = self._place | {"application_name": name, "prepare_threshold": None}
                 async with await psycopg.AsyncConnection.connect(**parameters, autocommit=True) as connection:
                     await work(connection)
             except (psycopg.Error, OSError) as error:
                 if name == LISTENER:
-                    self._note_failure(error)
+                    # Not at once: an outage of the whole database is logged elsewhere.
+                    self._failures = 0 if outage.is_on else self._failures + 1
+                    if self._failures >= LOGGED_AFTER and not self._is_logged:
+                        self._log_silence(" ".join(str(error).split())[:LONGEST_CAUSE])
             await asyncio.sleep(PAUSE_S)
 
-    def _note_failure(self, error: Exception) -> None:
-        """Say once that nothing can be heard. Not at once, as an outage of the whole database has lines of its own."""
-        self._failures = 0 if outage.is_on else self._failures + 1
-        if self._failures >= TOLD_AFTER and not self._is_told:
-            self._tell_that_nothing_is_heard(" ".join(str(error).split())[:LONGEST_CAUSE])
-
-    def _tell_that_nothing_is_heard(self, why: str) -> None:
-        self._is_told = True
+    def _log_silence(self, why: str) -> None:
+        """Log that no notifications arrive."""
+        self._is_logged = True
         where = "TASKSTORE_DIRECT_DATABASE_URL" if self._is_direct else "DATABASE_URL"
         text = "can't LISTEN at %s: claims that wait find tasks of other servers up to a second later (%s)"
         log.warning(text, where, why)
@@ -112,26 +119,27 @@ class Neighbours:
         await connection.execute(f"LISTEN {CHANNEL}")
         self._failures = 0
         if self._is_direct and await is_pooled(connection):
-            if not self._is_told:
-                self._tell_that_nothing_is_heard("it is a pooler, through which no notification comes")
-        elif self._is_told:
-            self._is_told = False
+            if not self._is_logged:
+                self._log_silence("it is a pooler, through which no notification comes")
+        elif self._is_logged:
+            self._is_logged = False
             log.warning("LISTEN works again")
-        # Closed for certain: while it stands still it has a lock that the connection's own end needs.
-        async with aclosing(connection.notifies()) as words:
-            async for word in words:
-                said = json.loads(word.payload)
-                if said["from"] != INSTANCE:
-                    self._hear(said["groups"])
+        # An unclosed generator would keep a lock that the connection needs to close.
+        async with aclosing(connection.notifies()) as notifications:
+            async for notification in notifications:
+                news = json.loads(notification.payload)
+                if news["from"] != INSTANCE:
+                    self._hear(news["groups"])
 
     async def _speak(self, connection: psycopg.AsyncConnection) -> None:
         while True:
-            await self._has_news.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._has_news.wait(), SHARED_EVERY_S)
             self._has_news.clear()
             groups, self._news = self._news, set()
-            if await self._there_are_others(connection):
+            if await self._there_are_others(connection) and groups:
                 async with connection.transaction():
-                    # Lost in a crash it harms nobody.
+                    # A notification may be lost in a crash.
                     await connection.execute("SET LOCAL synchronous_commit = off")
                     await connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, _payload(groups)])
 
@@ -139,38 +147,43 @@ class Neighbours:
         if time.monotonic() > self._others_known_until_s:
             cursor = await connection.execute(
                 """
-                SELECT EXISTS (
-                    SELECT FROM pg_stat_activity
-                    WHERE datname = current_database() AND application_name = %s AND pid <> %s
-                )
+                SELECT pid
+                FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = %s
+                ORDER BY backend_start, pid
                 """,
-                [LISTENER, self._listener_pid],
+                [LISTENER],
             )
-            self._has_others = bool((await cursor.fetchone() or [False])[0])
+            pids = [pid for (pid,) in await cursor.fetchall()]
+            self._has_others = any(pid != self._listener_pid for pid in pids)
+            if self._listener_pid in pids:
+                self._share(len(pids), pids.index(self._listener_pid))
+            else:  # It is about to be opened, or a pooler hides which one it is.
+                self._share(1, 0)
             self._others_known_until_s = time.monotonic() + OTHERS_KNOWN_S
         return self._has_others
 
 
-class _Untold(threading.local):
-    """What a thread has to tell when its transaction is committed, by database: many commits in it are one word."""
+class _Unsent(threading.local):
+    """The news of a thread's open transaction, by database: many commits in it are one notification."""
 
     def __init__(self) -> None:
         self.groups: dict[str, set[str]] = defaultdict(set)
 
 
-_untold = _Untold()
+_unsent = _Unsent()
 
 
 def tell_once_committed(groups: Iterable[str], using: str) -> None:
-    """From a process without a writer: tell server processes, and workers, where there is something to claim."""
-    if dialect_of(using).serves_many:  # Else there is nobody to tell.
-        _untold.groups[using].update(groups)
-        # Nobody's commit fails because others hear of it later.
-        transaction.on_commit(partial(_tell, using), using=using, robust=True)
+    """Notify server processes and workers after the commit, from a process without a writer."""
+    if dialect_of(using).serves_many:
+        _unsent.groups[using].update(groups)
+        # A failed notification must not fail the commit.
+        transaction.on_commit(partial(_notify, using), using=using, robust=True)
 
 
-def _tell(using: str) -> None:
-    if groups := _untold.groups.pop(using, None):
+def _notify(using: str) -> None:
+    if groups := _unsent.groups.pop(using, None):
         with connections[using].cursor() as cursor:
             cursor.execute(
                 """

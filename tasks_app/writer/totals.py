@@ -1,10 +1,10 @@
-"""Counts without counting: a total for each group, and the deltas that are still to be folded into it.
+"""Counts without counting: a total for each group, and deltas that are not folded into it yet.
 
-Every batch appends by how much it changed the numbers of its groups, in its own transaction, because
-a total that each of them updated in place would make them wait for each other. One process at a
-time folds the deltas into the totals; whoever reads sums up both, so that it never matters when.
+Every batch appends the changes of its groups' numbers in its own transaction, because updates of the
+totals in place would make batches wait for each other. One process at a time folds the deltas into the
+totals. Readers add up both, so the time of the folding does not matter.
 
-SQL instead of the ORM, because sums over two tables and bounded counts inside of them can't be said in it.
+SQL instead of the ORM, which can't express sums over two tables with bounded counts inside.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..core.tally import COUNTERS, Histogram
 from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
 from ..database.rows import quoted
 
-FOLD_ONCE_IN = 256  # Commits of a process in which no server does it.
-# Of the future of a group so much is counted; beyond that the numbers of claimed and scheduled tasks are too low.
+FOLD_ONCE_IN = 256  # Commits of a process without a server.
+# At most so many future tasks of a group are counted; beyond, the numbers of claimed and scheduled tasks are too low.
 FUTURE_CAP = 200_000
 PAGE_GROUPS = 5_000
-FEW_TASKS = 10  # A group holds on average; see _query_of_many.
-# Sorts after every name that a group can have.
+FEW_TASKS = 10  # On average in a group; see _query_of_many.
+# Sorts after every possible group name.
 BEYOND_EVERY_NAME = chr(0x10FFFF) * 256
 
 PLACE_DIGITS = 6
@@ -40,24 +40,24 @@ TOTAL_COLUMNS = ("group", *COUNTS)
 
 
 class Happened(NamedTuple):
-    """What happened in a group within a time."""
+    """The events in a group during some minutes."""
 
     entered: int
     left: int
     failures: int
     claimed: int
-    tasks: int  # How many there were at its end.
+    tasks: int  # At the end.
     waits: Histogram
     runs: Histogram
 
     @classmethod
     def read(cls, values: Sequence[Any]) -> Happened:
-        """What a row of rates holds in these columns."""
+        """Parse these columns of a row of rates."""
         entered, left, failures, claimed, tasks, waits, runs = values
         return cls(entered, left, failures, claimed, tasks, Histogram(waits), Histogram(runs))
 
     def then(self, later: Happened) -> Happened:
-        """What happened within both times, which follow each other."""
+        """Return the events of both times, which follow each other."""
         return Happened(
             entered=self.entered + later.entered,
             left=self.left + later.left,
@@ -77,7 +77,7 @@ RATE_COLUMNS = ("group", "minutes", "minute", *Happened._fields)
 
 
 class Folded(NamedTuple):
-    """By how much all deltas of a minute change the numbers of a group, and what happened there."""
+    """The sum of a group's deltas of a minute."""
 
     group: str
     minute: int
@@ -99,7 +99,7 @@ class Folded(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What is known of a group. `claimed` and `scheduled` are the parts of `leases`, and of the rest, in the future."""
+    """The numbers of a group. `claimed` is the future part of `leases`, `scheduled` the future part of the rest."""
 
     group: str
     tasks: int
@@ -121,13 +121,13 @@ class Numbers(NamedTuple):
 
 
 def numbers(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> list[Numbers]:
-    """The numbers of the groups that hold a task and that the scope allows, sorted by name, as of one moment."""
+    """Return the numbers of all groups within the scope that have tasks, sorted by name, as of one moment."""
     with dialect_of(using).adding_up():
         return _numbers(*_condition(scope), using)
 
 
 def pages(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> Iterator[list[Numbers]]:
-    """The same in pages of up to `PAGE_GROUPS`, or a few more that have just begun. Each page is as of one moment."""
+    """Yield the same in pages of about `PAGE_GROUPS`, each as of one moment."""
     dialect = dialect_of(using)
     allowed, names = _condition(scope)
     beginning: str | None = ""
@@ -147,7 +147,7 @@ def pages(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> Iterator[list[Num
 
 
 def size_of(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> tuple[int, int]:
-    """How many groups that the scope allows hold a task, and how many tasks they hold. Added up by the database."""
+    """Return how many groups within the scope have tasks, and how many tasks those have."""
     condition, names = _condition(scope)
     sums = _query_of_sums(condition)
     rows = dialect_of(using).rows(f"SELECT count(*), {_sum_of('tasks')} FROM ({sums}) AS sums", [*names, *names])
@@ -156,33 +156,30 @@ def size_of(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> tuple[int, int]
 
 
 def numbers_of(group: str, using: str = DEFAULT_DB_ALIAS) -> Numbers | None:
-    """The numbers of one group; None when it holds no task."""
+    """Return the numbers of one group; None when it is empty."""
     found = _numbers('"group" = %s', [group], using)
     return found[0] if found else None
 
 
 def numbers_of_each(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, Numbers]:
-    """The numbers of these groups by name, without those that hold no task. Reads no other group."""
+    """Return the numbers of these groups by name, without empty ones. Reads no other group."""
     dialect = dialect_of(using)
     found = _numbers(_is_one_of(dialect), [dialect.list_of_names(groups)], using)
     return {numbers.group: numbers for numbers in found}
 
 
 def numbers_of_all(using: str = DEFAULT_DB_ALIAS) -> Numbers:
-    """The numbers of all groups together, under no name. Added up by the database: there may be many groups.
-
-    Finished jobs and commands are not among the tasks: nothing of them is ready.
-    """
+    """Return the sum of all groups, without a name. It does not count finished jobs and commands."""
     return summary(using=using).numbers
 
 
 class Summary(NamedTuple):
-    """Many groups as one."""
+    """The sum of many groups."""
 
-    numbers: Numbers  # Their sums, under no name, without what is finished.
+    numbers: Numbers  # The sums, without a name and without finished tasks.
     groups: int
-    at_ms: int  # When they were added up.
-    holding: dict[str, int]  # In how many groups there is any task, by the names of STATES.
+    at_ms: int
+    holding: dict[str, int]  # The number of groups with a task in each of the STATES.
     finished: int = 0  # Tasks that are kept as results of jobs and commands.
 
     @property
@@ -200,7 +197,7 @@ STATES = {
 
 
 def summary(part: Part | None = None, using: str = DEFAULT_DB_ALIAS) -> Summary:
-    """Add up groups; without a part all of them. The database does it, as one statement."""
+    """Add up the groups of the part (None: all). The database does it in one statement: there may be many groups."""
     dialect = dialect_of(using)
     condition, names = (part or EVERYTHING).condition(dialect)
     if _has_few_tasks_a_group(dialect):
@@ -216,12 +213,12 @@ def summary(part: Part | None = None, using: str = DEFAULT_DB_ALIAS) -> Summary:
 
 
 def _without_finished(every: Summary, condition: str, names: Sequence[Any], dialect: Dialect) -> Summary:
-    """Count results of jobs and commands as finished instead of ready. Reads the groups of jobs and commands alone."""
+    """Count the results of jobs and commands as finished instead of ready. Reads only their groups."""
     within, kinds = _condition(GroupScope(tuple(f"{kind}/*" for kind in RESULTS)))
     query = _query_of_numbers(f"({condition}) AND ({within})", dialect)
     rows = dialect.rows_at_once(["name", *Numbers._fields[1:]], query, [*names, *kinds] * 2)
     ready = [each.ready for each in map(Numbers._make, rows) if holds_results(each.group) and each.ready]
-    finished = min(sum(ready), every.numbers.ready)  # It was read a moment later.
+    finished = min(sum(ready), every.numbers.ready)  # Read a moment later.
     return every._replace(
         numbers=every.numbers._replace(tasks=every.numbers.tasks - finished),
         holding={**every.holding, "ready": max(0, every.holding["ready"] - len(ready))},
@@ -235,8 +232,8 @@ def _has_few_tasks_a_group(dialect: Dialect) -> bool:
 
 
 def _summary_of_many_tasks(condition: str, dialect: Dialect) -> str:
-    """A query for a row of a summary; it takes the parameters of the condition twice."""
-    # Materialized, or what lies in the future would be counted anew for each sum.
+    """Return a query for a summary. It takes the parameters of the condition twice."""
+    # Materialized, or future tasks would be counted again for each sum.
     return f"""
         WITH numbers AS MATERIALIZED ({_query_of_numbers(condition, dialect)})
         SELECT {dialect.clock}, count(*), {", ".join(map(_sum_of, Numbers._fields[1:]))},
@@ -246,10 +243,10 @@ def _summary_of_many_tasks(condition: str, dialect: Dialect) -> str:
 
 
 def _summary_of_few_tasks(condition: str, dialect: Dialect) -> str:
-    """The same; it takes the parameters five times.
+    """Return the same. It takes the parameters five times.
 
-    Most groups have no task in the future. They are added up without a look at their tasks, and what the others have
-    there is put right: with 300 000 groups this takes a fifth of the time.
+    Most groups have no future tasks. This query adds up all groups without reading their tasks, and then corrects the
+    sums of groups with future tasks: with 300 000 groups, in a fifth of the time.
     """
     ready, expired = "tasks - leases", "leases"
     fewer_ready = f"{_how_many(f'CASE WHEN {ready} > 0 AND {ready} <= scheduled THEN 1 ELSE 0 END')}"
@@ -282,7 +279,7 @@ def _how_many(expression: str) -> str:
 
 
 def _query_of_future(condition: str, dialect: Dialect) -> str:
-    """A query for the tasks that each group has in the future. It walks through the index of all tasks."""
+    """Return a query for the future tasks of each group. It scans the index of all tasks."""
     return f"""
         SELECT "group" AS name,
             sum(CASE WHEN leased_since_ms > 0 THEN 1 ELSE 0 END) AS claimed,
@@ -295,13 +292,13 @@ def _query_of_future(condition: str, dialect: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Groups whose names begin with `prefix` and contain `searched`, in whatever case."""
+    """The groups whose names start with `prefix` and contain `searched`, ignoring case."""
 
     prefix: str = ""
     searched: str = ""
 
     def condition(self, dialect: Dialect) -> tuple[str, list[Any]]:
-        """A condition and its parameters."""
+        """Return the SQL condition with its parameters."""
         conditions, parameters = ["1 = 1"], list[Any]()
         if self.prefix:
             conditions.append('"group" >= %s AND "group" < %s')
@@ -311,30 +308,28 @@ class Part:
                 conditions.append(dialect.contains)
                 parameters.append(self.searched.lower())
         else:
-            # No database folds all letters: only names that are not plain ASCII can contain such a text.
+            # Databases don't ignore the case of all letters, so Python compares the few names that are not ASCII.
+            rows = dialect.rows_at_once(
+                ["group"],
+                f"""
+                SELECT "group" FROM tasks_app_grouptotal WHERE {dialect.is_not_ascii}
+                UNION
+                SELECT "group" FROM tasks_app_countdelta WHERE {dialect.is_not_ascii}
+                """,
+                [],
+            )
+            wanted = self.searched.casefold()
+            found = [name for (name,) in rows if name.startswith(self.prefix) and wanted in name.casefold()]
             conditions.append(_is_one_of(dialect))
-            parameters.append(dialect.list_of_names(self._matching(dialect)))
+            parameters.append(dialect.list_of_names(found))
         return " AND ".join(conditions), parameters
-
-    def _matching(self, dialect: Dialect) -> list[str]:
-        rows = dialect.rows_at_once(
-            ["group"],
-            f"""
-            SELECT "group" FROM tasks_app_grouptotal WHERE {dialect.is_not_ascii}
-            UNION
-            SELECT "group" FROM tasks_app_countdelta WHERE {dialect.is_not_ascii}
-            """,
-            [],
-        )
-        wanted = self.searched.casefold()
-        return [name for (name,) in rows if name.startswith(self.prefix) and wanted in name.casefold()]
 
 
 EVERYTHING = Part()
 
 
 def names_of(part: Part, limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
-    """The names of the first groups of a part that hold a task, sorted; at most `limit`."""
+    """Return the sorted names of the first groups of a part that have tasks; at most `limit`."""
     dialect = dialect_of(using)
     condition, names = part.condition(dialect)
     query = f"SELECT name FROM ({_query_of_sums(condition)}) AS found ORDER BY name LIMIT {limit:d}"
@@ -342,7 +337,7 @@ def names_of(part: Part, limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]
 
 
 def most_ready(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
-    """The names of the groups with the most tasks that are not leased: nearly always ready, seldom scheduled."""
+    """Return the groups with the most tasks that are not leased, which are usually ready and rarely scheduled."""
     dialect = dialect_of(using)
     rank = _unless_finished("tasks - leases")
     query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums ORDER BY {rank} DESC, name LIMIT {limit:d}"
@@ -350,15 +345,15 @@ def most_ready(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
 
 
 def leased(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
-    """The names of groups that hold a leased task; at most `limit`."""
+    """Return the names of groups that have leased tasks; at most `limit`."""
     dialect = dialect_of(using)
     query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums WHERE leases > 0 LIMIT {limit:d}"
     return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
 
 
 def failed_tasks(using: str = DEFAULT_DB_ALIAS) -> int:
-    """How many tasks failed, over all groups."""
-    # As one statement: a delta that is folded between two would be counted twice, or not at all.
+    """Return the number of failed tasks in all groups."""
+    # One statement: a delta that is folded between two statements would be counted twice or not at all.
     [(failed,)] = dialect_of(using).rows(
         """
         SELECT CAST(coalesce(sum(failed), 0) AS bigint)
@@ -373,7 +368,7 @@ def failed_tasks(using: str = DEFAULT_DB_ALIAS) -> int:
 
 
 def largest(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
-    """The names of the groups that hold the most tasks, the largest first."""
+    """Return the names of the largest groups, the largest first."""
     dialect = dialect_of(using)
     query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums ORDER BY tasks DESC, name LIMIT {limit:d}"
     return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
@@ -382,9 +377,9 @@ def largest(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
 def ranked(
     order: str, part: Part, *, is_downwards: bool, start: int, limit: int, using: str = DEFAULT_DB_ALIAS
 ) -> list[str]:
-    """The names of so many groups of the part from place `start` on, in an order; equal ones by name, upwards.
+    """Return the names of `limit` groups of the part from position `start`, sorted; equal ones by name, upwards.
 
-    `order`: "name", one of STATES, "oldest" (for how long a task has been ready), "in" or "out" (within a minute).
+    `order`: "name", one of STATES, "oldest" (how long a task has been ready), "in" or "out" (within a minute).
     """
     dialect = dialect_of(using)
     condition, names = part.condition(dialect)
@@ -413,9 +408,9 @@ def ranked(
 
 
 def _unless_finished(number: str) -> str:
-    """An expression: the number, or 0 for a group of `holds_results`, by its `name`.
+    """Return an expression for the number, or 0 for a group of `holds_results`, by its `name`.
 
-    Without LIKE, as % is for parameters.
+    It avoids LIKE, because % marks parameters.
     """
     conditions = {
         kind: " OR ".join(f"substr(name, length(name) - {len(end)}) = '/{end}'" for end in sorted(ends))
@@ -441,7 +436,7 @@ def _query_of_oldest(numbers: str, dialect: Dialect) -> str:
 
 
 def _query_of_flow(numbers: str, event: str) -> str:
-    """It takes four parameters before those of the numbers: the minute, a share of the last one, that one twice."""
+    """Return a query for the flow. Its first parameters are the minute, a share, and the last minute twice."""
     return f"""
         SELECT name, coalesce(flows.rank, 0) AS rank
         FROM (
@@ -465,7 +460,7 @@ def _numbers(condition: str, names: Sequence[Any], using: str) -> list[Numbers]:
 
 
 def _query_of_numbers(condition: str, dialect: Dialect) -> str:
-    """A query for Numbers, a row for each group; it takes the parameters of the condition twice."""
+    """Return a query for Numbers, a row for each group. It takes the parameters of the condition twice."""
     return f"""
         SELECT name, tasks, leases, failed,
             CASE WHEN leases > 0 THEN ({_future_of("leased_since_ms > 0")}) ELSE 0 END AS claimed,
@@ -475,10 +470,10 @@ def _query_of_numbers(condition: str, dialect: Dialect) -> str:
 
 
 def _query_of_many(condition: str, dialect: Dialect) -> tuple[str, int]:
-    """The same for groups of which there may be very many, and how often it takes the parameters."""
+    """Return the same for perhaps very many groups, and how often it takes the parameters."""
     if not _has_few_tasks_a_group(dialect):
         return _query_of_numbers(condition, dialect), 2
-    # One walk through the index of all tasks takes a tenth of the time that a look into it for each group takes.
+    # One scan of the index of all tasks takes a tenth of the time of one lookup for each group.
     query = f"""
         SELECT sums.name AS name, tasks, leases, failed, coalesce(claimed, 0) AS claimed,
             coalesce(scheduled, 0) AS scheduled
@@ -489,9 +484,9 @@ def _query_of_many(condition: str, dialect: Dialect) -> tuple[str, int]:
 
 
 def _query_of_sums(condition: str) -> str:
-    """A query for the name of each group that holds a task, and COUNTS; it takes the parameters twice.
+    """Return a query for the name and COUNTS of each group that has tasks. It takes the parameters twice.
 
-    The few deltas are joined to the totals. To group both by name would sort all names: with 300 000 groups that
+    It joins the few deltas to the totals. Grouping both by name would sort all names: with 300 000 groups, that
     took longer than all the rest.
     """
     together = ", ".join(f"totals.{name} + coalesce(deltas.{name}, 0) AS {name}" for name in COUNTS)
@@ -514,7 +509,7 @@ def _query_of_sums(condition: str) -> str:
 
 
 def _future_of(state: str) -> str:
-    """A query for how many tasks of the group `name` lie in the future; an index-only scan."""
+    """Return a query for the number of future tasks of the group `name`; an index-only scan."""
     return f"""
         SELECT count(*)
         FROM (
@@ -528,7 +523,7 @@ def _future_of(state: str) -> str:
 
 
 def longest_ready_ms(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
-    """For how long the oldest ready task of each group has been ready. Ask only for groups that have one."""
+    """Return how long the oldest ready task of each group has been ready. Ask only for groups that have one."""
     dialect = dialect_of(using)
     rows = dialect.rows_at_once(
         ["name", "ms"],
@@ -543,17 +538,14 @@ def longest_ready_ms(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> di
         """,
         [dialect.list_of_names(groups)],
     )
-    # What was ready a moment ago may be gone.
+    # A group may have lost its ready tasks in the meantime.
     return {name: ms for name, ms in rows if ms is not None}
 
 
 def flow_of_each(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, tuple[float, float]]:
-    """How many tasks entered and left each of these groups within the last minute, where there were any."""
+    """Return how many tasks entered and left each of these groups within the last minute, where there were any."""
     dialect = dialect_of(using)
-    return _flow(_is_one_of(dialect), [dialect.list_of_names(groups)], dialect)
-
-
-def _flow(condition: str, names: Sequence[Any], dialect: Dialect) -> dict[str, tuple[float, float]]:
+    condition, names = _is_one_of(dialect), [dialect.list_of_names(groups)]
     minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
     rows = dialect.rows_at_once(
         ["group", "minute", "entered", "left"],
@@ -572,7 +564,7 @@ def _flow(condition: str, names: Sequence[Any], dialect: Dialect) -> dict[str, t
     )
     flows: dict[str, tuple[float, float]] = {}
     for group, of_minute, entered, left in rows:
-        # Of the minute before this one so much lies within the last sixty seconds.
+        # This share of the minute before is within the last sixty seconds.
         share = 1.0 if of_minute == minute else 1 - past_ms / MINUTE_MS
         entered_before, left_before = flows.get(group, (0.0, 0.0))
         flows[group] = entered_before + entered * share, left_before + left * share
@@ -580,19 +572,19 @@ def _flow(condition: str, names: Sequence[Any], dialect: Dialect) -> dict[str, t
 
 
 def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_DB_ALIAS) -> list[dict[int, int]]:
-    """By how much the number of tasks of each set of groups changed, by minute from `start` on.
+    """Return the change of the number of tasks of each set of groups, by minute from `start` on.
 
-    Minutes in which nothing happened are left out.
+    Leaves out minutes without a change.
     """
     dialect = dialect_of(using)
-    # A list of names is all that every database takes as one parameter: each bears the place of its set.
+    # Both databases take a list of names as one parameter, so each name is prefixed with the number of its set.
     members = dialect.list_of_names(
         f"{place:0{PLACE_DIGITS}}{name}" for place, names in enumerate(sets) for name in names
     )
     rows = dialect.rows_at_once(
         ["place", "minute", "more"],
-        # Materialized, or SQLite would look through all members for each delta. And a cross join, because it keeps
-        # the order of that: by itself it would read what happened in all groups.
+        # Materialized, or SQLite would scan all members for each delta. The cross join keeps SQLite's join order:
+        # otherwise it would read the rates of all groups.
         f"""
         WITH members AS MATERIALIZED (
             SELECT substr(name, 1, {PLACE_DIGITS}) AS place, substr(name, {PLACE_DIGITS + 1}) AS member
@@ -617,13 +609,13 @@ def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_D
 
 
 def _condition(scope: GroupScope) -> tuple[str, list[str]]:
-    """A condition for the groups that the scope allows, and its parameters."""
+    """Return the condition for the groups of the scope, with its parameters."""
     if scope.patterns is None:
         return "1 = 1", []
     conditions, names = ["1 = 0"], list[str]()
     for pattern in scope.patterns:
         if pattern.endswith("*"):
-            # Not LIKE: on SQLite it takes capitals for small letters.
+            # Not LIKE, which ignores case on SQLite.
             conditions.append('"group" >= %s AND "group" < %s')
             names += [pattern[:-1], pattern[:-1] + BEYOND_EVERY_NAME]
         else:
@@ -636,9 +628,9 @@ def _condition(scope: GroupScope) -> tuple[str, list[str]]:
 
 
 def now_and_then_fold(using: str) -> None:
-    """After a commit in a process without a server: else the deltas would grow without end."""
+    """Fold after some commits of a process without a server: otherwise, deltas would grow without limit."""
     if random.randrange(FOLD_ONCE_IN) == 0:
-        # What goes wrong is a line in the log: the commit itself is done.
+        # An error is only logged: the commit itself is done.
         transaction.on_commit(partial(fold_here, using), using=using, robust=True)
 
 
@@ -650,16 +642,16 @@ def fold_here(using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def when_elected(work: Callable[[Dialect], Steps[bool]], dialect: Dialect) -> Steps[bool]:
-    """Do the work in this transaction, unless another process keeps house right now.
+    """Do the work in this transaction, unless another process is housekeeping right now.
 
-    Returns what the work says: whether there is more of it.
+    Returns whether there is more work.
     """
     [[(is_elected,)]] = yield [dialect.election()]
     return (yield from work(dialect)) if is_elected else False
 
 
 def fold(dialect: Dialect) -> Steps[bool]:
-    """Fold all deltas into the totals, the rates, and what each client has done."""
+    """Fold all deltas into the totals, the rates, and the work counts of clients."""
     sums = [f'CAST(sum("{name}") AS bigint)' for name in (*COUNTS, *EVENTS)]
     texts = map(dialect.joined, COUNTERS)
     rows = yield from dialect.take("tasks_app_countdelta", ", ".join((*sums, *texts)), grouped_by='"group", minute')
@@ -668,12 +660,21 @@ def fold(dialect: Dialect) -> Steps[bool]:
         tasks = yield from _add_to_totals(folded, dialect)
         happened = [(each.group, each.minute, each.happened(tasks[each.group])) for each in folded]
         yield from add_to_rates(1, happened, dialect)
-        yield from _add_to_work_done(folded, dialect)
+        by_minute: dict[int, list[Histogram]] = {}
+        for each in folded:
+            by_minute.setdefault(each.minute, []).append(each.done)
+        done = [
+            (minute, client, number)
+            for minute, clients in by_minute.items()
+            for client, number in Histogram.added_up(clients).counter.items()
+        ]
+        if done:
+            yield dialect.add("tasks_app_workdone", ("minute", "client", "tasks"), done, key=2)
     return False
 
 
 def _add_to_totals(folded: Sequence[Folded], dialect: Dialect) -> Steps[Mapping[str, int]]:
-    """Returns how many tasks each of the groups holds now."""
+    """Add the sums to the totals. Returns the present number of tasks of each group."""
     groups = sorted({each.group for each in folded})
     [before] = yield [
         Statement(
@@ -697,7 +698,7 @@ def _add_to_totals(folded: Sequence[Folded], dialect: Dialect) -> Steps[Mapping[
 
 
 def add_to_rates(minutes: int, rows: Iterable[tuple[str, int, Happened]], dialect: Dialect) -> Steps[None]:
-    """Add what happened in groups, each in a minute, to the rates of so many minutes."""
+    """Add the events of groups, each of a minute, to the rates of so many minutes."""
     sums: dict[tuple[str, int], Happened] = {}
     for group, minute, happened in sorted(rows, key=lambda row: row[1]):
         key = (group, minute - minute % minutes)
@@ -722,20 +723,6 @@ def add_to_rates(minutes: int, rows: Iterable[tuple[str, int, Happened]], dialec
             sums[group, minute] = Happened.read(values).then(sums[group, minute])
     rates = [(group, minutes, minute, *happened.row) for (group, minute), happened in sums.items()]
     yield dialect.replace("tasks_app_rate", RATE_COLUMNS, rates, key=3)
-
-
-def _add_to_work_done(folded: Iterable[Folded], dialect: Dialect) -> Steps[None]:
-    """Add what each client was done with."""
-    by_minute: dict[int, list[Histogram]] = {}
-    for each in folded:
-        by_minute.setdefault(each.minute, []).append(each.done)
-    done = [
-        (minute, client, tasks)
-        for minute, clients in by_minute.items()
-        for client, tasks in Histogram.added_up(clients).counter.items()
-    ]
-    if done:
-        yield dialect.add("tasks_app_workdone", ("minute", "client", "tasks"), done, key=2)
 
 
 def _is_one_of(dialect: Dialect) -> str:

@@ -100,7 +100,7 @@ class Writer:
         housekeeper = Housekeeper(connection_to(using, is_durable=False))
         writer = _running[using] = cls(connection_to(using), bounds, housekeeper)
         if dialect_of(using).serves_many:
-            writer._neighbours = Neighbours(using, writer._waiting.look_into)
+            writer._neighbours = Neighbours(using, writer._waiting.look_into, writer._connection.dialect.share_claims)
         return writer
 
     def keep(self, companion: Companion) -> None:
@@ -134,7 +134,7 @@ class Writer:
         if self._is_stopping:
             asked.fail(StoreUnavailable("the server is stopping: try again"))
         elif len(self._queue) >= self._bounds.queued:
-            asked.fail(StoreBusy("too many operations wait already: try again later"))
+            asked.fail(StoreBusy("too many operations are waiting: try again later"))
         else:
             self._enqueue(asked)
 
@@ -160,7 +160,7 @@ class Writer:
             self._check = self._loop.create_task(connection.change(connection.dialect.probe()))
         done, _ = await asyncio.wait([self._check], timeout=PATIENCE_S)
         if not done:
-            raise StoreUnavailable("the database does not answer: try again later")
+            raise StoreUnavailable("the database is not responding: try again later")
         await self._check
 
     def look_around(self) -> None:

@@ -78,7 +78,7 @@ def command_of(action: BulkAction) -> click.Command:
         }
         if action.needs_one and not options:
             ways = " or ".join(f"{flag_of(option)} {KINDS[option.kind]['metavar']}" for option in action.options)
-            raise click.UsageError(f"nothing to change: say {ways}, or both")
+            raise click.UsageError(f"nothing to change: give {ways}, or both")
         change(session, action, options, **asked)
 
     for option in reversed(action.options):
@@ -113,7 +113,7 @@ def change(
     previewed = {each.name: options[each.name] for each in action.options if each.is_previewed and each.name in options}
     seen = session.store.bulk_preview(action.name, **meant(terms), **previewed)
     if not seen.count:
-        raise Failure("no matching tasks: there is nothing to change")
+        raise Failure("no matching tasks, so nothing was changed")
     shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed))
     if not session.is_json:
         session.show(shown)
@@ -157,7 +157,7 @@ def question(
     if seen.ended:
         yield "  ended", f"{number(seen.ended)} commands: they are skipped, retry them in their project"
     yield "for example", ", ".join(map(str, seen.samples))
-    yield "as of", f"{exact(seen.as_of)}: tasks that arrive later are not touched"
+    yield "as of", f"{exact(seen.as_of)}: tasks added later are not changed"
 
 
 def in_words(option: Option, value: Any) -> str:
@@ -210,7 +210,9 @@ def named(session: Session, operation: int) -> Iterator[None]:
     try:
         yield
     except NotFound:
-        raise Failure(f"there is no operation {operation}: `{session.typed('operations')}` lists them") from None
+        raise Failure(
+            f"operation {operation} does not exist: `{session.typed('operations')}` lists operations"
+        ) from None
 
 
 def follow(session: Session, operation: Operation) -> None:
@@ -219,7 +221,7 @@ def follow(session: Session, operation: Operation) -> None:
         operation = ended(session, operation)
     except KeyboardInterrupt:
         end, undo = session.typed(f"cancel {operation.id}"), session.typed(f"undo {operation.id}")
-        left = f"operation {operation.id} goes on at the server: `{end}` ends it, `{undo}` takes it back"
+        left = f"operation {operation.id} continues on the server: `{end}` cancels it, `{undo}` undoes it"
         raise Interrupted(left) from None
     if session.is_json:
         session.tell([as_json(operation)])
@@ -249,7 +251,7 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
     for why, count in skipped.items():
         yield f"  skipped, {why}: {number(count)}"
     if operation.undoable:
-        yield f"to take it back: {session.typed(f'undo {operation.id}')}"
+        yield f"to undo it: {session.typed(f'undo {operation.id}')}"
 
 
 @command("operations", needs=Scope.OPERATE)
@@ -257,8 +259,8 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
     "--limit", type=click.IntRange(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
 )
 def operations(session: Session, limit: int) -> None:
-    """List the changes to many tasks, the newest first."""
-    found = session.some(session.store.operations(limit=limit).operations, "there are no operations")
+    """List the changes to many tasks, newest first."""
+    found = session.some(session.store.operations(limit=limit).operations, "no operations")
     if session.is_json:
         session.tell(map(as_json, found))
         return
@@ -295,7 +297,7 @@ def cancel(session: Session, operation: int) -> None:
     with named(session, operation):
         found = session.store.operation(operation)
     if found.state != RUNNING:
-        raise Failure(f"operation {operation} has ended: it is {found.state}")
+        raise Failure(f"operation {operation} has already ended: it is {found.state}")
     session.store.cancel_operation(operation)
     stopped = ended(session, found)
     if session.is_json:
@@ -324,7 +326,7 @@ def resume(session: Session, group: str, reason: str) -> None:
     session.store.resume(group, reason)
     if session.is_json:
         session.tell([{"group": group, "paused": None}])
-    session.say(f"{group} goes on")
+    session.say(f"{group} is resumed")
 
 
 BULK_COMMANDS = {name: command_of(action) for name, action in ACTIONS.items()}

@@ -33,7 +33,7 @@ NEVER_IN_LISTS = RESULTS | {CommandStatus.NEW, CommandStatus.NEW_STASHED}
 def retry(session: Session, /, project: str, status: str | None, is_all: bool, reason: str, **which: Any) -> None:
     """Run finished commands again as new ones: by ID, by status, or all that failed."""
     if bool(which["ids"]) + bool(status) + is_all != 1:
-        raise click.UsageError("either some by their IDs, or --status, or --all")
+        raise click.UsageError("give exactly one of IDs, --status and --all")
     named = chosen(session, project, is_all=bool(status) or is_all, **which)
     tell(session, session.store.commands.retry(project, named, status=status, reason=reason), "queued again")
 
@@ -80,7 +80,7 @@ def archive(session: Session, /, project: str, reason: str, **which: Any) -> Non
 def reopen(session: Session, /, task: int, project: str, reason: str) -> None:
     """Reopen a list whose worker is known to be dead, by its task id."""
     if not session.store.commands.reopen(project, task, reason=reason):
-        raise Failure(f"list {task} of the project {project} is not running, or there is none")
+        raise Failure(f"list {task} of the project {project} does not exist or is not running")
     tell(session, 1, "open again", "list")
 
 
@@ -89,7 +89,7 @@ def chosen(
 ) -> Sequence[int] | None:
     """Return the ids of the selected tasks; None for all."""
     if bool(ids or lists) == is_all:
-        raise click.UsageError("either some by their IDs, or --all")
+        raise click.UsageError("give either IDs or --all")
     return None if is_all else [*tasks_of(session, project, ids), *lists]
 
 
@@ -98,7 +98,7 @@ def tasks_of(session: Session, project: str, ids: Sequence[str]) -> list[int]:
     seen = [found(session, project, id).newest for id in ids]
     for each in seen:
         if each.status not in NEVER_IN_LISTS:
-            raise Failure(f"command {each.id} lies in the list {each.task}, which is {each.status}")
+            raise Failure(f"command {each.id} is in list {each.task}, which is {each.status}")
     return [each.task for each in seen]
 
 

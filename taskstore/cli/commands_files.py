@@ -27,21 +27,21 @@ directory = click.argument("directory", type=click.Path(path_type=Path, file_oka
 @directory
 @project
 def import_(session: Session, /, directory: Path, project: str) -> None:
-    """Add what TDF2's directories in DIR hold: new/ID.task, open/LIST/ID.task, completed/ID.out and so on.
+    """Import TDF2's directories from DIR: new/ID.task, open/LIST/ID.task, completed/ID.out and so on.
 
-    All is read first: when there is anything wrong in it, nothing is added. Lists that were running are open. What is
-    there already stays as it is, so that what was broken off can be done again.
+    All files are read first: if any is invalid, nothing is added. Lists that were running become open. Commands that
+    exist already stay unchanged, so an interrupted import can be repeated.
     """
-    with reporting(session, "nothing is imported"):
+    with reporting(session, "nothing was imported"):
         content = read_project(directory)
     try:
         added = session.store.commands.import_project(project, content.entries)
     except (TaskStoreError, KeyboardInterrupt):
-        session.note("what was added before stays; the same command goes on from there")
+        session.note("earlier parts stay imported; run the same command again to continue")
         raise
     if session.is_json:
         session.tell([{"commands": added.commands, "lists": added.lists, "there_already": added.there_already}])
-    more = {"lists": added.lists, "there already": added.there_already}
+    more = {"lists": added.lists, "already there": added.there_already}
     told_too = "".join(f"; {name}: {number(count)}" for name, count in more.items() if count)
     session.say(f"imported {commands_of(added.commands)}{told_too}")
 
@@ -54,7 +54,7 @@ def export(session: Session, /, directory: Path, project: str) -> None:
 
     DIR is new, or empty; it is there only when it is whole.
     """
-    with reporting(session, "nothing is written"):
+    with reporting(session, "nothing was written"):
         written = write_entries(session.store.commands.export_project(project), directory)
     if session.is_json:
         session.tell([{"commands": written}])
@@ -64,7 +64,7 @@ def export(session: Session, /, directory: Path, project: str) -> None:
 def write_results(session: Session, seen: Iterable[CommandSeen], directory: Path) -> None:
     """Write ID.task, ID.out and ID.err of each command to a directory, and report those that can't be written."""
     written = left_out = 0
-    with reporting(session, "not all is written"):
+    with reporting(session, "some commands were not written"):
         directory.mkdir(parents=True, exist_ok=True)
         for each in whole(session, seen):
             try:
@@ -89,7 +89,7 @@ def whole(session: Session, seen: Iterable[CommandSeen]) -> Iterator[Command]:
     for each in seen:
         task = session.store.task(each.task)
         if task is None:
-            session.note(f"command {each.id} has gone elsewhere meanwhile: it is left out")
+            session.note(f"command {each.id} has moved in the meantime and is left out")
             continue
         try:
             if each.status in OF_LISTS:

@@ -46,5 +46,5 @@ def found(session: Session, project: str, id: str) -> CommandWhole:
     """Return the command with this id. Raises Failure if it does not exist."""
     whole = session.store.commands.get(project, id)
     if whole is None:
-        raise Failure(f"there is no command {id} in the project {project}")
+        raise Failure(f"command {id} does not exist in the project {project}")
     return whole

@@ -84,7 +84,7 @@ OF_ONE = tuple(sorted(set(CommandStatus) - OF_LISTS))
 @command("projects", needs=Scope.READ, below=commands)
 def projects(session: Session, /) -> None:
     """List the projects with commands."""
-    seen = session.some(session.store.commands.projects(), "there are no commands")
+    seen = session.some(session.store.commands.projects(), "no commands")
     if session.is_json:
         session.tell(map(as_json, seen))
         return
@@ -106,7 +106,7 @@ def status(session: Session, /, project: str) -> None:
         session.tell([as_json(seen)])
         return
     if not any(seen.counts.values()):
-        raise Failure(f"there are no commands in the project {project}")
+        raise Failure(f"no commands in the project {project}")
     session.show(table(STATES, _states(seen)))
     session.show(Group("", facts((name, what) for name, what in _summary(seen) if what)))
     if seen.running:
@@ -244,7 +244,7 @@ def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
 def results(session: Session, /, id: str | None, project: str, to: Path | None, limit: int, **which: Any) -> None:
     """List finished commands, newest first; with an ID, print the output of that command."""
     if id is not None and any(which.values()):
-        raise click.UsageError("--status and --text are for many; an ID names one")
+        raise click.UsageError("give either an ID, or --status and --text")
     if to is not None:
         # The default limit suits a terminal; files are wanted for all results.
         is_default = click.get_current_context().get_parameter_source("limit") is ParameterSource.DEFAULT
@@ -306,7 +306,7 @@ def show(session: Session, whole: CommandWhole) -> None:
     if whole.tail:
         session.note(f"command {whole.newest.id} is still running")
     elif ran is not whole.newest:
-        session.note(f"this is the run {ran.id}; {whole.newest.id} is {whole.newest.status}")
+        session.note(f"shows the run {ran.id}; {whole.newest.id} is {whole.newest.status}")
 
 
 def write(output: TextIO, content: bytes) -> None:

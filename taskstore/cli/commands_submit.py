@@ -79,9 +79,9 @@ def submit(
     if file is None and lines == (STANDARD_INPUT,):
         file, lines = sys.stdin.buffer, ()
     if bool(lines) == bool(file) or STANDARD_INPUT in lines:
-        raise click.UsageError("either LINEs, or --file FILE, or - for standard input")
+        raise click.UsageError("give either LINEs or --file FILE, with - for standard input")
     if lines and from_line > 1:
-        raise click.UsageError("--from-line is about --file FILE, or - for standard input")
+        raise click.UsageError("--from-line needs --file FILE, or - for standard input")
     if file is None:
         tell(session, project, submitted(session, project, enumerate(lines, 1), stashed, how))
     else:
@@ -98,7 +98,7 @@ def submit_file(
         bar = progress.add_task("submitting", total=None)
         for first, piece in pieces(wanted, MOST_BYTES):
             begin = first + from_line - 1
-            so_far = f"{number(count)} commands are submitted; --from-line {begin} goes on from there"
+            so_far = f"{number(count)} commands were submitted; continue with --from-line {begin}"
             with telling(session, count, so_far):
                 newest = submitted(session, project, numbered(piece, begin), stashed, how)
             count += len(newest)
@@ -106,7 +106,7 @@ def submit_file(
             if session.is_json:
                 session.tell(map(as_json, newest))
     if count == 0:
-        raise click.UsageError("there is no line in the file")
+        raise click.UsageError("the file must have at least one line")
     session.say(f"submitted {number(count)} commands to the project {project}, the last one as {newest[-1].id}")
 
 
@@ -117,7 +117,7 @@ def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
             try:
                 yield place, line.rstrip(b"\r\n").decode()
             except UnicodeDecodeError:
-                raise InvalidInput({f"line {place}": ["text in UTF-8"]}) from None
+                raise InvalidInput({f"line {place}": ["must be valid UTF-8"]}) from None
 
 
 def submitted(
@@ -126,7 +126,7 @@ def submitted(
     """Submit up to MOST_LINES lines. Raises InvalidInput, which names lines by their numbers."""
     given = list(lines)
     if len(given) > MOST_LINES:
-        raise click.UsageError(f"at most {MOST_LINES} LINEs; more with --file")
+        raise click.UsageError(f"must have at most {MOST_LINES} LINEs; use --file for more")
     wanted = [Submission(cmd=cmd, **how) for _, cmd in given]
     try:
         return session.store.commands.submit(project, wanted, stashed=stashed)

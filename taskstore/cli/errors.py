@@ -20,7 +20,7 @@ from .tables import printable
 if TYPE_CHECKING:
     from .context import Session
 
-OTHER_GROUP = "may not touch the group"  # The scope is sufficient.
+OTHER_GROUP = "has no access to the group"  # The scope is sufficient.
 SWITCHED_OFF = "are off on this server"  # No token is sufficient.
 
 
@@ -55,15 +55,15 @@ def failure_of(problem: TaskStoreError, needs: str, session: Session) -> Failure
             return Denied(str(problem))
         case NotAllowed() if OTHER_GROUP in str(problem):
             make = session.typed_on_server(f"token create NAME --scope {needs} --groups GROUP")
-            remedy = f"`{make}` makes one for other groups, for --token or TASKSTORE_TOKEN"
+            remedy = f"`{make}` creates a token for other groups; pass it as --token or TASKSTORE_TOKEN"
             return Denied(f"{problem} On the server's machine, {remedy}")
         case NotAllowed():
-            remedy = f"on the server's machine, `{make}` makes one, for --token"
-            return Denied(f"{problem} This needs a token of the scope {needs}: {remedy} or TASKSTORE_TOKEN")
+            remedy = f"On the server's machine, `{make}` creates one; pass it as --token or TASKSTORE_TOKEN"
+            return Denied(f"{problem} {remedy}")
         case StoreBusy() | TooOften():
             return Away(str(problem))
         case StoreUnavailable():
-            return Away(f"{problem} ({session.address}; --url or TASKSTORE_URL names another server)")
+            return Away(f"{problem} ({session.address}; use --url or TASKSTORE_URL for another server)")
         case InvalidInput():
             return Mistake(str(problem))
         case CommitRefused() if problem.refusal.bugs:

@@ -96,7 +96,7 @@ def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> No
         bar = progress.add_task("importing", total=None)
         for first, piece in pieces(lines):
             begin = first + from_line - 1
-            with telling(session, count, f"{number(count)} tasks are imported; --from-line {begin} goes on from there"):
+            with telling(session, count, f"{number(count)} tasks were imported; continue with --from-line {begin}"):
                 count += import_piece(session, b"".join(piece), group, begin)
             progress.update(bar, completed=count)
     if session.is_json:

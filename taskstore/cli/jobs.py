@@ -177,7 +177,7 @@ def wait(session: Session, /, id: int, timeout_ms: int | None) -> None:
 def tell_end(session: Session, found: Job) -> None:
     tell(session, found, json.dumps(found.result, ensure_ascii=False) if found.error is None else "")
     if found.status == JobStatus.FAILED:
-        raise Failure(f"job {found.id} failed: {found.error.line if found.error else 'nobody knows why'}")
+        raise Failure(f"job {found.id} failed: {found.error.line if found.error else 'unknown error'}")
 
 
 @command("requeue", needs=Scope.OPERATE, below=job)

@@ -37,7 +37,7 @@ def duration_ms(text: str) -> int:
     """Parse a time span such as 500ms, 30s, 10min, 2h, 7d."""
     if found := DURATION.fullmatch(text):
         return int(found[1]) * UNITS_MS[found[2]]
-    raise click.BadParameter(f"{text} is no length of time: write it as 500ms, 30s, 10min, 2h or 7d")
+    raise click.BadParameter(f"must be a duration such as 500ms, 30s, 10min, 2h or 7d, not {text}")
 
 
 def lease_ms(text: str) -> int:
@@ -51,7 +51,7 @@ def size_bytes(text: str) -> int:
     """Parse an amount of memory such as 256KiB, 512MiB, 2GiB."""
     if found := SIZE_TEXT.fullmatch(text):
         return int(found[1]) * UNITS_BYTES[found[2]]
-    raise click.BadParameter(f"{text} is no size: write it as 256KiB, 512MiB or 2GiB")
+    raise click.BadParameter(f"must be a size such as 256KiB, 512MiB or 2GiB, not {text}")
 
 
 def timespec_ms(text: str) -> int:
@@ -64,9 +64,9 @@ def timespec_ms(text: str) -> int:
         moment = datetime.fromisoformat(text)
         at_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text} is no time: write it as 2026-01-31T12:00 (UTC), or as +10min") from None
+        raise click.BadParameter(f"must be a time such as 2026-01-31T12:00 (UTC) or +10min, not {text}") from None
     if at_ms <= 0:  # The API would take it as a span from now.
-        raise click.BadParameter(f"{text} is before 1970: name a later time")
+        raise click.BadParameter(f"must be after 1 January 1970, not {text}")
     return at_ms
 
 
@@ -75,7 +75,7 @@ def pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if name and equals:
         return name, value
-    raise click.BadParameter(f"{text} has to be written as NAME=VALUE")
+    raise click.BadParameter(f"must be NAME=VALUE, not {text}")
 
 
 class Number(click.IntRange):

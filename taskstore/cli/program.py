@@ -13,12 +13,12 @@ LONGEST_SENTENCE = 200  # Characters of a summary, which is wrapped.
 HELP = """Task Store: run a server, and work with one from any machine that reaches it.
 
 Commands that ask a server find it by --url or TASKSTORE_URL. Without them they ask the one that runs on this machine,
-which needs no token; --data DIR or TASKSTORE_DATA says where it keeps its data. Other servers want a token: --token or
+which needs no token; --data DIR or TASKSTORE_DATA names its data directory. Other servers require a token: --token or
 TASKSTORE_TOKEN.
 
-Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the server does not answer, 4 not allowed.
+Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the server is not responding, 4 not allowed.
 """
-NOT_INSTALLED = 'Not installed here; pip install "taskstore[server]" brings: '
+NOT_INSTALLED = 'Not installed here; pip install "taskstore[server]" adds: '
 
 
 class Program(click.Group):
@@ -65,9 +65,9 @@ class Program(click.Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text(f"`{ctx.info_name} COMMAND --help` tells more of a command.")
+        formatter.write_text(f"`{ctx.info_name} COMMAND --help` shows the options of a command.")
         if self._has_others:
-            formatter.write_text(f"`{ctx.info_name} help --commands` lists Django's own commands, too.")
+            formatter.write_text(f"`{ctx.info_name} help --commands` also lists Django's own commands.")
         else:
             formatter.write_text(f"{NOT_INSTALLED}{', '.join(self._others)}.")
 

@@ -118,7 +118,7 @@ def added(tasks: Sequence[Task]) -> str:
 PAGE = 200  # The largest page of a search.
 STATES = ("ready", "claimed", "expired", "scheduled", "failed")
 
-NO_GROUP = "no group that you may see holds a task"
+NO_GROUP = "no groups with tasks that you can access"
 STATS = (
     Column(title="group", style="bold", is_long=True, is_folded=True),
     Column(title="ready", is_number=True, is_kept=True, style="blue"),
@@ -167,7 +167,7 @@ def stats(session: Session, groups: Sequence[str]) -> None:
     """Count the tasks of each group, or of GROUPS only; pay/* means all groups whose names begin with pay/."""
     nothing = NO_GROUP
     if groups:
-        nothing = f"no tasks in {' or '.join(groups)}: `{session.typed('groups')}` lists the groups that hold some"
+        nothing = f"no tasks in {' or '.join(groups)}: `{session.typed('groups')}` lists groups with tasks"
     found = session.some(of_groups(session.store.stats().groups, groups), nothing)
     if session.is_json:
         session.tell(map(as_json, found))
@@ -254,7 +254,7 @@ def tell_tasks(session: Session, found: Iterable[Task], limit: int, *, nothing: 
     else:
         session.show(tasks_table(tasks, now_ms(), with_group=with_group))
     if limit and next(rest, None):
-        session.note(f"there are more than {number(limit)}: --limit 0 shows all")
+        session.note(f"limited to {number(limit)}: --limit 0 shows all")
 
 
 def quoted(value: str) -> str:
@@ -281,7 +281,7 @@ def living(session: Session, id: int) -> Task:
     last = chain.steps[-1]
     task = session.store.task(last.id) if last.ended is None else None
     if task is None:
-        raise Failure(f"task {id} is gone: {how_it_ended(last, now_ms())}")
+        raise Failure(f"task {id} has ended: {how_it_ended(last, now_ms())}")
     return task
 
 

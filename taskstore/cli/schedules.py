@@ -37,7 +37,7 @@ def schedule() -> None:
 @command("list", needs=Scope.READ, below=schedule)
 def list_schedules(session: Session, /) -> None:
     """List the schedules with their last and next runs."""
-    found = session.some(session.store.schedules.list(), "there are no schedules")
+    found = session.some(session.store.schedules.list(), "no schedules")
     if session.is_json:
         session.tell(map(as_json, found))
         return
@@ -78,7 +78,7 @@ def show(session: Session, /, name: str) -> None:
 
 
 def no_schedule(session: Session, name: str) -> Failure:
-    return Failure(f"there is no schedule {name}: `{session.typed('schedule list')}` lists them")
+    return Failure(f"schedule {name} does not exist: `{session.typed('schedule list')}` lists schedules")
 
 
 def _facts(found: Schedule, now: int) -> Iterator[tuple[str, str]]:
@@ -120,9 +120,9 @@ def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, rea
     taskstore schedule put nightly "0 3 * * *" --job reports.build 2026 --zone Europe/Berlin
     """
     if bool(added["function"]) == bool(added["group"]):
-        raise click.UsageError("either --job FUNCTION or --group GROUP")
+        raise click.UsageError("give either --job FUNCTION or --group GROUP")
     if added["group"] and (len(added["args"]) > 1 or added["kwargs"]):
-        raise click.UsageError("a task has one ARG at most, its data")
+        raise click.UsageError("a task must have at most one ARG, its data")
     due = {"job": due_job(**added)} if added["function"] else {"task": due_task(**added)}
     made = session.store.schedules.put(name, cron, zone=zone, catch_up=catch_up, reason=reason, **due)
     tell(session, made, f"{name} adds {adds(made)}: {made.in_words or cron}")
@@ -163,7 +163,7 @@ def pause(session: Session, /, name: str, reason: str) -> None:
 def resume(session: Session, /, name: str, reason: str) -> None:
     """Resume a schedule, from now on."""
     found = session.store.schedules.resume(name, reason)
-    tell(session, found, f"{name} goes on, next {relative(found.next_ms, now_ms()) if found.next_ms else 'never'}")
+    tell(session, found, f"{name} is resumed, next {relative(found.next_ms, now_ms()) if found.next_ms else 'never'}")
 
 
 @command("run", needs=Scope.OPERATE, below=schedule)

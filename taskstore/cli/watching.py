@@ -69,5 +69,5 @@ def look(session: Session, every_s: float) -> Iterator[tuple[Stats, str]]:
 def picture(found: Stats, groups: Sequence[str], trouble: str) -> RenderableType:
     lines: list[RenderableType] = [table(STATS, rows_of(of_groups(found.groups, groups)))]
     if trouble:
-        lines.append(Text(f"{trouble}; these are the numbers from before", style="red"))
+        lines.append(Text(f"{trouble}; the numbers shown are older", style="red"))
     return Group(*lines, Text(f"as of {exact(found.at_ms)}; Ctrl-C ends", style="dim"))

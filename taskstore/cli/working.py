@@ -49,7 +49,7 @@ def add(
     made = NewTask(group=group, timespec_ms=at, labels=dict(fields.pop("labels")), **fields)
     if by_line:
         if data not in (None, STDIN):
-            raise click.UsageError("either DATA or --lines, not both")
+            raise click.UsageError("give either DATA or --lines")
         add_lines(session, made, file or sys.stdin.buffer)
         return
     tell_added(session, session.store.commit(adds=[replace(made, data=data_of(data, file) or b"")]))
@@ -62,7 +62,7 @@ def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
         bar = progress.add_task("adding", total=None)
         for first, piece in pieces(lines):
             data = [line.rstrip(b"\r\n") for line in piece if line.strip()]
-            with telling(session, count, f"{number(count)} tasks are added: the lines before line {first}"):
+            with telling(session, count, f"{number(count)} tasks were added, from the lines before line {first}"):
                 tasks = session.store.commit(adds=[replace(like, data=each) for each in data])
             count += len(tasks)
             progress.update(bar, completed=count)
@@ -74,7 +74,7 @@ def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
 def data_of(text: str | None, file: IO[bytes] | None) -> bytes | None:
     """Return the data that was given, or None."""
     if text is not None and file:
-        raise click.UsageError("either DATA or --file, not both")
+        raise click.UsageError("give either DATA or --file")
     if text == STDIN:
         return sys.stdin.buffer.read()
     if file:
@@ -106,7 +106,7 @@ def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: 
     order = Order.OLDEST if oldest else Order.RANDOM
     tasks = session.store.claim(groups, duration_ms=duration_ms, order=order.value, **asked)
     if not tasks:
-        raise Failure(f"nothing is available in {', '.join(groups)}")
+        raise Failure(f"no task is available in {', '.join(groups)}")
     if session.is_json:
         session.tell(map(as_json, tasks))
         return
@@ -137,9 +137,9 @@ def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: 
 def update(
     session: Session, /, id: int, data: str | None, file: IO[bytes] | None, at_ms: int | None, **fields: Any
 ) -> None:
-    """Change the data, labels or times of a task. What is not given stays as it is.
+    """Change the data, labels or times of a task. Other fields stay unchanged.
 
-    A lease is renewed by --at +30s. Somebody else's lease is respected: exit code 1.
+    Renew a lease with --at +30s. A task that is leased to another client is not changed: exit code 1.
     """
     labels, given = labels_of(fields), data_of(data, file)
     task = there(session, id)
@@ -163,7 +163,7 @@ def at_time(change: Change, task: Task, at_ms: int | None) -> Change:
 def labels_of(fields: dict[str, Any]) -> dict[str, str] | None:
     """Return the new labels, or None to keep them."""
     if fields["labels"] and fields["no_labels"]:
-        raise click.UsageError("either --label or --no-labels, not both")
+        raise click.UsageError("give either --label or --no-labels")
     return dict(fields["labels"]) if fields["labels"] or fields["no_labels"] else None
 
 
@@ -171,7 +171,7 @@ def there(session: Session, task_id: int) -> Task:
     task = session.store.task(task_id)
     if task is None:
         history = session.typed(f"history {task_id}")
-        raise Failure(f"no task {task_id}: `{history}` shows what happened to it")
+        raise Failure(f"task {task_id} does not exist: `{history}` shows its history")
     return task
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 import httpx
 
@@ -50,6 +52,10 @@ class Client(BaseClient):
         mine: httpx.HTTPTransport | None = self._connections.pop(transport.id_of_this_process(), None)
         if mine:
             mine.close()
+
+    def for_claims(self) -> ClaimingClient:
+        """Return a client in the same name whose waiting claim can be broken off, for a worker that stops."""
+        return ClaimingClient(self)
 
     @property
     def jobs(self) -> Jobs:
@@ -172,6 +178,42 @@ class Client(BaseClient):
             if mine is not made:
                 made.close()
         return mine
+
+
+class ClaimingClient(Client):
+    """A client with connections of its own, which can break off a claim that waits. See `Client.for_claims`."""
+
+    def __init__(self, client: Client) -> None:
+        self._access, self._client_id, self._patience = client._access, client._client_id, client._patience
+        self._connections = {}
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._has_ended = False
+
+    def hang_up(self) -> None:
+        """Break off the call that another thread waits for, and refuse all further ones with StoreUnavailable.
+
+        The server gives nothing to a client that has gone.
+        """
+        self._has_ended = True
+        for each in list(self._sockets):
+            with suppress(OSError):
+                # Not the method of a TLS socket, which is not made for being called beside a thread that reads.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    def _ask(self, request: httpx.Request, *, stream: bool) -> Happened:
+        request.extensions["trace"] = self._note
+        happened = None if self._has_ended else super()._ask(request, stream=stream)
+        if happened is None or (self._has_ended and not isinstance(happened, httpx.Response)):
+            raise StoreUnavailable("this client has hung up")
+        return happened
+
+    def _note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Hear from httpcore what it is doing."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            connected = info["return_value"].get_extra_info("socket")
+            self._sockets.add(connected)
+            if self._has_ended:
+                self.hang_up()
 
 
 class AsyncClient(BaseClient):

@@ -57,7 +57,7 @@ class Incoming:
     def end(self) -> None:
         """Raises UnexpectedAnswer if the last line is incomplete."""
         if rest := b"".join(self._rest):
-            raise UnexpectedAnswer(f"this is no whole line: {_beginning(rest)}")
+            raise UnexpectedAnswer(f"the answer ends with an incomplete line: {_beginning(rest)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def _entry(line: bytes) -> Entry:
     try:
         return Line.read(json.loads(line)).entry
     except (ValueError, NotACommand, RecursionError) as problem:
-        raise UnexpectedAnswer(f"this is no command, nor a list of them: {_beginning(line)} ({problem})") from None
+        raise UnexpectedAnswer(f"the answer has an invalid line: {_beginning(line)} ({problem})") from None
 
 
 def _beginning(line: bytes) -> str:
@@ -127,7 +127,7 @@ class CommandCalls:
         `stashed`: park them until `unstash`. Raises InvalidInput, which names fields such as `commands[3].cmd`.
         """
         if isinstance(commands, str | bytes):
-            raise InvalidInput({"commands": ["must be a list of command lines, not one text"]})
+            raise InvalidInput({"commands": ["must be a list of command lines, not a string"]})
         added = [given(**structs.asdict(Submission(cmd=one) if isinstance(one, str) else one)) for one in commands]
         body = {"clientid": self.id, "commands": added, "stashed": stashed}
         return Call.of(
@@ -236,7 +236,7 @@ class CommandCalls:
 
 def _path(project: str, **more: str | int) -> dict[str, str | int]:
     if why := why_no_project(project):
-        raise InvalidInput({"project": [f"{why}, not {project!r}"]})
+        raise InvalidInput({"project": [why]})
     return {"project": project, **more}
 
 

@@ -111,7 +111,7 @@ class Jobs(Part[JobCalls]):
             if job.is_finished:
                 return job
             time.sleep(pause_s)
-        raise TimeoutError(f"job {id} is not finished yet")
+        raise TimeoutError(f"job {id} has not finished yet")
 
 
 class AsyncJobs(AsyncPart[JobCalls]):
@@ -130,7 +130,7 @@ class AsyncJobs(AsyncPart[JobCalls]):
             if job.is_finished:
                 return job
             await asyncio.sleep(pause_s)
-        raise TimeoutError(f"job {id} is not finished yet")
+        raise TimeoutError(f"job {id} has not finished yet")
 
 
 def _pauses(timeout_s: float | None) -> Iterator[float]:

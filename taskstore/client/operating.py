@@ -9,6 +9,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from .. import endpoints
+from ..errors import InvalidInput
 from ..types.bulk import ItemsPage, Operation, OperationsPage, Preview
 from ..types.groups import GroupPause, Pause
 from ..types.scalars import prepare
@@ -40,10 +41,12 @@ class Operating:
                 raise ValueError("it is not paused")
             return paused
 
+        _refuse_empty(group)
         return Call.of(endpoints.PAUSE, path={"name": group}, body={"reason": reason}, read=pause_in)
 
     def resume(self, group: str, reason: str = "") -> Call[None]:
         """Hand out tasks of the group again."""
+        _refuse_empty(group)
         return Call.of(endpoints.RESUME, path={"name": group}, body={"reason": reason}, read=lambda content: None)
 
     def bulk_preview(
@@ -129,3 +132,8 @@ class Operating:
         `operations` shows whether the undo was started.
         """
         return Call.of(endpoints.UNDO_OPERATION, path={"id": id}, body={"reason": reason}, once=True)
+
+
+def _refuse_empty(group: str) -> None:
+    if not group:  # It would be the address of something else.
+        raise InvalidInput({"group": ["must not be empty"]})

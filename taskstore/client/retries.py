@@ -110,7 +110,7 @@ def _fields(call: Call[Any], answer: httpx.Response, detail: str) -> Mapping[str
 
 
 def _shown(call: Call[Any], answer: httpx.Response) -> str:
-    return f"{call.method} {call.path} was answered {answer.status_code}: {answer.text[:SHOWN]}"
+    return f"{call.method} {call.path} failed with status {answer.status_code}: {answer.text[:SHOWN]}"
 
 
 def _retry_after_s(answer: httpx.Response) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from types import NoneType
 
 from msgspec import structs
 
 from .. import endpoints
-from ..errors import InvalidInput
+from ..errors import InvalidInput, refuse
+from ..types.job_record import JobOptions
 from ..types.schedules import DueJob, DueTask, Schedule
 from ..types.tasks import Task
 from .calls import Call, given
@@ -42,6 +44,15 @@ class ScheduleCalls:
         add. `catch_up`: how to treat due times that passed while no server ran: `skip` them, add the `latest`, or add
         `all`. Raises InvalidInput, which names every invalid field.
         """
+        refuse(
+            (field, f"must be a {right.__name__}, not a {type(value).__name__}")
+            for field, value, right in (
+                ("task", task, DueTask),
+                ("job", job, DueJob),
+                ("job.options", getattr(job, "options", None), JobOptions),
+            )
+            if not isinstance(value, (right, NoneType))
+        )
         body = {
             "cron": cron,
             "zone": zone,
@@ -77,7 +88,7 @@ class ScheduleCalls:
 
 def _path(name: str) -> dict[str, str]:
     if not name or "/" in name:
-        raise InvalidInput({"name": [f"a name without / and not empty, not {name!r}"]})
+        raise InvalidInput({"name": ["must not be empty or contain /"]})
     return {"name": name}
 
 

@@ -65,9 +65,9 @@ class Access:
         except httpx.InvalidURL:
             is_http = False
         if not is_http:
-            raise InvalidInput({"url": [f"an address like {DEFAULT_URL}, not {self.url!r}"]})
+            raise InvalidInput({"url": [f"must be an address such as {DEFAULT_URL}, not {self.url!r}"]})
         if self.token and not (self.is_loopback or self.url.startswith("https:")):
-            log.warning("the token goes to %s in plain text: whoever is between can read it", self.url)
+            log.warning("the token is sent to %s unencrypted: anyone on the way can read it", self.url)
 
     @property
     def is_loopback(self) -> bool:
@@ -223,7 +223,7 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
     while True:
         if may_have_happened and access.token != token:
             # Idempotency keys belong to a token: under a new one the server would apply the call again.
-            raise CommitUnknown("the server was started anew while it was at it")
+            raise CommitUnknown("the server restarted during the request")
         url, token = access.url, access.token
         timeout_s = patience.timeout_s
         timeout = httpx.Timeout(timeout_s + call.wait_ms / 1000, connect=min(timeout_s, LONGEST_CONNECT_S), pool=None)
@@ -246,7 +246,7 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
         is_over = call.once and may_have_happened
         if is_over or (pause_s := pauses.next_s(problem)) is None:
             if may_have_happened:
-                raise CommitUnknown(f"nobody knows whether it happened: {problem.error}")
+                raise CommitUnknown(f"it is unknown whether the request was carried out: {problem.error}")
             raise problem.error
         yield Pause(pause_s)
 
@@ -258,7 +258,7 @@ def read(call: Call[T], answer: httpx.Response) -> T:
     try:
         return call.read(answer.content)
     except (ValueError, KeyError, TypeError) as problem:
-        raise UnexpectedAnswer(f"{call.method} {call.path} was answered with something else: {problem!r}") from problem
+        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected answer: {problem!r}") from problem
 
 
 @lru_cache(100)

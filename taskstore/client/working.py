@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,7 +14,18 @@ from msgspec.structs import replace
 from .. import endpoints
 from ..errors import CommitRefused, refuse
 from ..types.clients import Heard
-from ..types.tasks import NAMED, Change, Imported, NewTask, Order, Outcome, Refusal, Task, ids_without_delete
+from ..types.tasks import (
+    NAMED,
+    Change,
+    Imported,
+    NewTask,
+    Order,
+    Outcome,
+    Problem,
+    Refusal,
+    Task,
+    ids_without_delete,
+)
 from .calls import Call, decoder, encoded, new_key
 
 
@@ -36,6 +47,7 @@ class CommitOnTheWire:
         depends: Iterable[int] = (),
     ) -> None:
         adds, updates, deletes = list(adds), list(updates), list(deletes)
+        refuse([*_of_other_types("adds", adds, NewTask), *_of_other_types("updates", updates, Change)])
         refuse(
             [
                 *ids_without_delete(adds, deletes),
@@ -78,6 +90,12 @@ class CommitOnTheWire:
         )
 
 
+def _of_other_types(field: str, items: Sequence[object], right: type) -> Iterator[Problem]:
+    for place, item in enumerate(items):
+        if not isinstance(item, right):
+            yield f"{field}[{place}]", f"must be a {right.__name__}, not a {type(item).__name__}"
+
+
 def add_on_the_wire(add: NewTask) -> dict[str, Any]:
     said = {"id": add.id, "timespec": add.timespec_ms, **_said_of(add)}
     return {"group": add.group, **_filled(said), **_data(add.data)}
@@ -115,7 +133,7 @@ def _data(data: bytes | str) -> dict[str, Any]:
     if isinstance(data, str):
         return {"data": data}
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"data is bytes or text, not {type(data).__name__}: json.dumps makes text of a value")
+        raise TypeError(f"data must be bytes or str, not {type(data).__name__}; json.dumps converts other values")
     try:
         return {"data": bytes(data).decode()}
     except UnicodeDecodeError:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import refuse
+from ..types import sentences
 from ..types.command_record import CommandStatus, group_of, why_no_project
 from ..types.tasks import Order
 from ..worker.engine import Engine
@@ -77,14 +78,16 @@ class CommandWorker(Engine[Work]):
             most_bytes=LIST_BYTES,
         )
         checks = {
-            "platform": not sys.platform.startswith("linux") and "workers of commands need Linux",
-            "projects": not self.projects and "at least one",
+            "platform": not sys.platform.startswith("linux") and "must be Linux",
+            "projects": not self.projects and "must name at least one project",
             **{f"projects[{place}]": why_no_project(name) for place, name in enumerate(self.projects)},
-            "name": not NAME.fullmatch(setup.worker) and "1 to 100 characters, none of them / or a control character",
-            "shell": not os.access(shell, os.X_OK) and f"{shell} is no program",
-            "cwd": not Path(setup.cwd).is_dir() and f"{setup.cwd} is no folder",
-            "lists_at_once": lists_at_once < 1 and "1 or more",
-            "output_bytes": output_bytes not in OUTPUT_RANGE and f"from {OUTPUT_RANGE[0]} to {OUTPUT_RANGE[-1]}",
+            "name": not NAME.fullmatch(setup.worker)
+            and "must have 1 to 100 characters, without / and control characters",
+            "shell": not os.access(shell, os.X_OK) and f"must be an executable program, not {shell}",
+            "cwd": not Path(setup.cwd).is_dir() and f"must be an existing directory, not {setup.cwd}",
+            "lists_at_once": lists_at_once < 1 and f"must be at least 1, not {lists_at_once}",
+            "output_bytes": output_bytes not in OUTPUT_RANGE
+            and sentences.between(OUTPUT_RANGE[0], OUTPUT_RANGE[-1], output_bytes),
         }
         refuse((field, str(why)) for field, why in checks.items() if why)
         times = Times(

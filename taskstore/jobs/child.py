@@ -61,7 +61,7 @@ def answer_to(assigned: Assignment, functions: Functions) -> Answer:
         try:
             json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as problem:
-            raise ResultNotJson(f"a result has to be JSON: {problem}") from None
+            raise ResultNotJson(f"the result must be JSON: {problem}") from None
         return {"how": How.SUCCEEDED, "result": result}
     except BaseException as problem:
         how = How.DIED if isinstance(problem, Stopped) else How.FAILED
@@ -73,7 +73,7 @@ class _stopped_by_sigterm:  # noqa: N801 - used like a function.
 
     def __enter__(self) -> None:
         def stop(number: int, frame: FrameType | None) -> NoReturn:
-            raise Stopped("its process was told to end (SIGTERM)")
+            raise Stopped("its process received SIGTERM")
 
         signal.signal(signal.SIGTERM, stop)
 

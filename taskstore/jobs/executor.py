@@ -167,7 +167,7 @@ class Jobs:
         self._link.hang_up()
         self._writing.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
         if self._writing.is_alive():
-            logger.warning("the store does not answer: jobs that it was not told of go to others when their leases end")
+            logger.warning("the store is not responding: others get unreported jobs when their leases end")
         self._link.end()
 
     def info(self) -> Mapping[str, Any]:
@@ -189,7 +189,7 @@ class Jobs:
     def _new_server(self) -> ForkServerLink:
         link = ForkServerLink(self._setup)
         if link.threads_found > 1:
-            logger.warning("the jobs' modules started threads, which copies of a process lack: better use spawn")
+            logger.warning("the jobs' modules started threads, which forked processes lack: use spawn")
         return link
 
     # ---- The thread that listens to the server
@@ -234,7 +234,7 @@ class Jobs:
         """Handle the end of a fork server, with which all its processes end."""
         link.end()
         if not self._engine.stopping.is_set():
-            logger.error("the process that starts the jobs has died; another one is started")
+            logger.error("the process that starts the jobs has died and is being replaced")
             try:
                 new = self._new_server()
             except Exception as problem:
@@ -343,4 +343,4 @@ class Jobs:
 
 
 def _say_lost(job_id: int, problem: Exception | None = None) -> None:
-    logger.warning("job %d is no longer ours, its result is discarded. %s", job_id, problem or "")
+    logger.warning("job %d belongs to another worker now, so its result is discarded. %s", job_id, problem or "")

@@ -353,7 +353,7 @@ def cause_of_death(status: int) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        hint = ": by hand, or by the system for want of memory" if number == signal.SIGKILL else ""
+        hint = ": by a person, or by the system when memory ran out" if number == signal.SIGKILL else ""
         return f"its process was ended by {name}{hint}"
     return f"its process ended with code {os.WEXITSTATUS(status)} before the function returned"
 

@@ -125,7 +125,7 @@ class JobFunction:
         `at`: when the job is due; raises ValueError without a time zone. The options are those of `job`.
         """
         if at is not None and at.tzinfo is None:
-            raise ValueError(f"{at} says no zone: add one, such as tzinfo=UTC")
+            raise ValueError(f"at must have a time zone, such as tzinfo=UTC; {at} has none")
         return replace(
             self,
             queue=checked(queue) if queue is not None else self.queue,
@@ -187,7 +187,7 @@ def in_ms(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in made.keys() & {"timeout", "backoff"}:
         duration = made.pop(name)
         if not isinstance(duration, timedelta | None):
-            raise TypeError(f"{name} has to be a timedelta, such as timedelta(seconds=30), not {duration!r}")
+            raise TypeError(f"{name} must be a timedelta, such as timedelta(seconds=30), not {duration!r}")
         made[f"{name}_ms"] = None if duration is None else round(duration / MILLISECOND)
     if "on_lost" in made:
         made["on_lost"] = OnLost(made["on_lost"])
@@ -195,8 +195,8 @@ def in_ms(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(queue: str) -> str:
-    if right := why_no_queue(queue):
-        raise ValueError(f"{queue!r} is not the name of a queue: {right}")
+    if why := why_no_queue(queue):
+        raise ValueError(f"the queue {queue!r} {why}")
     return queue
 
 
@@ -217,10 +217,10 @@ class Registered:
         for module in modules:
             importlib.import_module(module)
         if not functions:
-            raise UnknownFunction(f"no function of {', '.join(modules)} is a job: put @job on those that are")
+            raise UnknownFunction(f"no function in {', '.join(modules)} is a job: decorate functions with @job")
 
     def find(self, function: str) -> Runnable:
         found = functions.get(function)
         if found is None:
-            raise UnknownFunction(f"{function} is not among what this worker runs: {', '.join(sorted(functions))}")
+            raise UnknownFunction(f"this worker does not run {function}, only {', '.join(sorted(functions))}")
         return lambda context, args, kwargs: call(found.function, args, kwargs)

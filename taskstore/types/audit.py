@@ -15,15 +15,16 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     id: Int64
     at_ms: At = field(name="at")
     by: Annotated[
-        str, Meta(description="A user's name, or `token:` or `node:` and that of one; `unknown:` and what was typed.")
+        str,
+        Meta(description="A user's name, `token:` or `node:` with its name, or `unknown:` and the name typed."),
     ]
     action: str
-    group: Annotated[str, Meta(description="Empty: several groups, or none.")]
+    group: Annotated[str, Meta(description="Empty for several groups, or none.")]
     selection: Annotated[str, Meta(description="The selected tasks or objects, in words.")]
     reason: str
-    done: Annotated[int, Meta(description="How many were changed.")]
-    skipped: Annotated[int, Meta(description="How many were left alone; `details` says why.")]
-    duration_ms: Annotated[int, Meta(description="In milliseconds.")] = field(name="duration")
+    done: Annotated[int, Meta(description="The number of changed tasks or other items.")]
+    skipped: Annotated[int, Meta(description="The number of unchanged ones; `details` has the reasons.")]
+    duration_ms: Annotated[int, Meta(description="Milliseconds.")] = field(name="duration")
     details: dict[str, Any]
 
 

@@ -77,7 +77,7 @@ REQUEUE = BulkAction(
             name="here",
             kind=Kind.FLAG,
             label="Requeue here: keep dead letters in their group",
-            description="Leave dead letters in their group; else they go back to where they failed.",
+            description="Keep dead letters in their group instead of sending them back to where they failed.",
             otherwise="Dead letters return to the group in which they failed.",
             default=False,
             is_previewed=True,
@@ -86,7 +86,7 @@ REQUEUE = BulkAction(
             name="at",
             kind=Kind.TIME,
             label="Available from (UTC)",
-            description="From when on they are available.",
+            description="The time from which the tasks are available.",
             fact="available at",
             hint="Leave empty for now.",
             default=0,
@@ -96,7 +96,7 @@ REQUEUE = BulkAction(
             name="spread_minutes",
             kind=Kind.MINUTES,
             label="Spread over (minutes)",
-            description="Over how many minutes they become available, evenly.",
+            description="The number of minutes over which the tasks become available, evenly.",
             fact="spread over",
             hint="Leave empty for all at once.",
             default=0,
@@ -126,7 +126,7 @@ MOVE = BulkAction(
             name="create",
             kind=Kind.FLAG,
             label="Create the group if it doesn't exist",
-            description="It may be a new group.",
+            description="Whether to create the group if it does not exist.",
             default=False,
         ),
     ),
@@ -137,7 +137,7 @@ EDIT = BulkAction(
     doing="Editing",
     help=f"""Give tasks another error text or priority: {WHICH}.
 
-    All else of a task stays as it is; one with an error text counts as failed.
+    Other fields stay unchanged. A task with an error text counts as failed.
 
     taskstore edit group:mail label.tier:gold --priority 50
     """,
@@ -148,7 +148,7 @@ EDIT = BulkAction(
             name="error",
             kind=Kind.TEXT,
             label="Error",
-            description="The new error text; empty: none.",
+            description="The new error text; empty to clear it.",
             fact="error",
             hint="Leave empty to clear the error.",
         ),
@@ -156,7 +156,7 @@ EDIT = BulkAction(
             name="priority",
             kind=Kind.PRIORITY,
             label="Priority",
-            description="-100 to 100, larger first.",
+            description="-100 to 100. Higher values are claimed first.",
             fact="priority",
             hint="-100 to 100. Higher values are claimed first.",
         ),

@@ -38,9 +38,9 @@ class Line:
         except (ValueError, RecursionError) as problem:
             raise NotACommand(str(problem)) from None
         if line.status in OF_LISTS and (line.command or not line.list):
-            raise NotACommand(f"what is {line.status} has the member list, and no other")
+            raise NotACommand(f"an entry with the status {line.status} must have the member list and no other")
         if line.status not in OF_LISTS and (line.list or not line.command):
-            raise NotACommand(f"what is {line.status} has the member command, and no other")
+            raise NotACommand(f"an entry with the status {line.status} must have the member command and no other")
         return line
 
     @property
@@ -49,7 +49,7 @@ class Line:
             return self.status, self.list
         if self.command is not None:
             return self.status, self.command
-        raise NotACommand("neither a command nor a list is there")
+        raise NotACommand("an entry must have a command or a list")
 
     def encode(self) -> bytes:
         """Return the line as JSON with a line break."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from . import records
+from . import records, sentences
 from .tasks import COMMAND_GROUPS, NewTask
 
 PREFIX = COMMAND_GROUPS
@@ -162,7 +162,7 @@ class Command:
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"this is not the record of a command: {problem}") from None
+            raise NotACommand(f"invalid record of a command: {problem}") from None
 
     def encode(self) -> bytes:
         return records.encode(self)
@@ -196,7 +196,7 @@ class CommandList:
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"this is not a list of commands: {problem}") from None
+            raise NotACommand(f"invalid list of commands: {problem}") from None
 
     def encode(self) -> bytes:
         return records.encode(self)
@@ -231,7 +231,7 @@ class LiveOutput:
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"this is not what a command has written: {problem}") from None
+            raise NotACommand(f"invalid output of a command: {problem}") from None
 
     def encode(self) -> bytes:
         return records.encode(self)
@@ -264,25 +264,25 @@ def place_of(group: str) -> tuple[str, str] | None:
 def why_no_project(name: str) -> str | None:
     """Return the rule that this name of a project violates; None if it is valid."""
     if not name or "/" in name or "\0" in name:
-        return "a name without / and not empty"
-    return f"at most {LONGEST_PROJECT} characters" if len(name) > LONGEST_PROJECT else None
+        return sentences.NO_SLASH
+    return sentences.at_most(LONGEST_PROJECT, "characters", len(name)) if len(name) > LONGEST_PROJECT else None
 
 
 def why_no_id(name: str) -> str | None:
     """Return the rule that this id of a command violates; None if it is valid."""
     if not ID.fullmatch(name):
-        return "an id of letters, digits, and _ . -, of which . and - do not come first"
+        return "must consist of letters, digits and _ . -, and must not start with . or -"
     if len(NUMBER_OF_FAILS.sub("", name)) > LONGEST_ID:
-        return f"an id of at most {LONGEST_ID} characters before the number of fails"
+        return f"must have at most {LONGEST_ID} characters before the number of fails"
     return None
 
 
 def why_misplaced(status: CommandStatus, command: Command) -> str | None:
     """Return why the command can't have this status; None if it can."""
     if status in BEFORE_A_RUN and command.run:
-        return f"it was run, and is {status}"
+        return f"must not have a run: its status is {status}"
     if status not in BEFORE_A_RUN | MAYBE_TOO_LATE and not command.run:
-        return f"it was not run, and is {status}"
+        return f"must have a run: its status is {status}"
     return None
 
 

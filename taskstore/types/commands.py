@@ -31,7 +31,7 @@ class ProjectCounts(Struct, frozen=True, kw_only=True):
         Mapping[str, int],
         Meta(description="Commands by status; those in lists have the status of their list."),
     ]
-    lists: Annotated[Mapping[str, int], Meta(description="Lists by status.")]
+    lists: Annotated[Mapping[str, int], Meta(description="The number of lists by status.")]
 
     @property
     def is_empty(self) -> bool:
@@ -80,8 +80,10 @@ class ProjectStatus(ProjectCounts, frozen=True, kw_only=True):
             "active workers. null: unknown."
         ),
     ]
-    durations: Annotated[Statistics, Meta(description="Of the newest finished runs, at most 1 000.")]
-    fails: Annotated[int, Meta(description="How many of these runs failed.")]
+    durations: Annotated[
+        Statistics, Meta(description="The number of finished runs considered, at most the newest 1 000.")
+    ]
+    fails: Annotated[int, Meta(description="The number of failures among them.")]
 
 
 class CommandSeen(Struct, frozen=True, kw_only=True):

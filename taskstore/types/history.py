@@ -34,7 +34,7 @@ class Step(Struct, frozen=True, kw_only=True):
     error: str
     priority: int
     claims: int
-    made_at_ms: Annotated[int, Meta(description="When this id was made.")] = field(name="made")
+    made_at_ms: Annotated[int, Meta(description="When this id was assigned.")] = field(name="made")
     made_by_commit: Int64
     ended: Annotated[End | None, Meta(description="null: the id still exists.")]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from . import records
+from . import records, sentences
 from .tasks import NewTask, State
 
 DEFAULT_QUEUE = "default"
@@ -124,7 +124,7 @@ class JobRecord:
         try:
             return records.decode(cls, data)
         except (ValueError, RecursionError) as problem:
-            raise NotAJob(f"this is not the record of a job: {problem}") from None
+            raise NotAJob(f"invalid record of a job: {problem}") from None
 
     def encode(self) -> bytes:
         """Return the data for a task. Raises TypeError or ValueError if arguments or result are not JSON."""
@@ -205,8 +205,8 @@ def status_of(group: str, state: State) -> JobStatus:
 def why_no_queue(name: str) -> str | None:
     """Return the rule that this name of a queue violates; None if it is valid."""
     if not name or "/" in name or "\0" in name:
-        return "a name without / and not empty"
-    return f"at most {LONGEST_QUEUE} characters" if len(name) > LONGEST_QUEUE else None
+        return sentences.NO_SLASH
+    return sentences.at_most(LONGEST_QUEUE, "characters", len(name)) if len(name) > LONGEST_QUEUE else None
 
 
 def new_task(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, priority: int = 0) -> NewTask:

@@ -15,18 +15,20 @@ from math import isfinite
 from types import NoneType
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from . import sentences
+
 MOST = 253_402_300_799_999  # The end of the year 9999 in milliseconds, the latest that all calendars support.
 
 Kind = TypeVar("Kind")
 
-# The Python type of each member's JSON value, and its description in errors.
+# The Python type of each member's JSON value, and what its errors say.
 JSON_TYPES: Mapping[Any, tuple[type, str]] = {
-    str: (str, "text"),
-    int: (int, f"a whole number from 0 to {MOST}"),
-    bool: (bool, "true or false"),
-    Sequence: (list, "a list"),
-    tuple: (list, "a list"),
-    Mapping: (dict, "an object"),
+    str: (str, "must be a string"),
+    int: (int, sentences.between(0, MOST)),
+    bool: (bool, "must be true or false"),
+    Sequence: (list, "must be a list"),
+    tuple: (list, "must be a list"),
+    Mapping: (dict, "must be an object"),
 }
 
 
@@ -45,13 +47,13 @@ def encode(record: Any) -> bytes:
 def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:
     """Convert a JSON object to this class. Raises ValueError, which names the invalid member."""
     if type(tree) is not dict:
-        raise ValueError(f"{path.rstrip('.') or 'it'} has to be an object")
+        raise ValueError(f"{path.rstrip('.') or 'it'} must be an object")
     types = _types(kind)  # type: ignore[arg-type]
     members = {name: _member(types[name], tree[name], path + name) for name in types if tree.get(name) is not None}
     for each in fields(kind):  # type: ignore[arg-type]
         is_needed = each.default is MISSING and each.default_factory is MISSING
         if is_needed and not members.get(each.name):
-            raise ValueError(f"{path}{each.name} is missing")
+            raise ValueError(f"{path}{each.name} {sentences.REQUIRED}")
     return kind(**members)
 
 
@@ -73,14 +75,14 @@ def _member(hint: Any, value: Any, path: str) -> Any:
         return value_of(hint, value, f"{path}.")  # type: ignore[arg-type]
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         if value not in list(hint):
-            raise ValueError(f"{path} has to be one of {', '.join(hint)}")
+            raise ValueError(f"{path} {sentences.one_of(hint, value)}")
         return hint(value)
     shape = get_origin(hint) or hint
     right, words = JSON_TYPES[shape]
     # Not isinstance, which would accept true as an integer.
     found = type(value)
     if found is not right or (found is int and not 0 <= value <= MOST):
-        raise ValueError(f"{path} has to be {words}")
+        raise ValueError(f"{path} {words}{sentences.but_not(value)}")
     if shape is tuple:
         return tuple(_member(get_args(hint)[0], each, f"{path}[{place}]") for place, each in enumerate(value))
     return value
@@ -92,4 +94,4 @@ def _finite(digits: str) -> float:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
+    raise ValueError(f"{word} is not valid JSON")

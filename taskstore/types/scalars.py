@@ -24,7 +24,7 @@ Timespec = Annotated[
         description="Milliseconds. 0: now. Negative: its absolute value from now. Positive: that time since the Epoch.",
     ),
 ]
-Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Larger first.")]
+Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Higher values are claimed first.")]
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
 After = Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]

@@ -12,7 +12,7 @@ from .job_record import DEFAULT_QUEUE, JobOptions
 from .records import MOST
 from .scalars import Int64, prepare
 
-Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Since the Epoch.")]
+Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Milliseconds since the Epoch.")]
 
 
 class ScheduleState(StrEnum):
@@ -54,7 +54,7 @@ class LastRun(Struct, frozen=True, kw_only=True):
 
     due_ms: Milliseconds = field(name="due")
     at_ms: Milliseconds = field(name="at")  # When it was added.
-    origin: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Of the last task that was added.")]
+    origin: Annotated[int, Meta(ge=0, le=2**63 - 1, description="The id of the task that was added.")]
 
 
 class SchedulePause(Struct, frozen=True, kw_only=True):

@@ -258,12 +258,12 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str]
     priority: int
     origin: Annotated[Int64, Meta(description="The id of the first task of the chain. It never changes.")]
-    claims: Annotated[int, Meta(description="How often it was claimed.")]
+    claims: Annotated[int, Meta(description="The number of claims.")]
     created_at_ms: Annotated[int, Meta(description="When the first task of the chain was added.")] = msgspec.field(
         name="created"
     )
     data_type: DataType = ""
-    data_base64: Annotated[str | UnsetType, Meta(description="Only when data is null.")] = UNSET
+    data_base64: Annotated[str | UnsetType, Meta(description="Present only if data is null.")] = UNSET
 
     @classmethod
     def make(

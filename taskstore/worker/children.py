@@ -68,7 +68,7 @@ class Child:
             try:
                 process.start()
             except (AttributeError, TypeError, PickleError) as problem:
-                raise ChildDidNotStart(f"functions for processes have to be those of a module: {problem}") from problem
+                raise ChildDidNotStart(f"functions for processes must belong to a module: {problem}") from problem
             self._process = process
             theirs.close()
         if not self._connection.poll(START_S) or self._answer() != STARTED:
@@ -117,7 +117,7 @@ class Child:
         code = self._process.exitcode
         if code is None:
             self._process.kill()
-            return "it did not answer"
+            return "it did not respond"
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
 
 

@@ -87,6 +87,9 @@ class Engine(Generic[W]):
     ) -> None:
         self.name = name
         self.store = store
+        # A claim that waits when the worker stops must not get what the worker gives back.
+        for_claims = getattr(type(store), "for_claims", None)
+        self._claiming: Any = for_claims(store) if for_claims else store
         self.works: dict[int, W] = {}  # By the id with which the task was claimed.
         self.change = threading.Condition()  # Guards `works` and `stopping`.
         self.stopping = threading.Event()
@@ -172,7 +175,7 @@ class Engine(Generic[W]):
     def _claim(self, limit: int) -> None:
         self._expected_at = time.monotonic() + self._wait_ms / 1_000 + LATE_S
         try:
-            tasks = self.store.claim(
+            tasks = self._claiming.claim(
                 self._groups, duration_ms=self._lease_ms, limit=limit, wait_ms=self._wait_ms, order=self._order
             )
             self._expected_at = math.inf
@@ -181,6 +184,8 @@ class Engine(Generic[W]):
             self._executor.take(tasks)
         except self._passing as problem:
             self._expected_at = math.inf
+            if self.stopping.is_set():
+                return
             self.keeper.outage.begin(problem)
             self.stopping.wait(getattr(problem, "retry_after_s", SOON_S))
 
@@ -199,6 +204,8 @@ class Engine(Generic[W]):
         with self.change:
             self.stopping.set()
             self.change.notify_all()
+        if self._claiming is not self.store:
+            self._claiming.hang_up()
         self._executor.stop()
         if self.works:
             # Explain why Ctrl-C does not end the program at once.
@@ -210,6 +217,8 @@ class Engine(Generic[W]):
         self._executor.end()
         self._heartbeat.stop()
         self.keeper.stop()
+        if self._claiming is not self.store and not self._claims.is_alive():
+            self._claiming.close()
 
     def _wait_until_done(self, until: float) -> bool:
         with self.change:

@@ -106,7 +106,7 @@ class Outcome:
             return cls(how=How.DISCARDED, error=str(problem))
         if isinstance(problem, Save):
             cause = problem.__cause__
-            error = problem.error or (error_text(cause) if cause else "saved to be looked at")
+            error = problem.error or (error_text(cause) if cause else "saved for review")
             return cls(how=How.SAVED, error=error, group=problem.group)
         text = "".join(traceback.format_exception(problem))
         return cls(how=How.FAILED, error=error_text(problem), traceback=text)
@@ -124,9 +124,9 @@ class Handler:
 
     def __post_init__(self) -> None:
         if self.failed_group == self.group:
-            raise ValueError(f"the failed group of {self.group!r} has to be another one")
+            raise ValueError(f"failed_group must be a group other than {self.group!r}")
         if self.max_attempts < 1:
-            raise ValueError(f"max_attempts: 1 or more, not {self.max_attempts}")
+            raise ValueError(f"max_attempts: must be at least 1, not {self.max_attempts}")
 
     @property
     def is_coroutine(self) -> bool:
@@ -163,7 +163,9 @@ def as_result(returned: Returned) -> Result:
     adds = [item for item in each if isinstance(item, NewTask)]
     updates = [item for item in each if isinstance(item, Change)]
     if len(adds) + len(updates) < len(each):
-        raise TypeError(f"a function returns NewTask, Change, several of them, Result or None, not {returned!r:.100}")
+        raise TypeError(
+            f"a function must return NewTask, Change, several of them, Result or None, not {returned!r:.90}"
+        )
     return Result(adds=adds, updates=updates)
 
 

@@ -1,4 +1,4 @@
-"""A copy of the whole store in one file, which both databases write and read.
+"""Back up the whole store in one file, in a format for both databases.
 
 The file is a zip archive: `manifest.json`, and for each table its rows as lines of JSON. Each part has a checksum.
 """

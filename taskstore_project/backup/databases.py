@@ -1,4 +1,4 @@
-"""How each database reads and takes rows one by one, so that memory does not grow with the store."""
+"""Read and insert rows one by one in each database, so that memory does not grow with the store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .tables import TABLES, Row, Table
 
 
 class Session(ABC):
-    """One transaction on a connection of its own."""
+    """One transaction."""
 
-    look: tuple[str, ...]  # Statements that begin a transaction which sees one moment and keeps nobody waiting.
+    look: tuple[str, ...]  # Statements that start a transaction with one snapshot, which blocks no other.
     before_change: tuple[str, ...] = ()
-    are_labels_texts: str  # A condition: a task's labels are texts under names.
-    change: tuple[str, ...] = ()  # Statements at the beginning of a transaction that changes tables.
+    are_labels_texts: str  # The condition that a task's labels are an object of strings.
+    change: tuple[str, ...] = ()  # Statements at the start of a transaction that changes tables.
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -43,28 +43,28 @@ class Session(ABC):
 
     @abstractmethod
     def rows(self, table: Table) -> Iterator[Row]:
-        """All rows of the table."""
+        """Yield all rows of the table."""
 
     @abstractmethod
     def insert(self, table: Table, rows: Iterable[Row]) -> None: ...
 
     @abstractmethod
     def keep_out(self, tables: Iterable[str]) -> None:
-        """Nobody else writes these tables until the end of the transaction."""
+        """Block other writes to these tables until the end of the transaction."""
 
     def broken_pages(self) -> Iterator[str]:
-        """What is wrong with the files of the database, a line each."""
-        yield from ()  # A server looks after its own files.
+        """Yield the problems of the database's files, a line each."""
+        yield from ()  # A database server checks its own files.
 
     def number_on(self) -> None:
-        """Rows that are added to the tables from now on get other numbers than those that are there."""
+        """Set the sequences of the tables beyond their present rows."""
         for sql in self.connection.ops.sequence_reset_sql(no_style(), [table.model for table in TABLES]):
             self.execute(sql)
 
 
 class SQLiteSession(Session):
     look = ("BEGIN",)
-    # The disk has it before the command says that all is done, whatever the durability of the server.
+    # The data is on the disk when the command ends, whatever the server's durability.
     before_change = ("PRAGMA synchronous = FULL",)
     are_labels_texts = """
         json_valid(labels) AND json_type(labels) = 'object'
@@ -79,27 +79,27 @@ class SQLiteSession(Session):
 
     def insert(self, table: Table, rows: Iterable[Row]) -> None:
         places = ", ".join(["?"] * len(table.columns))
-        # Not Django's: it keeps all rows that it has seen.
+        # Not Django's executemany, which keeps all rows in memory.
         with self.connection.wrap_database_errors:
             self.connection.connection.executemany(
                 f"INSERT INTO {table.name} ({table.quoted_columns}) VALUES ({places})", rows
             )
 
     def keep_out(self, tables: Iterable[str]) -> None:
-        pass  # Nobody writes at all beside this transaction.
+        pass  # SQLite allows only one writing transaction.
 
     def broken_pages(self) -> Iterator[str]:
         for (text,) in self.execute("PRAGMA integrity_check"):
             if text != "ok":
                 yield f"the file is damaged: {text}"
         for table, row, *_ in self.execute("PRAGMA foreign_key_check"):
-            yield f"row {row} of {table} names one that is not there"
+            yield f"row {row} of {table} refers to a missing row"
 
 
 class PostgreSQLSession(Session):
     look = (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-        # What is right for requests would end a long backup.
+        # The limits for requests would end a long backup.
         "SET LOCAL statement_timeout = 0",
         "SET LOCAL idle_in_transaction_session_timeout = 0",
     )
@@ -112,7 +112,7 @@ class PostgreSQLSession(Session):
     """
 
     def rows(self, table: Table) -> Iterator[Row]:
-        # COPY, because a cursor fetches so many rows at a time, of which each may hold megabytes.
+        # COPY, because a cursor fetches many rows at a time, each of which may hold megabytes.
         copying = f"COPY (SELECT {table.quoted_columns} FROM {table.name}) TO STDOUT"
         with self.connection.wrap_database_errors, self.connection.cursor() as cursor, cursor.copy(copying) as copy:
             copy.set_types([self.type_of(field) for field in table.fields])
@@ -140,13 +140,13 @@ def session_on(connection: Any) -> Session:
 
 
 def aware(at: datetime) -> datetime:
-    """SQLite keeps times without their zone; ours are those of UTC."""
+    """Add UTC to a time, which SQLite stores without a zone."""
     return at.replace(tzinfo=UTC)
 
 
 @contextmanager
 def looking() -> Iterator[Session]:
-    """A session that sees the store at one moment, while it is served."""
+    """Open a session with a snapshot of the store, which may be served meanwhile."""
     with reached() as connection:
         session = session_on(connection)
         begin(session, session.look)
@@ -155,7 +155,7 @@ def looking() -> Iterator[Session]:
 
 @contextmanager
 def changing(tables: Iterable[str]) -> Iterator[Session]:
-    """A session on Django's connection: all of its changes happen, or none. Nobody else writes these tables."""
+    """Open a session on Django's connection that changes these tables: all or nothing, without other writers."""
     session = session_on(connection)
     begin(session, session.before_change)
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""The file of a backup: written whole or not at all, and read with every doubt."""
+"""The file of a backup: written whole or not at all, and checked when it is read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 100_000  # Bytes.
 BUFFER = 2**20
-# The first level is several times as fast as the usual one, and a backup holds a snapshot open while it is written.
+# Level 1 is several times as fast as the default, and a backup holds a snapshot open while it is written.
 COMPRESSION = {"compression": zipfile.ZIP_DEFLATED, "compresslevel": 1}
-# What reading a file that is cut or damaged comes to.
+# The errors of reading a truncated or damaged file.
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, msgspec.MsgspecError),
     *(EOFError, KeyError, ValueError, NotImplementedError, RuntimeError, RecursionError),
@@ -29,15 +29,15 @@ DAMAGE = (
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the file says of itself."""
+    """The description of a backup, in the file."""
 
     format: int
-    made_at_ms: int  # By the clock of the database, not after the moment that the backup shows.
+    made_at_ms: int  # By the database's clock, not after the moment of the snapshot.
     database: str
-    migrations: dict[str, str]  # The last one of each application whose tables it holds.
-    ids: int  # The largest that was given out.
+    migrations: dict[str, str]  # The last migration of each application with tables in the backup.
+    ids: int  # The largest id given out.
     commits: int
-    rows: dict[str, int]  # How many there are in each table.
+    rows: dict[str, int]  # The number of rows of each table.
 
     @property
     def tasks(self) -> int:
@@ -45,7 +45,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Formatted(msgspec.Struct):
-    """What every manifest says, whatever else is in it."""
+    """The part that manifests of all formats have in common."""
 
     format: int
 
@@ -67,9 +67,9 @@ class Draft:
 
 @contextmanager
 def drafted(file: Path) -> Iterator[Draft]:
-    """A draft that takes the place of `file` when it is done: on the disk, for its owner only.
+    """Write a draft that replaces `file` when it is complete and on the disk, readable for its owner only.
 
-    Raises CannotRun when it can't be written; whatever goes wrong leaves `file` as it was.
+    Raises CannotRun when it can't be written. Any failure leaves `file` as it was.
     """
     unfinished = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -89,17 +89,17 @@ def drafted(file: Path) -> Iterator[Draft]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the name of a new file to the disk, too."""
+    """Write the name of a new file to the disk, too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # Not every file system can, and those have no need to.
+        with suppress(OSError):  # File systems that can't do it don't need it.
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
 class Archive:
-    """A backup that is being read. Whatever is wrong with it raises CannotRun where it is noticed."""
+    """A backup that is being read. Damage raises CannotRun as soon as it is noticed."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -110,11 +110,13 @@ class Archive:
             text = part.read(LARGEST_MANIFEST)
         made_as = msgspec.json.decode(text, type=Formatted).format
         if made_as > FORMAT:
-            raise CannotRun(f"a newer Task Store wrote this backup (format {made_as}, here {FORMAT}): restore it there")
+            raise CannotRun(
+                f"a newer Task Store wrote this backup (format {made_as}, here {FORMAT}): restore it with that version"
+            )
         return msgspec.json.decode(text, type=Manifest)
 
     def rows(self, name: str, kinds: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-        """The rows of a table, whose values are of these types."""
+        """Yield the rows of a table, with values of these types."""
         decode, count = msgspec.json.Decoder(tuple[tuple(kinds)]).decode, 0  # type: ignore[misc]
         with doubted(self._archive.filename), self._archive.open(f"{name}.ndjson") as part:
             for count, line in enumerate(BufferedReader(cast("RawIOBase", part), BUFFER), start=1):  # noqa: B007
@@ -125,7 +127,7 @@ class Archive:
 
 @contextmanager
 def opened(file: Path) -> Iterator[Archive]:
-    """Raises CannotRun when the file can't be read, or is no whole backup."""
+    """Open a backup. Raises CannotRun when the file can't be read, or is not a complete backup."""
     with ExitStack() as stack:
         with doubted(file):
             archive = Archive(stack.enter_context(zipfile.ZipFile(file)))
@@ -139,4 +141,6 @@ def doubted(file: Any) -> Iterator[None]:
     except OSError as problem:
         raise CannotRun(f"can't read {file}: {problem.strerror or problem}") from None
     except DAMAGE as problem:
-        raise CannotRun(f"{file} is no whole backup: it was cut short, damaged, or never one") from problem
+        raise CannotRun(
+            f"{file} is not a complete backup: it is cut short, damaged, or another kind of file"
+        ) from problem

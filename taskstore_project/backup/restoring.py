@@ -1,4 +1,4 @@
-"""Putting a backup back: into an empty store, all of it or nothing."""
+"""Restore a backup into an empty store, all of it or nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from taskstore_project.text_table import grouped
 from .databases import Session, changing
 from .file import Archive, Manifest, opened
 from .tables import TABLES
-from .writing import ROLES, Tell, migrations, told
+from .writing import ROLES, Tell, migrations, with_progress
 
-# More than any store gives out. After a restore ids go on beyond all that may have been since the backup, also in a
-# store that was restored from the same backup before.
+# More than any store gives out. After a restore, ids continue beyond all that may have been given out since the backup,
+# also by a store that was restored from the same backup before.
 IDS_A_SECOND = 2**16
 
-# What a store must not hold that a backup is put into: queries for how many there are. What the start of a server puts
-# there is no loss: its admin whom nobody knows, its token, and the entry of that. Without LIKE, as % is for parameters.
+# Queries for the contents that the target of a restore must not have. The first start of a server adds an admin without
+# a chosen password, a token, and its audit entry, which don't count. Without LIKE, as % marks parameters.
 TO_LOSE = {
     "tasks": "SELECT count(*) FROM tasks_app_task",
     "ended tasks": "SELECT count(*) FROM tasks_app_endedtask",
@@ -42,11 +42,11 @@ TO_LOSE = {
 
 
 def restore(file: Path, tell: Tell) -> Manifest:
-    """Make the tables where there are none, and put all of the backup into them, in one transaction.
+    """Create missing tables, and insert the whole backup in one transaction.
 
-    No id is given out again: they jump ahead. Raises CannotRun, and changes no row, when the file is no whole
-    backup or of other tables, when the store holds anything, or when a server runs in this folder. Then it leaves no
-    folder and no file either that was not there.
+    Ids jump ahead, so that none is given out again. Raises CannotRun, without changing a row, when the file is not a
+    complete backup or has other tables, when the store is not empty, or when a server runs in this folder. Then it
+    leaves no new folder or file behind.
     """
     with opened(file) as archive, made_if_done(settings.TASKSTORE_DATA):
         with startup_migration.alone():
@@ -67,8 +67,8 @@ def need_same_tables(manifest: Manifest, session: Session) -> None:
     if manifest.migrations != here:
         theirs, ours = (", ".join(sorted(each.values())) for each in (manifest.migrations, here))
         raise CannotRun(
-            f"the backup has the tables of another version ({theirs}; here {ours}): restore it with that version, "
-            "then start this one on it"
+            f"the backup has tables of another version ({theirs}; here {ours}): restore it with that version, "
+            "then start this version on it"
         )
 
 
@@ -82,7 +82,7 @@ def need_empty(session: Session) -> None:
 
 
 def fill(session: Session, archive: Archive, tell: Tell) -> None:
-    # The first start of a server has put an admin there, whom nobody knows yet, and an entry of its token.
+    # The first start of a server has added an admin, and an audit entry of its token.
     with triggers.lifted(session.connection):
         for name in (
             *("django_session", "tasks_app_sessiongeneration", ROLES),
@@ -90,7 +90,7 @@ def fill(session: Session, archive: Archive, tell: Tell) -> None:
         ):
             session.execute(f"DELETE FROM {name}")
     for table in TABLES:
-        rows = told(archive.rows(table.name, table.kinds), table.name, {}, tell)
+        rows = with_progress(archive.rows(table.name, table.kinds), table.name, {}, tell)
         session.insert(table, table.for_the_database(rows, session.connection))
     for user, role in archive.rows(ROLES, [int, str]):
         sql = f"INSERT INTO {ROLES} (user_id, group_id) SELECT %s, id FROM auth_group WHERE name = %s"
@@ -106,7 +106,7 @@ def jump(manifest: Manifest, session: Session) -> None:
 
 
 def revoke_tokens_of_servers() -> None:
-    """Revoke those that servers gave to programs on their machines: nobody here renews them."""
+    """Revoke the servers' tokens for programs on their machines, which no server renews here."""
     of_nodes().filter(revoked_at=None).update(revoked_at=timezone.now())
 
 

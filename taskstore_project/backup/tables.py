@@ -1,4 +1,4 @@
-"""What a backup holds, table by table, in values that both databases have."""
+"""The tables of a backup, with values that both databases have."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tasks_app.models import (
 
 Row = tuple[Any, ...]
 
-# Of the values in the file; the first that fits. All other columns are text.
+# The types of values in the file; the first match counts. All other columns are text.
 KINDS: list[tuple[type[models.Field[Any, Any]], Any]] = [
     (models.BinaryField, bytes),
     (models.BooleanField, bool),
@@ -47,7 +47,7 @@ KINDS: list[tuple[type[models.Field[Any, Any]], Any]] = [
 
 @dataclass(frozen=True)
 class Table:
-    """One table, its columns, and how their values differ between the file and a database."""
+    """A table with its columns, and the conversion of values between the file and a database."""
 
     model: type[models.Model]
 
@@ -69,17 +69,17 @@ class Table:
 
     @property
     def kinds(self) -> list[Any]:
-        """The type of each column's values in the file."""
+        """Return the type of each column's values in the file."""
         return list(map(kind_of, self.fields))
 
     def for_the_file(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Rows as a database gives them."""
+        """Convert rows of a database for the file."""
         return changed(rows, dict.fromkeys(self._places_of(models.JSONField), msgspec.Raw))
 
     def for_the_database(self, rows: Iterable[Row], database: Any) -> Iterator[Row]:
-        """Rows as the file gives them."""
+        """Convert rows of the file for a database."""
         times = dict.fromkeys(self._places_of(models.DateTimeField), database.ops.adapt_datetimefield_value)
-        # PostgreSQL has a way of its own to write JSON, and on SQLite labels are found by the text as the store has it.
+        # PostgreSQL formats JSON differently, and on SQLite labels are found by the store's own format.
         texts = dict.fromkeys(self._places_of(models.JSONField), json.dumps)
         return changed(rows, times | texts)
 
@@ -94,7 +94,7 @@ def kind_of(field: Any) -> Any:
 
 
 def changed(rows: Iterable[Row], changes: Mapping[int, Callable[[Any], Any]]) -> Iterator[Row]:
-    """The rows with other values in some places."""
+    """Yield the rows with converted values in some columns."""
     for row in rows:
         values = list(row)
         for place, change in changes.items():
@@ -102,7 +102,7 @@ def changed(rows: Iterable[Row], changes: Mapping[int, Callable[[Any], Any]]) ->
         yield tuple(values)
 
 
-# In this order: who is named by others comes first.
+# Referenced tables come first.
 TABLES = [
     Table(model)
     for model in (

@@ -1,4 +1,4 @@
-"""Whether the store holds together: what the database can't watch over by itself, looked at as of one moment."""
+"""Verify the invariants of the store that the database can't enforce, in one snapshot."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tasks_app.writer.totals import COUNTS, TOTAL_COLUMNS
 from taskstore_project import os_user
 from taskstore_project.backup.databases import Session, changing, looking
 
-SHOWN = 5  # Of the rows that something is wrong with.
-COUNTED_IN = ("tasks_app_countdelta", "tasks_app_grouptotal")  # In the order in which they are folded.
+SHOWN = 5  # Broken rows that are listed.
+COUNTED_IN = ("tasks_app_countdelta", "tasks_app_grouptotal")  # In the order of folding.
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What must not be: a query for the numbers of the rows that break it."""
+    """An invariant, with a query for the ids of the rows that break it."""
 
     broken: str
     rows: str
@@ -25,17 +25,17 @@ class Rule:
 
 RULES = [
     Rule(
-        "tasks whose data is not there",
+        "tasks without their data",
         """
         SELECT id FROM tasks_app_task WHERE payload <> 0 AND payload NOT IN (SELECT id FROM tasks_app_payload)
         """,
     ),
     Rule(
-        "data that no task has",
+        "data without a task",
         "SELECT id FROM tasks_app_payload WHERE id NOT IN (SELECT payload FROM tasks_app_task)",
     ),
     Rule(
-        "tasks that have ended, and are there",
+        "tasks that have ended but still exist",
         "SELECT id FROM tasks_app_task WHERE id IN (SELECT id FROM tasks_app_endedtask)",
     ),
     Rule(
@@ -43,7 +43,7 @@ RULES = [
         "SELECT id FROM tasks_app_endedtask GROUP BY id HAVING count(*) > 1",
     ),
     Rule(
-        "tasks older than the first of their chain",
+        "tasks older than the first task of their chain",
         """
         SELECT id FROM tasks_app_task WHERE origin > id OR origin < 1
         UNION ALL
@@ -77,7 +77,7 @@ RULES = [
     ),
 ]
 
-# By how much the counts of a group are too low.
+# The amounts by which the counts of a group are too low.
 DIFFERENCES = """
     SELECT "group", CAST(sum(tasks) AS bigint), CAST(sum(leases) AS bigint), CAST(sum(failed) AS bigint)
     FROM (
@@ -97,7 +97,7 @@ DIFFERENCES = """
 
 
 def problems() -> Iterator[str]:
-    """What is wrong with the store, a line each; nothing when all is well. It may be served meanwhile."""
+    """Yield the problems of the store, a line each; none when all is well. The store may be served meanwhile."""
     with looking() as session:
         yield from session.broken_pages()
         for rule in [*RULES, *rules_of_numbers(session), rule_of_labels(session)]:
@@ -108,16 +108,16 @@ def problems() -> Iterator[str]:
 
 
 def rules_of_numbers(session: Session) -> list[Rule]:
-    """Numbers are given out once: none that is there may be beyond the last one."""
+    """Return the rules that no id and no commit number is beyond the last one given out."""
     ids, commits = session.number(session.dialect.newest_id), session.number(session.dialect.newest_commit)
     tables = ("tasks_app_task", "tasks_app_endedtask")
     return [
         Rule(
-            f"tasks with ids beyond {ids}, the last given out",
+            f"tasks with ids above {ids}, the last assigned id",
             " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {ids}" for table in tables),
         ),
         Rule(
-            f"tasks made by commits beyond {commits}, the last there was",
+            f"tasks of commits above {commits}, the last commit",
             " UNION ALL ".join(f"SELECT id FROM {table} WHERE made_by_commit > {commits}" for table in tables),
         ),
     ]
@@ -125,13 +125,13 @@ def rules_of_numbers(session: Session) -> list[Rule]:
 
 def rule_of_labels(session: Session) -> Rule:
     return Rule(
-        "tasks whose labels are no texts under names",
+        "tasks with labels that are not strings",
         f"SELECT id FROM tasks_app_task WHERE labels <> '{{}}' AND NOT ({session.are_labels_texts})",
     )
 
 
 def rows_of(rule: Rule, session: Session) -> str:
-    """The first of the rows that break the rule, in words; empty when none does."""
+    """Return the ids of the first rows that break the rule, as text; empty when none does."""
     found = session.execute(f"SELECT id FROM ({rule.rows}) AS broken ORDER BY id LIMIT {SHOWN + 1}")
     ids = [str(number) for (number,) in found]
     return ", ".join(ids[:SHOWN] + ["..."] * (len(ids) > SHOWN))
@@ -146,7 +146,7 @@ def in_words(differences: list[int]) -> str:
 
 
 def mend_counts() -> int:
-    """Make the counts of all groups those of the tasks that are there. Returns how many groups had wrong ones."""
+    """Correct the counts of all groups. Returns how many groups had wrong ones."""
     with changing(COUNTED_IN) as session:
         wrong: list[Any] = session.execute(DIFFERENCES)
         session.dialect.send(session.dialect.add("tasks_app_grouptotal", TOTAL_COLUMNS, wrong, key=1))

@@ -1,4 +1,4 @@
-"""Writing a backup: all tables as they are at one moment, while the store is served."""
+"""Write a backup of all tables at one moment, while the store is served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .databases import Session, looking
 from .file import FORMAT, Manifest, drafted
 from .tables import TABLES, Row
 
-ROLES = "auth_user_groups"  # Who has which role, by its name: numbers of roles differ from database to database.
+ROLES = "auth_user_groups"  # The roles of users, by name: the ids of roles differ between databases.
 APPLICATIONS = ("auth", "tasks_app")
 TELL_EVERY = 100_000  # Rows.
 
@@ -23,18 +23,18 @@ encode = msgspec.json.Encoder().encode
 
 
 def write(file: Path, tell: Tell) -> Manifest:
-    """Write the store to the file, in the place of one that is there. `tell` hears how far it is, now and then.
+    """Write the store to the file, replacing an existing one. Calls `tell` with the progress now and then.
 
-    Raises CannotRun when the file can't be written; the one before stays then.
+    Raises CannotRun when the file can't be written; an existing file stays then.
     """
     with drafted(file) as draft, looking() as session:
-        # The time first: by it a restore knows how many ids may have been given out since.
+        # The time first: a restore derives from it how many ids may have been given out since.
         made_at_ms = session.number(f"SELECT {session.dialect.clock}")
         counted: dict[str, int] = {}
         for table in TABLES:
             rows = table.for_the_file(session.rows(table))
-            draft.put(table.name, map(encode, told(rows, table.name, counted, tell)))
-        draft.put(ROLES, map(encode, told(roles(session), ROLES, counted, tell)))
+            draft.put(table.name, map(encode, with_progress(rows, table.name, counted, tell)))
+        draft.put(ROLES, map(encode, with_progress(roles(session), ROLES, counted, tell)))
         manifest = Manifest(
             format=FORMAT,
             made_at_ms=made_at_ms,
@@ -48,8 +48,8 @@ def write(file: Path, tell: Tell) -> Manifest:
     return manifest
 
 
-def told(rows: Iterable[Row], name: str, counted: dict[str, int], tell: Tell) -> Iterator[Row]:
-    """The rows; `counted` says of each table how many there were."""
+def with_progress(rows: Iterable[Row], name: str, counted: dict[str, int], tell: Tell) -> Iterator[Row]:
+    """Yield the rows, and store their number in `counted`."""
     counted[name] = 0
     for count, row in enumerate(rows, start=1):
         yield row
@@ -65,6 +65,6 @@ def roles(session: Session) -> list[Row]:
 
 
 def migrations(session: Session) -> dict[str, str]:
-    """The last migration of each application whose tables are in a backup."""
+    """Return the last migration of each application with tables in a backup."""
     applied = MigrationRecorder(session.connection).applied_migrations()
     return {app: max(name for of, name in applied if of == app) for app in APPLICATIONS}

@@ -1,4 +1,4 @@
-"""Turn a page of Markdown into HTML, its headings, and the text that a search looks through."""
+"""Convert a Markdown page to HTML, headings, and text for the search."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pygments.util import ClassNotFound
 
 COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 ALIGNMENT = re.compile(r"text-align:(\w+)")
-# What a reader copies as it is. A session of a terminal holds prompts and answers, too.
+# Languages of blocks with a copy button. Terminal sessions have none, as they contain prompts and output.
 COPIED = {"sh", "bash", "python", "yaml", "toml", "json"}
 CLASSES = HtmlFormatter(nowrap=True)
 
 Resolve = Callable[[str], str]
-"""The address that a link or an image of the page leads to."""
+"""Returns the address of a link or an image of the page."""
 Measure = Callable[[str], tuple[int, int] | None]
-"""The width and height of an image of the page, where they are known."""
+"""Returns the width and height of an image of the page, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,18 @@ class Section:
 
     heading: Heading
     text: str
-    terms: str  # The first cells of its tables: what a reference explains.
+    terms: str  # The first cells of its tables, which are the terms of a reference.
 
 
 class Document:
-    """A page that was read. It is rendered when it is first shown, as a search needs its text alone."""
+    """A parsed page. It is rendered on demand, as the search needs only its text."""
 
     def __init__(self, text: str, resolve: Resolve, measure: Measure) -> None:
         self.tokens: list[Token] = PARSER.parse(text)
         self._resolve, self._measure = resolve, measure
         self.headings: list[Heading] = []
         self.sections: list[Section] = []
-        self.links: list[str] = []  # As they are written on the page.
+        self.links: list[str] = []  # As written on the page.
         self._read()
 
     @property
@@ -63,13 +63,13 @@ class Document:
 
     @property
     def contents(self) -> list[Heading]:
-        """The headings that the table of contents lists."""
+        """Return the headings for the table of contents."""
         return [each for each in self.headings if each.level in (2, 3)]
 
     @cached_property
     def html(self) -> SafeString:
-        """The page without its title."""
-        # Safe: raw HTML in a page is escaped, and everything else is made by the renderer.
+        """Return the page without its title."""
+        # Safe: the renderer escapes raw HTML of the page, and makes everything else.
         body = self.tokens[3:] if self.tokens and self.tokens[0].tag == "h1" else self.tokens
         return SafeString(PARSER.renderer.render(body, PARSER.options, {}))
 
@@ -88,7 +88,7 @@ class Document:
                 heading = Heading(int(token.tag[1]), anchor_of(text, taken), text)
                 self.headings.append(heading)
                 token.attrSet("id", heading.anchor)
-                # The two tokens after it are its text and its end.
+                # The next two tokens are its text and its end.
                 self.tokens[place + 2].meta["heading"] = heading
             elif token.type == "inline":
                 children = token.children or []
@@ -101,11 +101,11 @@ class Document:
             elif token.type in ("fence", "code_block"):
                 texts.append(token.content)
             elif token.type == "th_open" and not self.tokens[place + 1].content:
-                # A corner of a table, which heads nothing.
+                # An empty corner of a table is not a header.
                 token.tag = self.tokens[place + 2].tag = "td"
                 token.attrs = {}
             elif token.type in ("th_open", "td_open") and (found := ALIGNMENT.search(str(token.attrGet("style")))):
-                # The policy forbids inline styles.
+                # The content security policy forbids inline styles.
                 token.attrs = {"class": f"align-{found[1]}"}
         self._end_section(texts, terms)
 
@@ -140,7 +140,7 @@ def anchor_of(text: str, taken: dict[str, int]) -> str:
 
 
 def plain(tokens: Sequence[Token]) -> str:
-    """Return the text of inline tokens without their marks."""
+    """Return the text of inline tokens without markup."""
     parts = []
     for token in tokens:
         if token.type in ("text", "code_inline", "text_special"):
@@ -158,12 +158,12 @@ def code_html(text: str, language: str) -> SafeString:
         lexer = get_lexer_by_name(language, stripnl=False)
     except ClassNotFound:
         return escape(text)
-    # Safe: the formatter escapes what it is given.
+    # Safe: the formatter escapes the code.
     return SafeString(highlight(text, lexer, CLASSES))
 
 
 class Renderer(RendererHTML):
-    """HTML for the console's style sheets, without inline styles and without the page's own HTML."""
+    """Renders HTML for the console's style sheets, without inline styles and without the page's own HTML."""
 
     def html_block(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
         """Leave out comments, which are for writers and tests; show any other HTML as text."""
@@ -204,5 +204,5 @@ class Renderer(RendererHTML):
         return "</table></div>\n"
 
 
-# `html` only lets comments be told from text: the renderer shows no HTML of a page.
+# `html` only serves to recognize comments: the renderer shows no HTML of a page.
 PARSER = MarkdownIt("commonmark", {"html": True}, renderer_cls=Renderer).enable(["table", "strikethrough"])

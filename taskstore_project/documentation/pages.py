@@ -1,4 +1,4 @@
-"""The pages of the documentation: where they are, how they are grouped, and where their links lead."""
+"""Find the pages of the documentation, their groups, and the targets of their links."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from django.urls import reverse
 from .markdown import Document
 
 HERE = Path(__file__).parent
-INDEX = "docs/README.md"  # What a forge shows of the folder.
+INDEX = "docs/README.md"  # Code hosts show it for the folder.
 # Pages beside docs/, and their names under /docs/.
 FRONT = {"README.md": "readme", "CHANGELOG.md": "changelog"}
-# The code that pages refer to. Nothing else beside docs/ is shown.
+# Folders of code that pages link to. Only these and docs/ are shown.
 CODE = ("taskstore/", "tasks_app/", "taskstore_project/")
-# What a browser shows as an image; every other file is shown as plain text.
+# Files that are sent as images; all others are sent as plain text.
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml", ".jpg": "image/jpeg"}
 
 GROUP = re.compile(r"^## (?P<title>.+)$", re.MULTILINE)
@@ -32,7 +32,7 @@ PNG_SIZE = struct.Struct(">16x2I")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A page as the index lists it."""
+    """A page in the index."""
 
     name: str
     title: str
@@ -58,12 +58,12 @@ class Library:
         self.root, self.code = root, code
 
     def names(self) -> list[str]:
-        """The names of all pages; the index has the empty one."""
+        """Return the names of all pages; the name of the index is empty."""
         paths = [f"docs/{page.name}" for page in sorted((self.root / "docs").glob("*.md"))]
         return [name_of(path) for path in [*paths, *FRONT] if (self.root / path).is_file()]
 
     def document(self, name: str) -> Document | None:
-        """The page of this name, read again when its file has changed."""
+        """Return the page of this name, read again when its file has changed."""
         path = path_of(name)
         if not re.fullmatch(r"[\w-]*", name) or name_of(path) != name:
             return None
@@ -74,12 +74,12 @@ class Library:
         return read(self, path, state.st_mtime_ns, state.st_size)
 
     def state(self, name: str) -> str:
-        """Another text when the page or the index has changed."""
+        """Return a text that changes with the page and the index."""
         files = (self.root / INDEX, self.root / path_of(name))
         return "-".join(f"{file.stat().st_mtime_ns:x}" for file in files if file.is_file())
 
     def groups(self) -> list[Group]:
-        """The chapters of the index with their pages, in its order."""
+        """Return the chapters of the index with their pages, in order."""
         _, *parts = GROUP.split((self.root / INDEX).read_text())
         groups = []
         for title, body in zip(parts[::2], parts[1::2], strict=True):
@@ -88,11 +88,11 @@ class Library:
         return groups
 
     def order(self) -> list[Entry]:
-        """The pages one after the other, as the index lists them."""
+        """Return all pages in the order of the index."""
         return [Entry("", "Documentation"), *(entry for group in self.groups() for entry in group.entries)]
 
     def neighbours(self, name: str) -> tuple[Entry | None, Entry | None]:
-        """The pages before and after this one, in the order of the index."""
+        """Return the pages before and after this one, in the order of the index."""
         order = self.order()
         place = next((number for number, entry in enumerate(order) if entry.name == name), None)
         if place is None:
@@ -100,7 +100,7 @@ class Library:
         return (order[place - 1] if place else None), (order[place + 1] if place + 1 < len(order) else None)
 
     def target(self, page: str, link: str) -> str:
-        """The address that a link leads to, written on the page with this path."""
+        """Return the address of a link on the page with this path."""
         if ELSEWHERE.match(link) or link.startswith("#"):
             return link
         written, mark, anchor = link.partition("#")
@@ -111,7 +111,7 @@ class Library:
         return reverse("documentation:file", args=[path])
 
     def place(self, path: str) -> Path | None:
-        """The file or folder of this path, if it may be shown: all of docs/, and the code that a page refers to."""
+        """Return the file or folder of this path if it may be shown: all of docs/, and code that a page links to."""
         parts = path.split("/")
         if not all(parts) or any(part.startswith(".") for part in parts) or "\0" in path:
             return None
@@ -125,7 +125,7 @@ class Library:
         return place if place.is_file() else None
 
     def referred(self) -> set[str]:
-        """The paths of all that pages refer to."""
+        """Return the paths of everything that pages link to."""
         return {
             joined(path_of(name), link.partition("#")[0])
             for name, document in self.documents()
@@ -139,7 +139,7 @@ class Library:
                 yield name, document
 
     def size_of_image(self, page: str, link: str) -> tuple[int, int] | None:
-        """The width and height of a PNG, so that a page keeps its shape while it comes."""
+        """Return the width and height of a PNG, so that the layout does not shift while it loads."""
         try:
             with (self.root / joined(page, link)).open("rb") as file:
                 head = file.read(PNG_SIZE.size)
@@ -161,19 +161,19 @@ def read(library: Library, path: str, _changed_ns: int, _size: int) -> Document:
 
 
 def joined(page: str, link: str) -> str:
-    """The path that a link on this page means; as links in the project's files are, relative to the page."""
+    """Return the path of a link, which is relative to the page."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
 
 
 def name_of(path: str) -> str:
-    """The name under /docs/ of the page with this path."""
+    """Return the name under /docs/ of the page with this path."""
     if path == INDEX:
         return ""
     return FRONT.get(path) or path.removeprefix("docs/").removesuffix(".md")
 
 
 def path_of(name: str) -> str:
-    """The path of the page with this name, whether or not it exists."""
+    """Return the path of the page with this name, whether or not it exists."""
     if not name:
         return INDEX
     return next((path for path, front in FRONT.items() if front == name), f"docs/{name}.md")
@@ -183,5 +183,5 @@ def url_of(name: str) -> str:
     return reverse("documentation:page", args=[name]) if name else reverse("documentation:index")
 
 
-# A wheel holds the pages beside this file.
+# A wheel has the pages beside this file.
 LIBRARY = Library(settings.BASE_DIR if settings.IS_CHECKOUT else HERE / "pages", settings.BASE_DIR)

@@ -50,7 +50,7 @@ def search(library: Library, question: str) -> list[FoundPage]:
     if not words:
         return []
     pages = [found_on(name, document, words) for name, document in library.documents()]
-    # Among equals the order of the index.
+    # Equal pages in the order of the index.
     order = {entry.url: number for number, entry in enumerate(library.order())}
     return sorted(filter(None, pages), key=lambda page: (-page.score, order.get(page.url, len(order))))
 
@@ -60,7 +60,7 @@ def found_on(name: str, document: Document, words: list[str]) -> FoundPage | Non
     texts = [f"{section.heading.text} {section.text}".lower() for section in document.sections]
     if not all(any(word in text for text in texts) for word in words):
         return None
-    # The title of a page stands for each of its sections.
+    # Words in the title of a page count for each of its sections.
     whole = [
         section
         for section, text in zip(document.sections, texts, strict=True)
@@ -85,16 +85,16 @@ def found_on(name: str, document: Document, words: list[str]) -> FoundPage | Non
 
 
 def score(section: Section, title: str, words: list[str]) -> float:
-    """Tell how good a find is: the page's title first, then a heading or a row of a table, then how often it occurs."""
+    """Rate a section: by the page's title, then by headings and rows of tables, then by the number of occurrences."""
     heading, text, terms = section.heading.text.lower(), section.text.lower(), section.terms.lower()
     points = 0.0
     for word in words:
         points += 20 * (word in title) + 10 * (word in heading) + 8 * (word in terms) + min(text.count(word), 5)
-        # A whole word is better than a part of one.
+        # Whole words count more than parts.
         points += 3 * bool(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", f"{heading} {text}"))
     if len(words) > 1 and " ".join(words) in f"{heading} {text}":
         points += 10
-    # Of the sections of a page that the title speaks for, the first tells what the page is about.
+    # The first section of a page introduces it.
     return points + 5 * (section.heading.level == 1)
 
 

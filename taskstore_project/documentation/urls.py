@@ -9,6 +9,6 @@ urlpatterns = [
     path("find/", views.find, name="find"),
     path("files/<path:path>", views.file, name="file"),
     path("<slug:name>/", views.page, name="page"),
-    # What a link to the file of a page, or to a page of an older release, looks like.
+    # Links to the file of a page, or to a page of an older release.
     re_path(r"^(?P<name>[\w-]+)(\.html|\.md)?$", views.moved, name="moved"),
 ]

@@ -1,4 +1,4 @@
-"""The documentation, for everybody: what it says is no secret."""
+"""The pages of the documentation, which need no sign-in."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .pages import IMAGES, LIBRARY, url_of
 from .searching import LONGEST, search
 
 TEXT = "text/plain; charset=utf-8"
-# Names of the index that files and older releases used.
+# Names of the index in files and older releases.
 INDEXES = ("index", "README")
 
-STARTED = f"{time.time_ns():x}"  # Another release starts anew.
+STARTED = f"{time.time_ns():x}"  # Changes with each start, and so with each release.
 
-# To be asked for anew, and answered with 304: an upgrade changes pages under the same names.
+# Browsers must revalidate pages, as an upgrade changes them under the same names.
 fresh = cache_control(no_cache=True)
 
 
 def version(request: HttpRequest, name: str = "") -> str:
-    """What a page depends on, as its ETag."""
+    """Return the ETag of a page, from everything that it depends on."""
     theme = request.COOKIES.get("theme")
     return f'"{STARTED}-{LIBRARY.state(name)}-{theme if theme in ("light", "dark") else ""}"'
 
@@ -47,7 +47,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def moved(request: HttpRequest, name: str) -> HttpResponse:
-    """Lead from the name of a file, or a name without a slash, to the page."""
+    """Redirect the name of a file, or a name without a slash, to the page."""
     if name in INDEXES:
         name = ""
     if LIBRARY.document(name) is None:
@@ -66,7 +66,7 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def find(request: HttpRequest) -> HttpResponse:
-    """The sections with the words of `q`."""
+    """Show the sections with the words of `q`."""
     question = request.GET.get("q", "").strip()
     problem = f"q: must be at most {LONGEST} characters" if len(question) > LONGEST else ""
     found = [] if problem else search(LIBRARY, question)
@@ -78,7 +78,7 @@ def find(request: HttpRequest) -> HttpResponse:
 @require_safe
 @fresh
 def file(request: HttpRequest, path: str) -> HttpResponseBase:
-    """A picture, an example or a file of the code that a page refers to; or a list of the files in a folder."""
+    """Send an image, an example or a file of code that a page links to, or list the files of a folder."""
     place = LIBRARY.place(path.removesuffix("/"))
     if place is None:
         raise Http404

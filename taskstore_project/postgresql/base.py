@@ -1,7 +1,7 @@
-"""Django's backend for PostgreSQL with a pool of our own.
+"""Django's backend for PostgreSQL with another pool.
 
-psycopg's pool doubles the time between its tries: after an outage of two minutes it waits two more before it looks
-again. This one looks twice a second for as long as it takes.
+psycopg's pool doubles the time between its attempts: after an outage of two minutes it waits two more before the next
+one. This pool tries twice a second, without a limit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from psycopg_pool.base import AttemptWithBackoff
 
 from tasks_app.database.outage import POOL, outage
 
-AGAIN_S = 0.5  # From the begin of a try to the begin of the next one.
-JITTER_S = 0.1  # Many processes must not try all at once.
+AGAIN_S = 0.5  # From the start of an attempt to the start of the next one.
+JITTER_S = 0.1  # Keeps many processes from trying at once.
 CHECK_S = 2.0  # A connection that does not answer a ping within this time is replaced.
 AT_ONCE_S = 0.05  # How long a request waits for a connection when the outage is older than its patience.
 
@@ -30,14 +30,14 @@ Connection = psycopg.Connection[Any]
 
 
 class SteadyTries(AttemptWithBackoff):
-    """When to try next, and when to stop: never for the connections that are always kept, nor while somebody waits."""
+    """The times of attempts. They never stop for the pool's minimum of connections, or while a request waits."""
 
     def __init__(self, pool: SteadyPool) -> None:
         super().__init__(timeout=float("inf"))
         self._pool = ref(pool)
 
     def update_delay(self, now: float) -> None:
-        """`now` is when the try that failed began: one that took long is followed by another one at once."""
+        """Set the delay. `now` is the start of the failed attempt: after a long one, the next follows at once."""
         next_s = now + AGAIN_S + random.uniform(-JITTER_S, JITTER_S)  # noqa: S311 - no secret.
         self.delay = max(0.0, next_s - time.monotonic())
 
@@ -47,22 +47,22 @@ class SteadyTries(AttemptWithBackoff):
 
 
 class SteadyPool(ConnectionPool[Connection]):
-    """Serves again within a second of the database's first answer, however long it was away."""
+    """A pool that works again within a second of the database's return, after any outage."""
 
-    _away_since_s: float | None = None  # Since when each try to connect has failed.
-    _connected_s = float("-inf")  # When the last one succeeded.
+    _away_since_s: float | None = None  # The start of the first of the present failures.
+    _connected_s = float("-inf")  # The time of the last success.
 
     @property
     def has_spare_tries(self) -> bool:
-        """Whether a connection need not be tried for any more: there are others, and nobody waits."""
+        """Return whether an attempt may be given up: there are other connections, and no request waits."""
         with self._lock:
-            # psycopg's pool forgets those who gave up waiting when there is a connection for them, and not before.
+            # psycopg's pool keeps requests that gave up until there is a connection for them.
             while self._waiting and self._waiting[0].error:
                 self._waiting.popleft()
             return self._nconns > self.min_size and not self._waiting
 
     def getconn(self, timeout: float | None = None) -> Connection:
-        """As psycopg's, but an outage that is older than the patience is told at once: others wait behind."""
+        """Get a connection as in psycopg, but fail at once in an outage that is older than the patience."""
         patience_s = self.timeout if timeout is None else timeout
         if self._away_since_s is not None and time.monotonic() - self._away_since_s > patience_s:
             patience_s = AT_ONCE_S
@@ -76,7 +76,7 @@ class SteadyPool(ConnectionPool[Connection]):
         try:
             connection = super()._connect(timeout)
         except psycopg.Error as error:
-            # Of tries at the same time one may have met the network before it was back, and end after the others.
+            # A concurrent attempt that started before the return of the network may end after a success.
             if began_s > self._connected_s:
                 if self._away_since_s is None:
                     self._away_since_s = began_s
@@ -87,9 +87,9 @@ class SteadyPool(ConnectionPool[Connection]):
         return connection
 
     def _check_connection(self, connection: Connection) -> None:
-        """Replace all that nobody uses when one of them has broken.
+        """Replace all idle connections when one of them is broken.
 
-        The others have, too, mostly: psycopg's pool would try one after the other, and rest for longer each time.
+        Usually all are: psycopg's pool would check one after the other, with longer and longer pauses.
         """
         try:
             super()._check_connection(connection)
@@ -127,13 +127,13 @@ def ping(connection: Connection) -> None:
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    # Django's; its type stubs don't have them.
+    # Attributes of Django that its type stubs lack.
     _connection_pools: dict[str, SteadyPool]
     _configure_connection: Any
 
     @property
     def pool(self) -> SteadyPool | None:
-        """As Django's, but of our kind."""
+        """Return the pool as Django does, but a SteadyPool."""
         options = self.settings_dict["OPTIONS"].get("pool")
         if self.alias == NO_DB_ALIAS or not options:
             return None
@@ -145,6 +145,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
                 check=ping if self.settings_dict["CONN_HEALTH_CHECKS"] else None,
                 **options,
             )
-            # Of threads that make one at once the first wins.
+            # If several threads create one at once, the first wins.
             self._connection_pools.setdefault(self.alias, made)
         return self._connection_pools[self.alias]

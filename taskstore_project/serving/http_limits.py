@@ -77,12 +77,12 @@ def refusal_of(status: HTTPStatus, reason: str, headers: str = "", **more: objec
 
 def not_http() -> bytes:
     """Return the answer to bytes that are not HTTP."""
-    return refusal_of(HTTPStatus.BAD_REQUEST, "This is no valid HTTP/1.1 request.", errors=NOT_HTTP)
+    return refusal_of(HTTPStatus.BAD_REQUEST, "The request must be valid HTTP/1.1.", errors=NOT_HTTP)
 
 
 def long_head() -> bytes:
     """Return the answer to a request line and headers of more than MOST_HEAD_BYTES."""
-    reason = f"Request line and headers have to be at most {MOST_HEAD_BYTES} bytes together."
+    reason = f"Request line and headers must be at most {MOST_HEAD_BYTES} bytes together."
     return refusal_of(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
 
 

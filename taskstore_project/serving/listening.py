@@ -38,8 +38,8 @@ def held_grpc_port(host: str, port: int) -> Iterator[GrpcPort | None]:
 def refuse_plaintext(address: Address) -> None:
     if not (address.is_loopback or settings.TASKSTORE_GRPC_CERTIFICATE):
         raise CannotRun(
-            f"with --host {address.host} other machines reach gRPC, which needs TLS for that: set "
-            "TASKSTORE_GRPC_CERTIFICATE and TASKSTORE_GRPC_KEY, or leave gRPC out with --grpc-port 0"
+            f"--host {address.host} lets other machines reach gRPC, which then needs TLS: set "
+            "TASKSTORE_GRPC_CERTIFICATE and TASKSTORE_GRPC_KEY, or turn gRPC off with --grpc-port 0"
         )
 
 
@@ -49,7 +49,7 @@ def check_certificate() -> None:
     if not (certificate or key):
         return
     if not (certificate and key):
-        raise CannotRun("TASKSTORE_GRPC_CERTIFICATE and TASKSTORE_GRPC_KEY belong together: set both, or neither")
+        raise CannotRun("TASKSTORE_GRPC_CERTIFICATE and TASKSTORE_GRPC_KEY must be set together")
     try:
         # Nobody is there to be asked for a password.
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password="")
@@ -115,7 +115,7 @@ class Address:
     def _cannot_listen(self, problem: OSError) -> CannotRun:
         return CannotRun(
             f"can't listen on port {self.name[1]} of {self.host} ({problem.strerror}): "
-            f"stop what uses it, or choose another one with {self.option}"
+            f"stop the program that uses it, or choose another port with {self.option}"
         )
 
 
@@ -124,7 +124,7 @@ def resolve(host: str, port: int, option: str = "--port") -> Address:
     try:
         family, _, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as problem:
-        raise CannotRun(f"--host {host} is no address of this machine: {problem}") from None
+        raise CannotRun(f"--host {host} must be an address of this machine: {problem}") from None
     return Address(host=host, family=family, name=name, option=option)
 
 

@@ -28,6 +28,7 @@ from tasks_app.access.policy import ANYTHING
 from tasks_app.core import validation
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.models import Scope, Task, Token
+from tasks_app.offload.memory import give_back_at_once
 from taskstore.types.tasks import NewTask
 from taskstore_project import private_files, startup_migration
 from taskstore_project.base_command import CannotRun, ProjectCommand
@@ -48,24 +49,32 @@ class ServerCommand(ProjectCommand, ABC):
     """Gets everything ready, serves until it is told to end, and ends in good order."""
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
-        parser.add_argument("--port", type=port_number, default=8048, help="default: 8048; 0: any free one")
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
         parser.add_argument(
-            "--grpc-port", type=port_number, default=50053, help="for clients of MassTasker (default: 50053; 0: none)"
+            "--port",
+            type=port_number,
+            default=8048,
+            help="port of the console and the REST API (default: 8048; 0: any free port)",
+        )
+        parser.add_argument(
+            "--grpc-port",
+            type=port_number,
+            default=50053,
+            help="port of gRPC, for clients of MassTasker (default: 50053; 0: no gRPC)",
         )
         parser.add_argument(
             "--bootstrap-group",
             type=group_or_none,
             default=settings.TASKSTORE_BOOTSTRAP_GROUP,
             metavar="NAME",
-            help="a store that has never held a task gets an empty one in this group",
+            help="add an empty task to this group if the store has never had a task",
         )
-        parser.add_argument("--no-auth", action="store_true", help="programs on this machine need no token")
+        parser.add_argument("--no-auth", action="store_true", help="require no token from programs on this machine")
         parser.add_argument(
             "--commands",
             action="store_true",
             default=settings.TASKSTORE_COMMANDS,
-            help="take shell commands, which workers run, from whoever has the right",
+            help="accept shell commands for workers from users and tokens with the permission",
         )
 
     @abstractmethod
@@ -97,13 +106,13 @@ class ServerCommand(ProjectCommand, ABC):
 def port_number(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) < 2**16:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is no port: it has to be a number from 0 to 65535")
+    raise argparse.ArgumentTypeError(f"must be a port between 0 and 65535, not {text}")
 
 
 def group_or_none(name: str) -> str:
     """The name of a group, or an empty text."""
-    for _, wanted in validation.text("", name, validation.GROUP_LENGTH):
-        raise argparse.ArgumentTypeError(f"no group can have this name: it has to be {wanted}")
+    for _, problem in validation.text("", name, validation.GROUP_LENGTH):
+        raise argparse.ArgumentTypeError(problem)
     return name
 
 
@@ -117,11 +126,13 @@ def refuse_strangers(address: Address, *, no_auth: bool) -> None:
     """Raises CannotRun where more than this machine could come in and nobody has said that it may."""
     if not (address.is_loopback or settings.TASKSTORE_PUBLIC_URL):
         raise CannotRun(
-            f"with --host {address.host} other machines reach the server: set TASKSTORE_PUBLIC_URL to the "
+            f"--host {address.host} lets other machines reach the server: set TASKSTORE_PUBLIC_URL to the "
             "address that browsers use for it, for example https://tasks.example.org"
         )
     if no_auth and not (address.is_loopback and not settings.TASKSTORE_PUBLIC_URL):
-        raise CannotRun("--no-auth is for this machine alone: leave out --host and TASKSTORE_PUBLIC_URL, or --no-auth")
+        raise CannotRun(
+            "--no-auth can't be used with --host or TASKSTORE_PUBLIC_URL, which let other machines reach the server"
+        )
 
 
 def folder_lock(folder: Path) -> AbstractContextManager[Lock | None]:
@@ -250,9 +261,13 @@ def end_in_good_order(lock: Lock | None) -> None:
 
 
 def spare_the_collector() -> None:
-    """What is there when a server is ready stays: to look through it each time would stop everybody for 50 ms."""
+    """What is there when a server is ready stays: to look through it each time would stop everybody for 50 ms.
+
+    What comes later goes, from then on at once.
+    """
     gc.collect()
     gc.freeze()
+    give_back_at_once()
 
 
 def say_ready(url: str, grpc: GrpcPort | None) -> None:

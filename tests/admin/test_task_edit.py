@@ -226,7 +226,7 @@ def test_data_over_the_limit_is_refused(operator, settings):
     settings.TASKSTORE_MAX_DATA_BYTES = 10
     old = add()
     response = save(operator, old, content="x" * 11)
-    assert "t most 10 bytes a task, not 11" in str(response.context["adminform"].form.errors["content"])
+    assert "t most 10 bytes, not 11" in str(response.context["adminform"].form.errors["content"])
 
 
 def test_who_may_not_see_data_edits_the_rest_and_the_data_stays(blind_operator):

@@ -102,7 +102,7 @@ def test_it_says_why_nothing_is_known_of_an_id(viewer, settings):
     between, now = claim(duration_ms=0), claim()
     response = viewer.get(f"{TASKS}?q={between.id}")
     assert messages_of(response) == [
-        f"Task {between.id} does not exist: history is switched off, and the task may go on under another id."
+        f"Task {between.id} does not exist: history is switched off, and the task may have another id now."
     ]
     assert ids_in(response) == []
     assert messages_of(viewer.get(f"{TASKS}?q={now.id + 1}")) == []

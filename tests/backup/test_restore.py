@@ -71,7 +71,7 @@ def test_all_of_it_is_there_again(command, filled, file, tmp_path):
     again = tmp_path / "again.zip"
     command("backup", again)
     assert rows_in(again) == rows_in(file)
-    assert command("verify") == (0, "all is well\n")
+    assert command("verify") == (0, "no problems found\n")
 
 
 def rows_in(file):
@@ -188,7 +188,7 @@ def test_nothing_comes_of_a_file_that_is_damaged_near_its_end(command, refusal, 
     damaged[place] ^= 0xFF
     file.write_bytes(damaged)
     empty()
-    assert "no whole backup" in refusal("restore", file)
+    assert "not a complete backup" in refusal("restore", file)
     assert all(rows == [] for rows in contents().values())
 
 
@@ -197,7 +197,7 @@ def test_a_cut_file_is_refused(command, refusal, filled, file):
     file.write_bytes(file.read_bytes()[:-100])
     empty()
     assert refusal("restore", file) == (
-        f"taskstore: {file} is no whole backup: it was cut short, damaged, or never one\n"
+        f"taskstore: {file} is not a complete backup: it is cut short, damaged, or another kind of file\n"
     )
 
 
@@ -205,8 +205,8 @@ def test_tables_of_another_version_are_refused(command, refusal, file):
     command("backup", file)
     rewrite(file, lambda manifest: {**manifest, "migrations": {"auth": "0001_initial", "tasks_app": "0009_old"}})
     told = refusal("restore", file)
-    assert "the tables of another version (0001_initial, 0009_old; here " in told
-    assert "restore it with that version, then start this one on it" in told
+    assert "tables of another version (0001_initial, 0009_old; here " in told
+    assert "restore it with that version, then start this version on it" in told
 
 
 def test_payloads_are_not_printed(command, filled, file):

@@ -37,10 +37,10 @@ def delete(model):
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda task: delete(Payload), "tasks whose data is not there: {id}"),
-        (lambda task: Payload.objects.create(id=1000, data=b""), "data that no task has: 1000"),
-        (lambda task: put(EndedTask, task), "tasks that have ended, and are there: {id}"),
-        (lambda task: put(Task, task, id=0), "tasks older than the first of their chain: 0"),
+        (lambda task: delete(Payload), "tasks without their data: {id}"),
+        (lambda task: Payload.objects.create(id=1000, data=b""), "data without a task: 1000"),
+        (lambda task: put(EndedTask, task), "tasks that have ended but still exist: {id}"),
+        (lambda task: put(Task, task, id=0), "tasks older than the first task of their chain: 0"),
         (lambda task: put(Task, task, id=0), "chains with several living tasks: {origin}"),
         (
             lambda task: put(EndedTask, task, id=0, successor=0),
@@ -50,17 +50,17 @@ def delete(model):
         (lambda task: put(Task, task, id=0, claims=-1), "tasks with leases or claims below zero: 0"),
         (
             lambda task: put(Task, task, id=task.id + 7),
-            "tasks with ids beyond {id}, the last given out: {far}",
+            "tasks with ids above {id}, the last assigned id: {far}",
         ),
-        (lambda task: put(Task, task, id=0, made_by_commit=10**12), ", the last there was: 0"),
-        (lambda task: put(Task, task, id=0, labels=[1]), "tasks whose labels are no texts under names: 0"),
-        (lambda task: put(Task, task, id=0, labels={"a": 1}), "tasks whose labels are no texts under names: 0"),
+        (lambda task: put(Task, task, id=0, made_by_commit=10**12), ", the last commit: 0"),
+        (lambda task: put(Task, task, id=0, labels=[1]), "tasks with labels that are not strings: 0"),
+        (lambda task: put(Task, task, id=0, labels={"a": 1}), "tasks with labels that are not strings: 0"),
         (lambda task: delete(GroupTotal), "counts of the group 'mail' are wrong: 1 tasks too few, 1 leases too few"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_it_says_what_is_wrong(command, task, damage, told):
-    assert command("verify") == (0, "all is well\n")
+    assert command("verify") == (0, "no problems found\n")
     damage(task)
     code, said = command("verify")
     assert code == 1
@@ -69,7 +69,7 @@ def test_it_says_what_is_wrong(command, task, damage, told):
 
 def test_it_names_a_few_of_many(command, task):
     Payload.objects.bulk_create([Payload(id=1000 + place, data=b"") for place in range(6)])
-    assert command("verify") == (1, "data that no task has: 1000, 1001, 1002, 1003, 1004, ...\n")
+    assert command("verify") == (1, "data without a task: 1000, 1001, 1002, 1003, 1004, ...\n")
 
 
 @pytest.mark.skipif(connection.vendor == "postgresql", reason="a server looks after its own files")
@@ -78,7 +78,7 @@ def test_it_names_rows_that_lead_nowhere(command, task):
         SavedSearch.objects.create(user_id=1000, name="mine", q="")
         code, said = command("verify")
         SavedSearch.objects.all().delete()
-    assert (code, "tasks_app_savedsearch names one that is not there" in said) == (1, True)
+    assert (code, "tasks_app_savedsearch refers to a missing row" in said) == (1, True)
 
 
 def test_it_mends_counts_and_says_so_in_the_audit(command, task):
@@ -95,8 +95,8 @@ def test_it_mends_counts_and_says_so_in_the_audit(command, task):
             "counts of the group 'mail' are wrong: 5 tasks too many, 1 leases too few",
         ],
     )
-    assert command("verify", "--mend") == (0, "groups whose counts are right again: 2\nall is well\n")
-    assert command("verify", "--mend") == (0, "all is well\n")
+    assert command("verify", "--mend") == (0, "groups with fixed counts: 2\nno problems found\n")
+    assert command("verify", "--mend") == (0, "no problems found\n")
     assert [entry.action for entry in AuditEntry.objects.all()] == ["mend counts"]
     fold_here()
     totals = GroupTotal.objects.order_by("group").values_list("group", "tasks", "leases", "failed")
@@ -105,4 +105,4 @@ def test_it_mends_counts_and_says_so_in_the_audit(command, task):
 
 def test_what_it_does_not_mend_stays_wrong(command, task):
     delete(Payload)
-    assert command("verify", "--mend") == (1, f"tasks whose data is not there: {task.id}\n")
+    assert command("verify", "--mend") == (1, f"tasks without their data: {task.id}\n")

@@ -175,11 +175,6 @@ def test_the_model_finds_a_fault_in_the_store(clock, monkeypatch, fault):
 @only_sqlite
 def test_the_model_finds_ids_that_are_used_again(clock, monkeypatch):
     """As SQLite counts by itself: from the largest id that is there."""
-
-    def next_ids(dialect, count):
-        [[(last,)]] = yield [database.Statement("SELECT coalesce(max(id), 0) FROM tasks_app_task")]
-        return range(last + 1, last + count + 1)
-
-    monkeypatch.setattr(database.SQLite, "_next_ids", next_ids)
+    monkeypatch.setattr(database.SQLite, "newest_id", "SELECT coalesce(max(id), 0) FROM tasks_app_task")
     with pytest.raises(Disagreement):
         check_sequences(50, clock)

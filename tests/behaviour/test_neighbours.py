@@ -41,7 +41,7 @@ async def another_process():
 
 @asynccontextmanager
 async def this_process(hear=print):
-    process = Neighbours("default", hear)
+    process = Neighbours("default", hear, lambda *_: None)
     try:
         yield process
     finally:

@@ -8,7 +8,7 @@ from psycopg.conninfo import make_conninfo
 
 from lab.chaos.interleaving import arena, differences, orders
 from lab.chaos.pairs import PAIRS
-from lab.chaos.rivals import ALONE, BY_THE_WRITER, Tally
+from lab.chaos.rivals import ALONE, BY_THE_WRITER, IN_TWO_TRIPS, Tally
 from tasks_app.database import PostgreSQL
 from tasks_app.database.rows import Statement
 from tasks_app.writer.connection import parameters_of
@@ -68,6 +68,14 @@ def test_a_few_orders_of_each_pair_come_to_what_a_serial_order_comes_to(tried, w
     found, tally = tried(PAIRS, way, 4)
     assert found == []
     assert tally.orders == 4 * len(PAIRS)
+
+
+@only_postgresql
+def test_a_few_orders_of_each_plain_pair_in_two_trips_come_to_what_a_serial_order_comes_to(tried):
+    pairs = [pair for pair in PAIRS if pair.is_plain]
+    found, tally = tried(pairs, IN_TWO_TRIPS, 12)
+    assert found == []
+    assert tally.orders >= 10 * len(pairs) >= 50
 
 
 @only_postgresql

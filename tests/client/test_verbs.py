@@ -287,3 +287,20 @@ def test_a_claim_that_waits_is_answered_when_there_is_something(served, token):
                 await store.renew(task, 1)
 
     asyncio.run(add_to_the_waiting())
+
+
+@pytest.mark.parametrize(
+    ("ask", "field"),
+    [
+        (lambda client: client.commit(adds="x"), "adds[0]"),
+        (lambda client: client.commit(updates=[NewTask(group="mail")]), "updates[0]"),
+        (lambda client: client.schedules.put("daily", "@daily", task={"group": "mail"}), "task"),
+        (lambda client: client.schedules.put("daily", "@daily", job={"function": "f"}), "job"),
+        (lambda client: client.pause(""), "group"),
+        (lambda client: client.resume(""), "group"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_by_its_field(store, ask, field):
+    with pytest.raises(InvalidInput) as raised:
+        ask(store)
+    assert list(raised.value.fields) == [field]

@@ -90,7 +90,7 @@ def test_it_is_saved_at_once_where_the_function_says():
     caused.__cause__ = cause
     adds = [ended(Outcome.of(save), attempt=1).adds[0] for save in (plain, named, caused)]
     assert [(add.group, add.error) for add in adds] == [
-        ("odd", "saved to be looked at"),
+        ("odd", "saved for review"),
         ("mail/odd", "who is that?"),
         ("odd", "KeyError: 'name'"),
     ]
@@ -113,5 +113,5 @@ def test_the_pause_doubles_up_to_an_hour():
 
 @pytest.mark.parametrize("wrong", [{"failed_group": "mail"}, {"max_attempts": 0}])
 def test_what_can_not_work_is_refused(wrong):
-    with pytest.raises(ValueError, match=r"failed group|max_attempts"):
+    with pytest.raises(ValueError, match=r"failed_group|max_attempts"):
         handler(**wrong)

@@ -68,8 +68,8 @@ def test_it_leaves_nothing_behind_when_it_is_ended(started, disk, how):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--nodes", "4"], r"(?s)usage: .*argument --nodes: 4 is no such number: it has to be from 1 to 3\n"),
-        (["--seconds", "0"], r"(?s)usage: .*argument --seconds: 0 is no such number: it has to be from 1 to 3600\n"),
+        (["--nodes", "4"], r"(?s)usage: .*argument --nodes: must be a number between 1 and 3, not 4\n"),
+        (["--seconds", "0"], r"(?s)usage: .*argument --seconds: must be a number between 1 and 3600, not 0\n"),
         (
             ["--folder", "/nowhere"],
             r"taskstore: there is no folder /nowhere for the databases, or we may not write there\n",

@@ -37,27 +37,27 @@ def problems(root):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (SEVEN + "a\n", "new/1_0.task: it has 7 lines, or 10 when it was run, not 8"),
-        ("", "new/1_0.task: it has 7 lines, or 10 when it was run, not 0"),
-        (SEVEN.replace("100", "soon"), 'line 2: created, a whole number from 0 to 253402300799999, not "soon"'),
-        (SEVEN.replace("100", "-1"), 'line 2: created, a whole number from 0 to 253402300799999, not "-1"'),
-        (SEVEN.replace("200", "007"), 'line 3: until, a whole number from 0 to 253402300799999, not "007"'),
-        (SEVEN.replace("60", "٦٠"), "line 4: expected_duration, a whole number"),
-        (SEVEN.replace("60", "9" * 15), "line 4: expected_duration, a whole number"),
+        (SEVEN + "a\n", "new/1_0.task: must have 7 lines, or 10 after a run, not 8"),
+        ("", "new/1_0.task: must have 7 lines, or 10 after a run, not 0"),
+        (SEVEN.replace("100", "soon"), 'line 2: created must be an integer between 0 and 253402300799999, not "soon"'),
+        (SEVEN.replace("100", "-1"), 'line 2: created must be an integer between 0 and 253402300799999, not "-1"'),
+        (SEVEN.replace("200", "007"), 'line 3: until must be an integer between 0 and 253402300799999, not "007"'),
+        (SEVEN.replace("60", "٦٠"), "line 4: expected_duration must be an integer"),
+        (SEVEN.replace("60", "9" * 15), "line 4: expected_duration must be an integer"),
         (SEVEN.replace("60", "\x1b[2J"), 'not "\\x1b[2J"'),
-        (SEVEN.replace("true", ""), "line 7: a command, not an empty line"),
-        (SEVEN.replace("true", "  "), "line 7: a command, not an empty line"),
-        (SEVEN.replace("true", "a\rb"), "line 7: it holds CR or NUL"),
-        (SEVEN.replace("true", "a\0b"), "line 7: it holds CR or NUL"),
-        (SEVEN.replace("true", "a" * 65_537), "line 7: a command of at most 65536 bytes"),
-        (SEVEN.replace("{id}", "2_0"), 'line 1: the id of the file\'s name, not "2_0"'),
-        (SEVEN.replace("{id}", "../1_0"), "line 1: the id of the file's name"),
-        (SEVEN.replace("\n", "\r\n"), "line 1: it ends with CR LF; TDF2's lines end with LF"),
-        (SEVEN.replace("true", "echo \xff").encode("latin-1"), "line 7: it is not UTF-8"),
+        (SEVEN.replace("true", ""), "line 7: must be a command line, not an empty line"),
+        (SEVEN.replace("true", "  "), "line 7: must be a command line, not an empty line"),
+        (SEVEN.replace("true", "a\rb"), "line 7: must not contain CR or NUL"),
+        (SEVEN.replace("true", "a\0b"), "line 7: must not contain CR or NUL"),
+        (SEVEN.replace("true", "a" * 65_537), "line 7: must be at most 65536 bytes"),
+        (SEVEN.replace("{id}", "2_0"), 'line 1: must be the id in the file\'s name, not "2_0"'),
+        (SEVEN.replace("{id}", "../1_0"), "line 1: must be the id in the file's name"),
+        (SEVEN.replace("\n", "\r\n"), "line 1: must end with LF, not CR LF"),
+        (SEVEN.replace("true", "echo \xff").encode("latin-1"), "line 7: must be valid UTF-8"),
         (SEVEN[:-1], "the last line has no end"),
         (SEVEN + "\n1\n2\n", "line 8: the name of a worker, not an empty line"),
-        (TEN, "it was run, and is new"),
-        (b"x" * 100_000, ".task is larger than"),
+        (TEN, "must not have a run: its status is new"),
+        (b"x" * 100_000, "its .task file must be at most"),
     ],
 )
 def test_a_wrong_task_is_named_with_its_line(tmp_path, content, told):
@@ -72,25 +72,28 @@ def test_a_wrong_task_is_named_with_its_line(tmp_path, content, told):
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("new/1 0.task", "new/1 0.task: an id of letters"),
-        ("new/-rf.task", "new/-rf.task: an id of letters"),
-        ("new/.task", "new/.task: an id of letters"),
-        ("new/\x1b.task", "new/\\x1b.task: an id of letters"),
-        ("new/README", "new/README: a file here ends in .task, .out, or .err"),
-        ("new/1_0.out", "new/1_0.out: there is no new/1_0.task"),
-        ("completed/1_0.err", "completed/1_0.err: there is no completed/1_0.task"),
-        ("new/5/1_0.task", "new/5: this has to be a file"),
-        ("old/1_0.task", "old: there is nothing of this name; there are closed, completed"),
-        ("new", "new: this has to be a directory"),
-        ("open/1_0.task", "open/1_0.task: this has to be a directory"),
-        ("open/5_ann_3/1_0.task", "open/5_ann_3: no list that is open has a name like this"),
-        ("open/5_/1_0.task", "open/5_: no list that is open has a name like this"),
-        ("open/five/1_0.task", "open/five: no list"),
-        ("running/5/1_0.task", "running/5: no list that is running has a name like this"),
-        ("running/5__3/1_0.task", "running/5__3: no list"),
-        ("closed/5_ann_3/1_0.task", "closed/5_ann_3: no list that is closed has a name like this"),
-        ("closed/5_ann_3_x/1_0.task", "closed/5_ann_3_x: no list"),
-        ("failed/1_0.task", "failed/1_0.task: a command that failed has 10 lines, and a .err that is not empty"),
+        ("new/1 0.task", "new/1 0.task: must consist of letters"),
+        ("new/-rf.task", "new/-rf.task: must consist of letters"),
+        ("new/.task", "new/.task: must consist of letters"),
+        ("new/\x1b.task", "new/\\x1b.task: must consist of letters"),
+        ("new/README", "new/README: must have a name that ends in .task, .out or .err"),
+        ("new/1_0.out", "new/1_0.out: needs new/1_0.task, which does not exist"),
+        ("completed/1_0.err", "completed/1_0.err: needs completed/1_0.task, which does not exist"),
+        ("new/5/1_0.task", "new/5: must be a file"),
+        ("old/1_0.task", "old: must be one of closed, completed"),
+        ("new", "new: must be a directory"),
+        ("open/1_0.task", "open/1_0.task: must be a directory"),
+        ("open/5_ann_3/1_0.task", "open/5_ann_3: must be a valid name of a list with the status open"),
+        ("open/5_/1_0.task", "open/5_: must be a valid name of a list with the status open"),
+        ("open/five/1_0.task", "open/five: must be a valid name of a list"),
+        ("running/5/1_0.task", "running/5: must be a valid name of a list with the status running"),
+        ("running/5__3/1_0.task", "running/5__3: must be a valid name of a list"),
+        ("closed/5_ann_3/1_0.task", "closed/5_ann_3: must be a valid name of a list with the status closed"),
+        ("closed/5_ann_3_x/1_0.task", "closed/5_ann_3_x: must be a valid name of a list"),
+        (
+            "failed/1_0.task",
+            "failed/1_0.task: must have 10 lines, and a .err file that is not empty: its status is failed",
+        ),
     ],
 )
 def test_a_wrong_name_is_told(tmp_path, path, told):
@@ -116,13 +119,15 @@ def test_all_that_is_wrong_is_named_at_once(tmp_path):
 def test_an_id_is_there_once(tmp_path):
     put(tmp_path, "new/1_0.task")
     put(tmp_path, "open/5/1_0.task")
-    assert problems(tmp_path) == ("new/1_0.task: there is a command of this id already: open/5/1_0.task",)
+    assert problems(tmp_path) == ("new/1_0.task: must have a unique id: open/5/1_0.task has the same",)
 
 
 def test_a_list_that_is_running_and_one_that_is_open_have_two_names(tmp_path):
     put(tmp_path, "open/5/1_0.task")
     put(tmp_path, "running/5_ann_3/2_0.task")
-    assert problems(tmp_path) == ("running/5_ann_3: there is an open list of this name already: open/5",)
+    assert problems(tmp_path) == (
+        "running/5_ann_3: must have a unique name: open/5 is an open list with the same name",
+    )
 
 
 def test_a_list_that_was_run_before_may_have_the_name_of_an_open_one(tmp_path):
@@ -140,10 +145,10 @@ def test_names_of_workers_hold_underscores(tmp_path):
 
 def test_there_has_to_be_something(tmp_path):
     (tmp_path / "new").mkdir()
-    assert problems(tmp_path) == (f"{tmp_path}: there are no commands in it",)
+    assert problems(tmp_path) == (f"{tmp_path}: must contain commands",)
     (tmp_path / "open" / "5").mkdir(parents=True)
-    assert problems(tmp_path) == ("open/5: a list without commands",)
-    assert problems(tmp_path / "none") == (f"{tmp_path / 'none'}: it can't be read: No such file or directory",)
+    assert problems(tmp_path) == ("open/5: must contain commands",)
+    assert problems(tmp_path / "none") == (f"{tmp_path / 'none'}: can't be read: No such file or directory",)
 
 
 @pytest.mark.parametrize("place", ["new/2_0.task", "new/1_0.out", "open/5", "completed"])
@@ -155,19 +160,19 @@ def test_links_are_not_followed(tmp_path, place):
     target = tmp_path / "secret" / ("completed/3_0.task" if place.startswith("new") else "completed")
     (root / place).symlink_to(target)
     [problem] = problems(root)
-    assert problem.startswith(f"{place}: this has to be a")
+    assert problem.startswith(f"{place}: must be a")
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     put(tmp_path, "new/1_0.task")
     os.mkfifo(tmp_path / "new" / "2_0.task")
-    assert problems(tmp_path) == ("new/2_0.task: this has to be a file, not a directory or a link",)
+    assert problems(tmp_path) == ("new/2_0.task: must be a file, not a directory or a link",)
 
 
 def test_an_output_that_no_task_can_hold_is_refused(tmp_path):
     put(tmp_path, "completed/1_0.task")
     put(tmp_path, "completed/1_0.out", b"x" * (LONGEST_OUTPUT + 1))
-    assert problems(tmp_path) == (f"completed/1_0.task: .out is larger than {LONGEST_OUTPUT} bytes",)
+    assert problems(tmp_path) == (f"completed/1_0.task: its .out file must be at most {LONGEST_OUTPUT} bytes",)
 
 
 def test_outputs_belong_to_a_run_and_may_be_empty(tmp_path):

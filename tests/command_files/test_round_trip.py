@@ -108,23 +108,39 @@ def test_where_bytes_are_missing_the_file_says_how_many(tmp_path):
 @pytest.mark.parametrize(
     ("status", "entry", "told"),
     [
-        ("new", replace(EXAMPLE, cmd="a\nb"), "new/1448978609795035000_0: its command has line breaks"),
-        ("new", replace(EXAMPLE, cmd="a\r"), "its command has line breaks"),
-        ("new", replace(EXAMPLE, id="../a"), "new/../a: an id of letters"),
-        ("new", replace(EXAMPLE, id="a" * 201), "an id of at most 200 characters"),
-        ("new", replace(EXAMPLE, run=RUN), "it was run, and is new"),
-        ("completed", EXAMPLE, "it was not run, and is completed"),
-        ("completed", replace(EXAMPLE, run=replace(RUN, worker="a\nb")), "the name of its worker has line breaks"),
-        ("closed", CommandList(name="5", worker="a", started=1, finished=2), "a list without commands"),
-        ("closed", CommandList(name="5", commands=(EXAMPLE,)), "closed/5: this can't be the name of a directory"),
+        (
+            "new",
+            replace(EXAMPLE, cmd="a\nb"),
+            "new/1448978609795035000_0: its command line must not contain line breaks",
+        ),
+        ("new", replace(EXAMPLE, cmd="a\r"), "its command line must not contain line breaks"),
+        ("new", replace(EXAMPLE, id="../a"), "new/../a: must consist of letters"),
+        ("new", replace(EXAMPLE, id="a" * 201), "must have at most 200 characters before the number of fails"),
+        ("new", replace(EXAMPLE, run=RUN), "must not have a run: its status is new"),
+        ("completed", EXAMPLE, "must have a run: its status is completed"),
+        (
+            "completed",
+            replace(EXAMPLE, run=replace(RUN, worker="a\nb")),
+            "the name of its worker must not contain line breaks",
+        ),
+        ("closed", CommandList(name="5", worker="a", started=1, finished=2), "must contain commands"),
+        ("closed", CommandList(name="5", commands=(EXAMPLE,)), "closed/5: must have a name that fits a directory"),
         (
             "closed",
             CommandList(name="5", commands=(EXAMPLE,), worker="a/b", started=1, finished=2),
             "closed/5_a/b_1_2: ",
         ),
-        ("closed", CommandList(name="5", commands=(EXAMPLE,), worker="a" * 250, started=1, finished=2), "can't be"),
-        ("open", CommandList(name="../5", commands=(EXAMPLE,)), "open/../5: this can't be the name"),
-        ("open", CommandList(name="5", commands=(EXAMPLE, EXAMPLE)), "there is another command of this id"),
+        (
+            "closed",
+            CommandList(name="5", commands=(EXAMPLE,), worker="a" * 250, started=1, finished=2),
+            "must have a name",
+        ),
+        ("open", CommandList(name="../5", commands=(EXAMPLE,)), "open/../5: must have a name that fits a directory"),
+        (
+            "open",
+            CommandList(name="5", commands=(EXAMPLE, EXAMPLE)),
+            "must have a unique id: another command has the same",
+        ),
         (
             "failed_count",
             replace(EXAMPLE, run=replace(RUN, exit_code=3)),
@@ -146,13 +162,13 @@ def test_what_files_cannot_hold_is_named_and_nothing_is_written(tmp_path, status
 
 def test_two_lists_of_one_name_are_told(tmp_path):
     lists = tuple((CommandStatus.OPEN, CommandList(name="5", commands=(replace(EXAMPLE, id=each),))) for each in "ab")
-    with pytest.raises(NotFiles, match="open/5: there is another list of this name"):
+    with pytest.raises(NotFiles, match="open/5: must have a unique name: another list has the same"):
         write_entries(ProjectContent(lists=lists).entries, tmp_path / "mail")
 
 
 def test_a_directory_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(NotFiles, match="this has to be a new directory, or an empty one"):
+    with pytest.raises(NotFiles, match="must be a new or an empty directory"):
         write_entries(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)).entries, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tasks_app.commands import archive, make_lists, process_closed, reopen, retry, stash, unstash
+from tasks_app.commands.bundling import delete_leftovers
 from tasks_app.commands.changes import archive_old
-from tasks_app.commands.maker import delete_leftovers
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
 from taskstore.errors import InvalidInput

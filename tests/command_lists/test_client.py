@@ -10,6 +10,10 @@ from taskstore import AsyncClient, Client, CommandStatus, InvalidInput, NotAllow
 
 from .stages import completed, is_in, open_list, run, running_list, writes
 
+# What crosses the wire is the same on each database: test_looking.py, test_flow.py and tests/rest_api/test_commands.py
+# run on both.
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def secret(served, settings):

@@ -6,7 +6,7 @@ import threading
 import pytest
 from django.db import connections
 
-from tasks_app.commands import ListMaker, maker
+from tasks_app.commands import ListMaker, bundling
 from taskstore.types.command_record import CommandStatus
 
 from .commands import commands_in, lists_in, submitted
@@ -45,7 +45,7 @@ async def until_made(count: int) -> None:
 
 
 def test_it_makes_lists_one_round_after_the_other_without_a_rest(monkeypatch):
-    monkeypatch.setattr(maker, "PAUSE_S", 3_600.0)
+    monkeypatch.setattr(bundling, "PAUSE_S", 3_600.0)
     commands = submitted(70)
 
     async def story():
@@ -62,7 +62,7 @@ def test_it_makes_lists_also_while_tidying_fails(monkeypatch, caplog):
     def tidy() -> None:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(maker, "tidy", tidy)
+    monkeypatch.setattr(bundling, "tidy", tidy)
     submitted(7)
 
     async def story():
@@ -76,14 +76,14 @@ def test_it_makes_lists_also_while_tidying_fails(monkeypatch, caplog):
 
 def test_at_its_end_it_finishes_its_round(monkeypatch):
     begun, may_go = threading.Event(), threading.Event()
-    look_after = maker.look_after
+    look_after = bundling.look_after
 
     def held_up() -> bool:
         begun.set()
         assert may_go.wait(20)
         return look_after()
 
-    monkeypatch.setattr(maker, "look_after", held_up)
+    monkeypatch.setattr(bundling, "look_after", held_up)
     submitted(7)
 
     async def story():

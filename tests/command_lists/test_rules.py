@@ -4,6 +4,8 @@ import pytest
 
 from tasks_app.conf.command_rules import MOST_COMMANDS, rule_of, rules_in
 
+pytestmark = pytest.mark.once
+
 
 def test_a_rule_says_how_many_how_long_and_how_old():
     [rule] = rules_in("nightly*=20/90s/2min")

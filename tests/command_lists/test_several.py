@@ -12,7 +12,7 @@ from django.db import connections
 
 from lab.testing import PROJECT
 from tasks_app.commands import make_lists, process_closed
-from tasks_app.commands.maker import look_after
+from tasks_app.commands.bundling import look_after
 from tasks_app.models import Task
 from taskstore.types.command_record import CommandStatus, Run
 from tests.server.harness import wait_for
@@ -27,7 +27,7 @@ from django.conf import settings
 django.setup()
 from django.db import connection
 connection.settings_dict["NAME"] = sys.argv[1]
-from tasks_app.commands.maker import look_after
+from tasks_app.commands.bundling import look_after
 print("ready", flush=True)
 while True:
     look_after()

@@ -141,7 +141,7 @@ def test_another_command_of_the_same_id_is_refused_and_nothing_is_added(there):
     body = lines(("new", replace(COMMAND, id="6_0")), ("new", replace(COMMAND, cmd="false")))
     with pytest.raises(InvalidInput) as refused:
         imported("mail", body)
-    assert refused.value.fields == {"line 2: command.id": ["another id: 5_0 is another command here"]}
+    assert refused.value.fields == {"line 2: command.id": ["must be a new id: the project has another command 5_0"]}
     assert len(exported()) == 1
 
 
@@ -149,9 +149,7 @@ def test_a_list_that_is_there_in_part_is_refused():
     imported("mail", lines(("new", COMMAND)))
     with pytest.raises(InvalidInput) as refused:
         imported("mail", lines(("open", CommandList(name="5", commands=(COMMAND, replace(COMMAND, id="6_0"))))))
-    assert refused.value.fields == {
-        "line 1: list": ["all of its commands or none: 1 of 2 are there already, 5_0 first"]
-    }
+    assert refused.value.fields == {"line 1: list": ["must be all new: 1 of its 2 commands exist, such as 5_0"]}
 
 
 def test_the_same_id_in_another_project_is_another_command():
@@ -170,40 +168,49 @@ def test_a_list_whose_name_is_taken_gets_the_next_second():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"status": "old"}, "status has to be one of new, new_stashed"),
-        ({"status": "open"}, "what is open has the member list, and no other"),
-        ({"list": {"name": "5"}}, "what is new has the member command, and no other"),
-        ({"command": None}, "what is new has the member command, and no other"),
-        ({"command": {"id": "5_0", "cmd": "true", "fails": "no"}}, "command.fails has to be a whole number"),
-        ({"command": {"id": "5_0"}}, "command.cmd is missing"),
-        ({"colour": "red"}, "line 2: colour: no such field"),
-        ({"command": {"id": "5_0", "cmd": "true", "untill": 1}}, "line 2: command.untill: no such field"),
-        ({"command": {"id": "../5", "cmd": "true"}}, "line 2: command.id: an id of letters, digits"),
-        ({"command": {"id": "5_0", "cmd": "a\nb"}}, "line 2: command.cmd: one line for a shell"),
-        ({"command": {"id": "1_0", "cmd": "true"}}, "line 2: command.id: an id of its own: line 1 has 1_0 already"),
-        ({"command": {"id": "5_0", "cmd": "true", "run": {"worker": "w"}}}, "line 2: command: it was run, and is new"),
-        ({"status": "completed"}, "line 2: command: it was not run, and is completed"),
-        ({"status": "completed", "command": {"id": "5_0", "cmd": "true", "run": {}}}, "command.run.worker is missing"),
+        ({"status": "old"}, "status must be one of new, new_stashed"),
+        ({"status": "open"}, "an entry with the status open must have the member list and no other"),
+        ({"list": {"name": "5"}}, "an entry with the status new must have the member command and no other"),
+        ({"command": None}, "an entry with the status new must have the member command and no other"),
+        (
+            {"command": {"id": "5_0", "cmd": "true", "fails": "no"}},
+            "command.fails must be an integer between 0 and 253402300799999, not a string",
+        ),
+        ({"command": {"id": "5_0"}}, "command.cmd is required"),
+        ({"colour": "red"}, "line 2: colour: is not a known field"),
+        ({"command": {"id": "5_0", "cmd": "true", "untill": 1}}, "line 2: command.untill: is not a known field"),
+        ({"command": {"id": "../5", "cmd": "true"}}, "line 2: command.id: must consist of letters, digits"),
+        ({"command": {"id": "5_0", "cmd": "a\nb"}}, "line 2: command.cmd: must be one command line"),
+        ({"command": {"id": "1_0", "cmd": "true"}}, "line 2: command.id: must be unique: line 1 has 1_0 too"),
+        (
+            {"command": {"id": "5_0", "cmd": "true", "run": {"worker": "w"}}},
+            "line 2: command: must not have a run: its status is new",
+        ),
+        ({"status": "completed"}, "line 2: command: must have a run: its status is completed"),
+        ({"status": "completed", "command": {"id": "5_0", "cmd": "true", "run": {}}}, "command.run.worker is required"),
         (
             {
                 "status": "completed",
                 "command": {"id": "5_0", "cmd": "x", "run": {"worker": "w", "out": {"base64": "?"}}},
             },
-            "line 2: command.run.out.base64: Base64",
+            "line 2: command.run.out.base64: must be valid Base64",
         ),
         (
             {"status": "completed", "command": {"id": "5_0", "cmd": "x", "run": {"worker": "w", "err": {"cut_at": 1}}}},
-            "line 2: command.run.err.cut_at: at most 0",
+            "line 2: command.run.err.cut_at: must be at most 0",
         ),
         (
             {"status": "failed_time", "command": {"id": "5_0", "cmd": "true", "list": "5" * 300}},
-            "line 2: labels.list: at most 255 characters",
+            "line 2: labels.list: must have at most 255 characters",
         ),
-        ({"status": "open", "command": None, "list": {"name": "a"}}, "line 2: list.name: a number of seconds"),
-        ({"status": "open", "command": None, "list": {"name": "5"}}, "line 2: list.commands: from 1 to 1000 commands"),
+        ({"status": "open", "command": None, "list": {"name": "a"}}, "line 2: list.name: must be a number of seconds"),
+        (
+            {"status": "open", "command": None, "list": {"name": "5"}},
+            "line 2: list.commands: must have between 1 and 1000 commands",
+        ),
         (
             {"status": "closed", "command": None, "list": {"name": "5", "commands": [{"id": "5_0", "cmd": "true"}]}},
-            "line 2: list.worker: who has closed it",
+            "line 2: list.worker: is required for a closed list",
         ),
         (
             {
@@ -211,7 +218,7 @@ def test_a_list_whose_name_is_taken_gets_the_next_second():
                 "command": None,
                 "list": {"name": "5", "worker": "w" * 255, "commands": [{"id": "5_0", "cmd": "true"}]},
             },
-            "line 2: list.worker: so short that",
+            "line 2: list.worker: must be shorter",
         ),
         (
             {
@@ -219,11 +226,11 @@ def test_a_list_whose_name_is_taken_gets_the_next_second():
                 "command": None,
                 "list": {"name": "5", "worker": "w\0", "commands": [{"id": "5_0", "cmd": "true"}]},
             },
-            "line 2: list.worker: text without the NUL",
+            "line 2: list.worker: must not contain the NUL",
         ),
         (
             {"status": "open", "command": None, "list": {"name": "5", "commands": [{"id": "5", "cmd": "x"}] * 2}},
-            "line 2: list.commands[1].id: an id of its own: line 2 has 5 already",
+            "line 2: list.commands[1].id: must be unique: line 2 has 5 too",
         ),
     ],
 )

@@ -45,7 +45,7 @@ def test_from_submit_to_results(store, begin):
         worker.send_signal(signal.SIGTERM)
         said, _ = worker.communicate(timeout=60)
     assert worker.returncode == 0
-    assert said.startswith("This runs shell lines of the project default as the user ")
+    assert said.startswith("This worker runs shell commands of the project default as the user ")
 
 
 def test_where_commands_are_off_it_says_how_to_switch_them_on(store, begin):
@@ -59,12 +59,12 @@ def test_where_commands_are_off_it_says_how_to_switch_them_on(store, begin):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a/b"], "projects[0]: a name without / and not empty"),
-        (["a", "--name", "b/c"], "name: 1 to 100 characters"),
-        (["a", "--shell", "/no/such/shell"], "shell: /no/such/shell is no program"),
-        (["a", "--cwd", "/no/such/folder"], "cwd: /no/such/folder is no folder"),
-        (["a", "--memory", "3"], "3 is no size: write it as 256KiB, 512MiB or 2GiB"),
-        (["a", "--output-limit", "1GiB"], "output_bytes: from 1024 to 2097152"),
+        (["a/b"], "projects[0]: must not be empty or contain / or NUL"),
+        (["a", "--name", "b/c"], "name: must have 1 to 100 characters"),
+        (["a", "--shell", "/no/such/shell"], "shell: must be an executable program, not /no/such/shell"),
+        (["a", "--cwd", "/no/such/folder"], "cwd: must be an existing directory, not /no/such/folder"),
+        (["a", "--memory", "3"], "must be a size such as 256KiB, 512MiB or 2GiB, not 3"),
+        (["a", "--output-limit", "1GiB"], "output_bytes: must be between 1024 and 2097152"),
     ],
 )
 def test_what_makes_no_sense_is_told(store, arguments, said):

@@ -144,7 +144,7 @@ def test_what_is_no_list_is_laid_aside(project):
     with project.worker():
         assert eventually(lambda: project.tasks(CommandStatus.OPEN_STASHED))
     [task] = project.tasks(CommandStatus.OPEN_STASHED)
-    assert task.error.startswith("this is not a list of commands: ")
+    assert task.error.startswith("invalid list of commands: ")
     assert task.data == b"no list"
 
 

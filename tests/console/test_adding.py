@@ -52,7 +52,7 @@ def test_it_knows_the_group_that_it_was_called_from(operator):
         ("group", "", "This field is required"), ("group", "x" * 256, "at most 255 characters"),
         ("group", "a\0b", "Null characters"), ("text", "a\0b", "Null characters"),
         ("delay", "-1", "Must be a whole number between 0"), ("delay", "1_0", "a whole number"),
-        ("delay", "9" * 15, "illiseconds"), ("unit", "years", "Select a valid choice"),
+        ("delay", "9" * 15, "Must be at most 126701150399 seconds"), ("unit", "years", "Select a valid choice"),
         ("priority", "101", "a whole number between -100 and 100"), ("priority", "1.5", "a whole number"),
         ("labels", "novalue", "one label per line"), ("labels", "=x", "one label per line"),
         ("labels", "a=" + "x" * 256, "255 characters, not 256"),
@@ -74,7 +74,7 @@ def test_it_names_data_that_is_too_large(operator, settings):
     settings.TASKSTORE_MAX_DATA_BYTES = 10
     answer = send(operator, text="x" * 11)
     assert answer.status_code == 422
-    assert "10 bytes a task, not 11" in answer.content.decode()
+    assert "10 bytes, not 11" in answer.content.decode()
 
 
 def test_it_is_not_for_viewers(viewer):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tasks_app import bulk
-from tasks_app.models import AuditEntry, EndedTask, Task
+from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Task
 from taskstore.types.tasks import State
 
 from .store import add, claim, claimed_task, fail, one_of_each_state
@@ -92,6 +92,14 @@ def test_it_purges_the_selected_tasks(operator):
     assert answer.headers["Location"] == "/console/group?name=mail"
     assert alive() == [second.id]
     assert "Purged 2 tasks in mail." in said(operator, answer)
+
+
+def test_the_list_of_operations_shows_the_number_by_which_one_is_undone(operator):
+    [task] = add(count=1)
+    _, form = ask(operator, "purge", id=[task.id])
+    agree(operator, "purge", form)
+    operation = BulkOperation.objects.get()
+    assert f"#{operation.pk}" in text(operator.get("/console/operations").content.decode())
 
 
 def test_it_writes_down_who_did_what_and_why(operator):

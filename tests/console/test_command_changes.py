@@ -67,11 +67,11 @@ def test_the_form_says_plainly_what_workers_do_with_the_lines(submitter):
     [
         ({"lines": ""}, "This field is required"),
         ({"lines": " \r\n "}, "between 1 and 1000 commands, not 0"),
-        ({"lines": "true\r\n\r\n" + "x" * 70_000}, "ine 3: at most 65536 bytes"),
+        ({"lines": "true\r\n\r\n" + "x" * 70_000}, "ine 3: must have at most 65536 bytes"),
         ({"lines": "true\r\nfalse\x00"}, "Null characters are not allowed"),
-        ({"lines": "true\r\nfal\rse"}, "ine 2: one line for a shell"),
+        ({"lines": "true\r\nfal\rse"}, "ine 2: must be one command line"),
         ({"lines": "true\n" * 1_001}, "between 1 and 1000 commands, not 1001"),
-        ({"project": "a/b"}, "name without /"),
+        ({"project": "a/b"}, "ust not be empty or contain /"),
         ({"project": ""}, "This field is required"),
         ({"project": "x" * 201}, "at most 200 characters"),
         ({"expected": "soon"}, "a whole number between 1"),
@@ -92,7 +92,7 @@ def test_what_can_not_be_submitted_is_named_beside_its_field(submitter, fields, 
 def test_all_that_is_wrong_is_named_at_once(submitter):
     answer = submitter.post("/console/commands/submit", {**LINES, "project": "a/b", "expected": "soon"})
     text = answer.content.decode()
-    assert ("name without /" in text, "a whole number between 1" in text) == (True, True)
+    assert ("ust not be empty or contain /" in text, "a whole number between 1" in text) == (True, True)
 
 
 # ---- Many at once
@@ -171,7 +171,7 @@ def test_far_more_than_was_agreed_to_is_not_done(submitter):
     ("query", "told"),
     [
         ("verb=burn&project=default&all=1", "one of retry, stash, unstash, archive"),
-        ("verb=retry&project=a/b&all=1", "name without /"),
+        ("verb=retry&project=a/b&all=1", "ust not be empty or contain /"),
         ("verb=retry&project=default", "at least one selected task"),
         ("verb=retry&project=default&id=x", "a whole number"),
         ("verb=retry&project=default&all=1&status=lost", "one of new"),

@@ -68,11 +68,14 @@ def test_it_imports_nothing_but_what_was_checked(operator):
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"text": TWO + '\n{"group": "mail", "priority": 101}'}, "<strong>line 3: priority</strong>: an integer from"),
-        ({"text": '{"group": "mail", "<i>": 1}'}, "<strong>line 1: &lt;i&gt;</strong>: no such field; there are"),
+        ({"text": TWO + '\n{"group": "mail", "priority": 101}'}, "<strong>line 3: priority</strong>: must be between"),
+        (
+            {"text": '{"group": "mail", "<i>": 1}'},
+            "<strong>line 1: &lt;i&gt;</strong>: is not a known field; use one of",
+        ),
         ({}, "Choose a file or paste lines, but not both."),
         ({"text": TWO, "file": file(TWO)}, "Choose a file or paste lines, but not both."),
-        ({"file": file("\n")}, "<strong>lines</strong>: at least one task, each in a line of its own"),
+        ({"file": file("\n")}, "<strong>lines</strong>: must have at least one task, one per line"),
         ({"text": TWO, "group": "x" * 256}, "<strong>group</strong>: Ensure this value has at most 255 characters"),
     ],
 )

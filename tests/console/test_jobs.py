@@ -50,7 +50,7 @@ def test_the_list_is_filtered_by_what_the_address_says(operator, status):
 @pytest.mark.parametrize(
     ("query", "status", "told"),
     [
-        ("queue=a/b", 400, "a name without /"),
+        ("queue=a/b", 400, "must not be empty or contain /"),
         ("status=lost", 400, "one of scheduled, pending"),
         ("after=x", 400, "must be a position in the list"),
         ("queue=none", 200, "No matching jobs"),
@@ -109,7 +109,7 @@ def test_any_id_of_its_task_leads_to_it_and_its_task_leads_back(operator):
 
 def test_what_is_no_job_says_why(operator):
     [task] = Task.objects.commit(owner=1, adds=[NewTask(group="jobs/mail", data=b"{}")])
-    assert "function is missing" in text_of(operator, f"jobs/{task.id}", 404)
+    assert "function is required" in text_of(operator, f"jobs/{task.id}", 404)
     assert "There is no job with this id" in text_of(operator, "jobs/999", 404)
 
 

@@ -74,7 +74,7 @@ def test_a_name_is_there_once_for_each_person(viewer, operator):
         ("x" * 101, Q, 422, "100 characters"),
         ("a\0b", Q, 422, "NUL character"),
         ("Empty", " ", 422, "Must have at least one term"),
-        ("Wrong", "state:redy", 400, "state:redy: one of ready"),
+        ("Wrong", "state:redy", 400, "state:redy: must be one of ready"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_kept(viewer, name, q, status, told):

@@ -71,7 +71,7 @@ def test_it_says_why_one_is_broken_here_and_on_the_overview(operator):
     page = operator.get("/console/schedules").content.decode()
     assert "&lt;b&gt;old" in page
     assert "<b>old" not in page
-    assert "cron: missing" in page
+    assert "cron: is required" in page
     [notice] = notices([])
     assert (notice.kind, notice.name) == (Kind.BROKEN, "<b>old")
     assert "is broken and adds nothing" in text(operator.get("/console/"))
@@ -133,13 +133,13 @@ def test_who_may_not_see_data_changes_all_but_that(clock):
     [
         ({"cron": "0 0 30 2 *"}, "five cron fields"),
         ({"zone": "Moon/Base"}, "the name of a time zone"),
-        ({"group": ""}, "the name of a group, not empty"),
+        ({"group": ""}, "Must not be empty"),
         ({"group": "schedules"}, "a group other than"),
         ({"labels": "due=x"}, "the schedule sets this label"),
         ({"labels": "nonsense"}, "one label per line"),
         ({"priority": "x"}, "a whole number"),
         ({"adds": "job"}, "Must be the dotted path of a function"),
-        ({"adds": "job", "function": "f", "queue": "a/b"}, "name without /"),
+        ({"adds": "job", "function": "f", "queue": "a/b"}, "ust not be empty or contain /"),
         ({"adds": "job", "function": "f", "arguments": "{}"}, "a JSON list"),
         ({"name": "a/b"}, "printable characters, without /"),
         ({"name": "digest"}, "A schedule with this name already exists"),

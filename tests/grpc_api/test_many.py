@@ -14,9 +14,9 @@ from tasks_app.models import Task
 from tests.behaviour.databases import only_postgresql
 from tests.behaviour.rivals import Rival, wait_until
 
-from .client import Client, message, querying, ref
+from .client import Client, message, outcome, querying, ref
 from .test_query import at
-from .test_update import BOB
+from .test_update import BOB, refused
 
 WAIT_S = 300
 
@@ -105,13 +105,29 @@ def somebody_waits_for_a_lock() -> bool:
 
 
 @pytest.mark.once
-def test_five_thousand_wait_at_once(connect, until_waiting):
+def test_two_thousand_wait_at_once(connect, until_waiting):
     clients = [connect() for _ in range(10)]
     waits = [
         client.begin("Query", querying(f"group {number % 50}", 60, wait=True), WAIT_S)
         for client in clients
-        for number in range(500)
+        for number in range(200)
     ]
-    until_waiting(5_000)
-    clients[0].create(*[f"group {number % 50}" for number in range(5_000)])
-    assert len({each.result().task.id for each in waits}) == 5_000
+    until_waiting(2_000)
+    clients[0].create(*[f"group {number % 50}" for number in range(2_000)])
+    assert len({each.result().task.id for each in waits}) == 2_000
+
+
+def test_a_large_message_that_was_refused_is_not_kept(connect):
+    body = message("UpdateRequest", created=[message("Task", group="mail")] * 100_000).SerializeToString()
+    error = refused(connect().call, "Update", body)
+    assert outcome(error)[0] is StatusCode.INVALID_ARGUMENT
+
+    def kept():
+        referents = gc.get_referents(*gc.get_objects())
+        return [each for each in referents if isinstance(each, bytes) and len(each) == len(body) and each is not body]
+
+    end_s = time.monotonic() + 10  # Its call may be about to end.
+    while kept() and time.monotonic() < end_s:
+        gc.collect()
+        time.sleep(0.05)
+    assert len(kept()) == 0

@@ -92,7 +92,7 @@ def test_it_says_what_went_wrong_and_where_in_the_jobs_own_code(server):
 def test_a_function_that_is_no_job_is_not_run(server):
     outcome = server.run("os.system")
     assert (outcome.how, outcome.error.type) == (How.FAILED, "taskstore.jobs.registry.UnknownFunction")
-    assert "is not among what this worker runs" in outcome.error.message
+    assert "this worker does not run" in outcome.error.message
 
 
 def test_a_result_that_is_no_json_is_an_error(server):
@@ -187,7 +187,7 @@ def test_processes_may_be_fresh_interpreters():
         ("no_such_module", r"^ModuleNotFoundError: No module named 'no_such_module'$", False),
         ("no_such_module", r"^ModuleNotFoundError: No module named 'no_such_module'$", True),
         ("tests.jobs.broken", r"^NameError: .*broken.py, line 3\)$", False),
-        ("json", r"^no function of json is a job: put @job on those that are$", False),
+        ("json", r"^no function in json is a job: decorate functions with @job$", False),
         ("tests.jobs.breaking_off", r"^its process ended with code 3 before .*\nI can't be imported$", True),
     ],
 )

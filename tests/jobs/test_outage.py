@@ -47,7 +47,7 @@ def test_a_worker_ends_soon_after_its_grace_and_others_get_its_job(queue, away, 
             process.terminate()
             assert process.wait(PATIENCE_S) == 0
     said = [line for line in capfd.readouterr().err.splitlines() if "the store" in line]
-    assert [line.partition(":")[0] for line in said] == ["the store does not answer"]
+    assert [line.partition(":")[0] for line in said] == ["the store is not responding"]
     with queue.worker(name="bob"):
         record = queue.finished(job)
     assert [(each.how, each.worker) for each in record.attempts] == [(How.LOST, "ann"), (How.SUCCEEDED, "bob")]

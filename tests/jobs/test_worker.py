@@ -2,6 +2,7 @@
 
 from queue import SimpleQueue
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,9 @@ from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
 from tests.client.fakes import FakeStore
 
 from .workers import PATIENCE_S, eventually
+
+# They speak HTTP alone. test_killing.py has workers on each database.
+pytestmark = pytest.mark.once
 
 
 def test_what_a_function_returns_is_kept(queue):
@@ -34,11 +38,21 @@ def test_an_idle_worker_begins_at_once(queue):
 
 def test_a_job_that_never_began_says_nothing_about_how_long_jobs_take():
     setup = Setup(runner=[], processes=1, jobs_per_process=20, spawn=False, kill_after_ms=100)
-    jobs = Jobs(FakeStore(), ["jobs"], setup, memory_bytes=None)
-    jobs._engine, jobs._heard = SimpleNamespace(works={7: SimpleNamespace()}, done=lambda key: None), SimpleQueue()
+    store: Any = FakeStore()
+    jobs: Any = Jobs(store, ["jobs"], setup, memory_bytes=None)
+    jobs._engine, jobs._heard = SimpleNamespace(works={7: SimpleNamespace(key=7)}, done=lambda key: None), SimpleQueue()
     before = jobs.room(0)
     jobs._hear(tree_of(RunOutcome(key=7, how=How.GIVEN_BACK)))
     assert jobs.room(0) == before
+
+
+def test_a_worker_that_stops_does_not_get_again_what_it_gives_back(queue):
+    job = queue.enqueue("sleep", 60)
+    with queue.worker(processes=2, wait_ms=5_000, grace_s=0):
+        assert eventually(lambda: queue.record(job).under_way)
+    [attempt] = queue.record(job).attempts
+    assert attempt.how is How.GIVEN_BACK
+    assert queue.status(job) == JobStatus.PENDING
 
 
 def test_a_failure_is_tried_again_and_then_reported(queue):
@@ -107,7 +121,6 @@ def test_a_worker_that_stops_gives_back_what_does_not_end_in_time(queue):
     assert [task.origin for task in queue.store.claim(queue_group("default"))] == [job]
 
 
-@pytest.mark.once
 def test_sigterm_lets_jobs_finish(queue):
     job = queue.enqueue("sleep", 1)
     with queue.worker_process() as process:
@@ -130,7 +143,6 @@ def test_what_is_no_job_is_laid_aside(queue, data, error):
     assert error in queue.task(task.origin).error
 
 
-@pytest.mark.once
 def test_quick_jobs_may_share_processes(queue):
     jobs = [queue.enqueue("who_am_i") for _ in range(12)]
     with queue.worker(jobs_per_process=6):
@@ -138,7 +150,6 @@ def test_quick_jobs_may_share_processes(queue):
     assert 2 <= len(pids) <= 6
 
 
-@pytest.mark.once
 def test_what_comes_while_a_slow_job_runs_is_not_claimed_before_its_turn(queue):
     """Also after quick ones, of which several are claimed ahead."""
     quick = [queue.enqueue("add", 1, 1) for _ in range(12)]

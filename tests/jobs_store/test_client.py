@@ -13,6 +13,9 @@ from taskstore.types.job_record import How
 
 from .jobs import ERROR, enqueued, failed, finished, started
 
+# What crosses the wire is the same on each database: test_queues.py and tests/rest_api/test_jobs.py run on both.
+pytestmark = pytest.mark.once
+
 OPTIONS = JobOptions(max_attempts=3, timeout_ms=60_000)
 
 

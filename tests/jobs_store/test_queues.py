@@ -155,7 +155,7 @@ def test_a_finished_job_is_deleted_once():
     assert (entry.actor, entry.action, entry.selection, entry.group) == (
         "ann", "delete", f"job {job.id}", "jobs/default/failed",
     )  # fmt: skip
-    with pytest.raises(JobUnfinished, match="changed meanwhile"):
+    with pytest.raises(JobUnfinished, match="changed in the meantime"):
         delete(job)
 
 

@@ -9,7 +9,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IPushProducer, ITransport
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import implementer  # type: ignore[import-untyped]
 
 from tasks_app.rest_api.lane import Lane
 from taskstore_project.serving.lane_connection import LaneConnection
@@ -131,7 +131,8 @@ class Connection:
         if self.transport.is_closed or (isinstance(protocol, Protocol) and protocol._is_refused):
             return False
         if not isinstance(protocol, Protocol):
-            return bool(protocol._handlingRequest or protocol.lane.is_answering)
+            is_busy = protocol._handlingRequest and not protocol.is_refused
+            return bool(is_busy or protocol.lane.is_answering)
         cycle = protocol.cycle
         is_in_cycle = cycle and not (cycle.response_complete or cycle.more_body or cycle.disconnected)
         return bool(protocol._lane.is_answering or protocol.pipeline or is_in_cycle)

@@ -73,7 +73,7 @@ def test_a_body_without_its_length_is_read(api):
 def test_a_body_beyond_the_limit_is_refused_though_its_length_was_not_told(api, settings):
     settings.TASKSTORE_MAX_REQUEST_BYTES = 1_000
     answer = asked(api, "POST", b"/update", [b" " * 600] * 2)
-    assert (answer.status, answer.value["errors"]) == (413, {"body": ["at most 1000 bytes a request"]})
+    assert (answer.status, answer.value["errors"]) == (413, {"body": ["must be at most 1000 bytes"]})
 
 
 def test_a_long_list_is_sent_piece_by_piece(api, monkeypatch):

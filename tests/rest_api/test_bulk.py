@@ -119,13 +119,13 @@ def test_each_verb_takes_what_it_needs(api):
         ({"verb": "purge"}, "q", "must select tasks"),
         ({"verb": "purge", "q": " "}, "q", "must select tasks"),
         ({"verb": "undo", "group": "mail"}, "verb", f"one of {', '.join(bulk.ACTIONS)}"),
-        ({"verb": "purge", "group": ""}, "group", "not empty"),
+        ({"verb": "purge", "group": ""}, "group", "must not be empty"),
         ({"verb": "purge", "state": "odd"}, "state", "one of ready"),
         ({"verb": "purge", "q": "nonsense"}, "q", "say where to look"),
-        ({"verb": "purge", "ids": [1], "state": "ready"}, "ids", "either ids, or state and q"),
-        ({"verb": "purge", "ids": ["1"]}, "ids[0]", "an integer"),
+        ({"verb": "purge", "ids": [1], "state": "ready"}, "ids", "must not be given together with state or q"),
+        ({"verb": "purge", "ids": ["1"]}, "ids[0]", "a 64-bit integer, not a string"),
         ({"verb": "purge", "ids": list(range(10_001))}, "ids", "at most 10000"),
-        ({"verb": "purge", "group": "mail", "to": "x"}, "to", "no such field"),
+        ({"verb": "purge", "group": "mail", "to": "x"}, "to", "is not a known field; use one of"),
     ],
 )
 def test_a_preview_of_nonsense_names_what_is_wrong(api, body, field, words):
@@ -140,13 +140,13 @@ def test_a_preview_of_nonsense_names_what_is_wrong(api, body, field, words):
         ({"bound": 10**15}, "bound", "an id between 1 and"),
         ({"as_of": 10**14}, "as_of", "not in the future"),
         ({"expected": None}, "expected", "required"),
-        ({"bound": 0}, "bound", "an integer from 1"),
-        ({"to": "x"}, "to", "only move has a use for it"),
+        ({"bound": 0}, "bound", "must be between 1 and"),
+        ({"to": "x"}, "to", "must be given only with move, not with purge"),
         ({"verb": "move", "to": "new"}, "to", "existing group, and new is not"),
         ({"verb": "edit"}, "error", "must be given unless a priority is"),
         ({"verb": "requeue", "spread_minutes": 10**9}, "spread_minutes", "between 0 (all at once) and 43200"),
-        ({"verb": "edit", "error": "\ud800", "key": "a"}, "error", "it holds a lone surrogate"),
-        ({"reason": "\ud800", "key": "a"}, "reason", "it holds a lone surrogate"),
+        ({"verb": "edit", "error": "\ud800", "key": "a"}, "error", "it contains a lone surrogate"),
+        ({"reason": "\ud800", "key": "a"}, "reason", "it contains a lone surrogate"),
         ({"claimed": "maybe"}, "claimed", "one of skip, take"),
         ({"reason": "x" * 1_001}, "reason", "at most 1000 characters"),
         ({"q": "error:x", "group": None, "expected": 0, "as_of": None}, "as_of", "required"),
@@ -223,11 +223,11 @@ def test_a_token_for_some_groups_reaches_and_sees_no_others(api, db):
     every = purge(api)
     add(count=2)
     limited = Api(Scope.OPERATE, ("mail",))
-    assert "may not touch" in refusal(limited, "/bulk/preview", {"verb": "purge", "group": "other"}, 403)
+    assert "no access" in refusal(limited, "/bulk/preview", {"verb": "purge", "group": "other"}, 403)
     preview = seen(limited, q="group:*")
     assert (preview["count"], preview["group"]) == (2, "mail")
     body = asked(preview, q="group:*", verb="move", to="other")
-    assert "may not touch" in refusal(limited, "/bulk", body, 403)
+    assert "no access" in refusal(limited, "/bulk", body, 403)
     _, own = limited.post("/bulk", asked(preview, q="group:*"))
     assert own["done"] == 2
     _, undo = limited.post(own["links"]["undo"], {})

@@ -131,9 +131,9 @@ def test_a_browser_saves_it_under_its_name(api):
 @pytest.mark.parametrize(
     ("asked", "field", "told"),
     [
-        ("q=state:redy", "q", "state:redy: one of ready, claimed, expired, scheduled, failed"),
-        ("format=xml", "format", "one of csv, ndjson"),
-        ("limit=1", "limit", "no such parameter; there are q, format"),
+        ("q=state:redy", "q", "state:redy: must be one of ready, claimed, expired, scheduled, failed"),
+        ("format=xml", "format", "must be one of csv, ndjson"),
+        ("limit=1", "limit", "is not a known parameter; use one of q, format"),
     ],
 )
 def test_a_mistake_is_named(api, asked, field, told):

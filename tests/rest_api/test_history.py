@@ -37,15 +37,15 @@ def test_it_shows_no_data(api):
 
 
 def test_an_unknown_id_is_not_there(api):
-    assert api.get("/history/0") == (404, {"detail": "No id 0 is known."})
+    assert api.get("/history/0") == (404, {"detail": "Task 0 does not exist."})
 
 
 def test_an_id_that_is_not_known_any_more_says_why(api, settings):
     settings.TASKSTORE_HISTORY = "off"
     gone = api.add()["id"]
     api.committed(deletes=[gone])
-    why = "history is switched off, and the task may go on under another id"
-    assert api.get(f"/history/{gone}") == (404, {"detail": f"No id {gone} is known: {why}."})
+    why = "history is switched off, and the task may have another id now"
+    assert api.get(f"/history/{gone}") == (404, {"detail": f"Task {gone} does not exist: {why}."})
 
 
 def test_what_is_no_id_is_named(api):

@@ -63,17 +63,25 @@ def test_all_of_them_can_go_to_another_group(api):
 @pytest.mark.parametrize(
     ("line", "path", "told"),
     [
-        ('{"group": "mail", "priority": 101}', "line 2: priority", "an integer from -100 to 100, not this integer"),
-        ('{"group": "mail", "priority": "high"}', "line 2: priority", "an integer from -100 to 100, not this text"),
-        ('{"group": "mail", "colour": "red"}', "line 2: colour", "no such field; there are data, data_base64"),
-        ('{"group": "mail", "data": "a", "data_base64": ""}', "line 2: data_base64", "either data or data_base64"),
-        ('{"group": "mail", "data": "\\ud800"}', "line 2: data", "text that can be written as UTF-8"),
-        ('{"group": "mail", "error": "\\u0000"}', "line 2: error", "text without the NUL character"),
-        ('{"data": "a"}', "line 2: group", "the name of a group, not empty"),
-        (f'{{"group": "{"x" * 256}"}}', "line 2: group", "at most 255 characters, not 256"),
-        ('{"group": "mail"', "line 2", "JSON: Expecting ',' delimiter at column 17"),
-        ('{"group": "mail", "group": "mail"}', "line 2", 'each key once in an object: "group" is there twice'),
-        ('[{"group": "mail"}]', "line 2", "an object, such as"),
+        ('{"group": "mail", "priority": 101}', "line 2: priority", "must be between -100 and 100, not 101"),
+        (
+            '{"group": "mail", "priority": "high"}',
+            "line 2: priority",
+            "must be an integer between -100 and 100, not a string",
+        ),
+        ('{"group": "mail", "colour": "red"}', "line 2: colour", "is not a known field; use one of data, data_base64"),
+        (
+            '{"group": "mail", "data": "a", "data_base64": ""}',
+            "line 2: data_base64",
+            "must not be given together with data",
+        ),
+        ('{"group": "mail", "data": "\\ud800"}', "line 2: data", "must be valid UTF-8 text"),
+        ('{"group": "mail", "error": "\\u0000"}', "line 2: error", "must not contain the NUL character"),
+        ('{"data": "a"}', "line 2: group", "must not be empty"),
+        (f'{{"group": "{"x" * 256}"}}', "line 2: group", "must have at most 255 characters, not 256"),
+        ('{"group": "mail"', "line 2", "must be valid JSON: Expecting ',' delimiter at column 17"),
+        ('{"group": "mail", "group": "mail"}', "line 2", 'must not repeat a key: "group" occurs twice in an object'),
+        ('[{"group": "mail"}]', "line 2", "must be an object, such as"),
     ],
 )
 def test_the_wrong_line_is_named_and_nothing_is_added(api, line, path, told):
@@ -96,7 +104,7 @@ def test_it_names_twenty_wrong_lines_and_every_field_of_them(api):
 def test_it_takes_as_many_as_a_commit_and_no_more(api, settings):
     settings.TASKSTORE_MAX_CHANGES = 3
     answer = send(api, lines(*[{"group": "mail"}] * 4), 413)
-    assert answer["errors"] == {"lines": ["at most 3 tasks an import, not 4"]}
+    assert answer["errors"] == {"lines": ["must have at most 3 tasks, not 4"]}
     assert send(api, lines(*[{"group": "mail"}] * 3))["imported"] == 3
 
 
@@ -104,17 +112,17 @@ def test_it_takes_as_many_as_a_commit_and_no_more(api, settings):
 def test_limits_of_bodies_and_data_hold(api, settings):
     settings.TASKSTORE_MAX_DATA_BYTES = 3
     answer = send(api, lines({"group": "mail", "data": "long"}), 400)
-    assert answer["errors"] == {"line 1: data": ["at most 3 bytes a task, not 4"]}
+    assert answer["errors"] == {"line 1: data": ["must have at most 3 bytes, not 4"]}
     settings.TASKSTORE_MAX_REQUEST_BYTES = 10
     send(api, lines({"group": "mail"}), 413)
-    assert send(api, "\n \n", 400)["errors"] == {"lines": ["at least one task, each in a line of its own"]}
+    assert send(api, "\n \n", 400)["errors"] == {"lines": ["must have at least one task, one per line"]}
 
 
 @pytest.mark.django_db
 def test_a_token_imports_into_its_groups_only(db):
     api = Api(Scope.WORK, ("mail",))
     answer = send(api, lines({"group": "mail"}, {"group": "pay"}), 403)
-    assert answer == {"detail": 'This token may not touch the group "pay".'}
+    assert answer == {"detail": 'This token has no access to the group "pay".'}
     assert not Task.objects.exists()
     send(api, lines({"group": "pay"}), path="/import?group=mail")
 

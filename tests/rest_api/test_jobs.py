@@ -117,7 +117,7 @@ def test_an_operator_requeues_with_other_parameters_and_the_audit_says_so(operat
 def test_a_task_that_is_no_job_says_so(api):
     task = api.add("jobs/default", data="{}")
     status, answer = api.get(f"/jobs/{task['id']}")
-    assert (status, "function is missing" in answer["detail"]) == (404, True)
+    assert (status, "function is required" in answer["detail"]) == (404, True)
     assert api.get(f"/jobs/{api.add()['id']}")[0] == 404
 
 

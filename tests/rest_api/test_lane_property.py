@@ -30,9 +30,9 @@ IDS = [b"@ID%d@" % number for number in range(5)]
 FIRST_ID = 2_000_000  # From here on all ids have as many digits.
 runs = count(100_000)
 
-ANYWHERE = [b"ann", b"ann", b"ann", b"bound", b"reader", b"within", b"wrong"]
+TOKENS = [*[b"ann"] * 6, b"bound", b"reader", b"within", b"wrong"]
 
-GOOD_BODIES = [
+CLAIMS = [
     b'{"clientid":1,"group":"g@RUN@a"}',
     b'{"clientid":2,"group":"g@RUN@b","duration":5000,"order":"oldest"}',
     b'{"clientid":1,"groups":["g@RUN@a","g@RUN@none"],"order":"oldest","limit":2}',
@@ -44,6 +44,8 @@ GOOD_BODIES = [
     b'{"clientid":1,"group":"","key":"k@RUN@"}',
     b'{"clientid":1,"group":"g@RUN@a","key":"k@RUN@"}',
     b'{"clientid":1,"group":"commands/x"}',
+]
+UPDATES = [
     b'{"clientid":1,"deletes":[@ID0@]}',
     b'{"clientid":1,"deletes":[@ID2@]}',
     b'{"deletes":[@ID2@, @ID3@], "clientid":2}',
@@ -103,8 +105,7 @@ ODD_BODIES = [
     b'{"clientid":1,"adds":[{"group":"g@RUN@c","data":"' + b"x" * 20_000 + b'"}]}',
 ]
 
-LINES = [
-    *(b"POST /claim HTTP/1.1", b"POST /update HTTP/1.1") * 6,
+ODD_LINES = [
     *(b"POST /claim HTTP/1.0", b"post /claim HTTP/1.1", b"POST /claim?a=b HTTP/1.1", b"POST /claim/ HTTP/1.1"),
     *(b"POST  /claim HTTP/1.1", b"PUT /update HTTP/1.1", b"GET /healthz HTTP/1.1", b"OPTIONS /claim HTTP/1.1"),
     *(b"POST http://localhost/claim HTTP/1.1", b"POST /%63laim HTTP/1.1", b"POST /claim HTTP/1.1 ", b"POST /claim"),
@@ -130,8 +131,11 @@ ODD_HEADERS = [
     *(b"X-Request-ID: \x00", b"X-Request-ID: \x7f\xff", b": empty", b"X y: z", b"X-Long: " + b"x" * 1_000),
     *(b"X-Forwarded-For: 1\r\nContent-Length: 3", b"Daphne-Root-Path: /x", b"Proxy-Connection: close", b"TE: trailers"),
 ]
-LENGTHS = [b"Content-Length: %d"] * 12 + [b"content-length:%d", b"CONTENT-LENGTH: 0%d", b"Content-Length: +%d", b""]
-LENGTHS += [b"Content-Length:  %d ", b"Content-Length: %d, %d", b"Content-Length: %d\r\nContent-Length: %d"]
+LENGTHS = [b"Content-Length: %d", b"content-length:%d"]
+ODD_LENGTHS = [
+    *(b"", b"CONTENT-LENGTH: 0%d", b"Content-Length: +%d", b"Content-Length:  %d ", b"Content-Length: %d, %d"),
+    *(b"Content-Length: %d\r\nContent-Length: %d", b"Content-Length: 1%d", b"Content-Length: 3"),
+]
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class Sent:
 @st.composite
 def odd_bodies(draw: st.DrawFn) -> bytes:
     """A good body with a few bytes more, fewer or changed."""
-    body = draw(st.sampled_from(GOOD_BODIES))
+    body = draw(st.sampled_from([*CLAIMS, *UPDATES]))
     for _ in range(draw(st.integers(1, 2))):
         at, taken = draw(st.integers(0, len(body))), draw(st.integers(0, 2))
         more = draw(st.sampled_from([b"", b'"', b",", b"0", b"9" * 20, b".0", b"e1", b" ", b"\\", b"null", b"\xc3"]))
@@ -152,18 +156,23 @@ def odd_bodies(draw: st.DrawFn) -> bytes:
     return body
 
 
-BODIES = st.one_of(st.sampled_from(GOOD_BODIES), st.sampled_from(ODD_BODIES), odd_bodies())
+def now_and_then() -> st.SearchStrategy[bool]:
+    return st.sampled_from([False] * 5 + [True])
 
 
 @st.composite
 def requests(draw: st.DrawFn, *, is_good: bool = False) -> bytes:
-    body = draw(st.sampled_from(GOOD_BODIES) if is_good else BODIES)
-    line = draw(st.sampled_from(LINES[:12] if is_good else LINES))
+    def is_odd() -> bool:
+        return not is_good and draw(now_and_then())
+
+    path, bodies = draw(st.sampled_from([(b"claim", CLAIMS), (b"update", UPDATES)]))
+    line = draw(st.sampled_from(ODD_LINES)) if is_odd() else b"POST /%b HTTP/1.1" % path
+    body = draw(st.one_of(st.sampled_from(ODD_BODIES), odd_bodies()) if is_odd() else st.sampled_from(bodies))
     own = draw(st.lists(st.sampled_from(HARMLESS), max_size=4, unique_by=lambda line: line.partition(b":")[0].lower()))
-    token = draw(st.sampled_from(ANYWHERE))
-    own.append(draw(st.sampled_from([b"Authorization: Bearer ", b"authorization:bearer  "])) + b"<" + token + b">")
-    own.append(draw(st.sampled_from(LENGTHS[:13] if is_good else LENGTHS)).replace(b"%d", b"@LENGTH@"))
-    if not is_good and draw(st.integers(0, 2)) == 0:
+    token = draw(st.sampled_from(TOKENS))
+    own.append(draw(st.sampled_from([b"Authorization: Bearer ", b"authorization:bearer "])) + b"<" + token + b">")
+    own.append(draw(st.sampled_from(ODD_LENGTHS if is_odd() else LENGTHS)).replace(b"%d", b"@LENGTH@"))
+    if is_odd():
         own += draw(st.lists(st.sampled_from(ODD_HEADERS), min_size=1, max_size=2))
     head = b"\r\n".join([line, *draw(st.permutations([line for line in own if line]))])
     return head + b"\r\n\r\n@BODY@" + body + b"@END@"
@@ -171,11 +180,11 @@ def requests(draw: st.DrawFn, *, is_good: bool = False) -> bytes:
 
 @st.composite
 def sendings(draw: st.DrawFn) -> Sent:
-    """One to three times a few requests, cut anywhere."""
+    """A few requests one after another, now and then two in one piece, or one that is cut anywhere."""
     parts = []
-    for _ in range(draw(st.integers(1, 3))):
-        whole = b"".join(draw(st.lists(requests(), min_size=1, max_size=2)))
-        places = sorted(draw(st.lists(st.integers(0, len(whole)), max_size=2)))
+    for _ in range(draw(st.integers(1, 4))):
+        whole = b"".join(draw(st.lists(requests(), min_size=1, max_size=2 if draw(now_and_then()) else 1)))
+        places = sorted(draw(st.lists(st.integers(0, len(whole)), max_size=3 if draw(now_and_then()) else 0)))
         bounds = zip([0, *places], [*places, len(whole)], strict=True)
         parts.append(tuple(whole[start:end] for start, end in bounds))
     return Sent(tuple(parts))
@@ -278,7 +287,7 @@ def test_both_ways_answer_the_same_to_a_client_that_does_not_wait(comparison, wh
 
 @pytest.mark.parametrize("is_claim", [True, False])
 def test_the_lane_takes_what_is_plain(comparison, is_claim):
-    body = GOOD_BODIES[0] if is_claim else b'{"clientid":1,"deletes":[@ID2@]}'
+    body = CLAIMS[0] if is_claim else b'{"clientid":1,"deletes":[@ID2@]}'
     head = b"POST /%b HTTP/1.1\r\nAuthorization: Bearer <ann>\r\n" % (b"claim" if is_claim else b"update")
     whole = head + b"Content-Length: @LENGTH@\r\n\r\n@BODY@" + body + b"@END@"
     comparison.of(Sent(((whole,), (whole,), (whole[:150], whole[150:]))))

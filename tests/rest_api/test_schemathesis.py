@@ -3,6 +3,7 @@
 import pytest
 import schemathesis
 from django.core.wsgi import get_wsgi_application
+from django.db import connection
 from hypothesis import HealthCheck, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -19,6 +20,9 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 
 schema = schemathesis.openapi.from_wsgi("/schema", get_wsgi_application(), headers={"Host": "localhost"})
 schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+# All of it on PostgreSQL, which refuses more values than SQLite does: there, each field with each of its boundaries.
+IS_WHOLE = connection.vendor == "postgresql"
+schema.config.phases.coverage.enabled = IS_WHOLE
 
 
 @pytest.fixture
@@ -30,7 +34,7 @@ def secret(transactional_db, settings):
 
 
 @schema.parametrize()
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15 if IS_WHOLE else 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_request_finds_a_failure_of_the_server_or_of_its_description(case, secret):
     headers = {"Host": "localhost", "Authorization": f"Bearer {secret}"}
     case.call_and_validate(headers=headers, checks=[not_a_server_error, response_schema_conformance])

@@ -55,16 +55,16 @@ def test_a_token_finds_tasks_of_its_groups_only(api):
 @pytest.mark.parametrize(
     ("asked", "field", "told"),
     [
-        ("q=state:redy", "q", "state:redy: one of ready, claimed, expired, scheduled, failed"),
+        ("q=state:redy", "q", "state:redy: must be one of ready, claimed, expired, scheduled, failed"),
         ("q=timeout", "q", "timeout: say where to look"),
         ("q=error:%22a", "q", "a quotation mark is not closed"),
-        ("limit=0", "limit", "a whole number from 1 to 200"),
-        ("limit=201", "limit", "a whole number from 1 to 200"),
-        ("limit=x", "limit", "an integer of 64 bits"),
+        ("limit=0", "limit", "must be between 1 and 200"),
+        ("limit=201", "limit", "must be between 1 and 200"),
+        ("limit=x", "limit", "must be a 64-bit integer"),
         ("after=x", "after", "must be a position in the list"),
-        ("query=x", "query", "no such parameter; there are q, after, limit"),
-        ("q=1&q=2", "query", "each parameter once"),
-        ("q=%ff", "query", "percent-encoded UTF-8"),
+        ("query=x", "query", "is not a known parameter; use one of q, after, limit"),
+        ("q=1&q=2", "query", "must give each parameter only once: q"),
+        ("q=%ff", "query", "must be percent-encoded UTF-8"),
     ],
 )
 def test_a_mistake_is_named(api, asked, field, told):

@@ -24,7 +24,7 @@ def test_an_id_that_was_deleted_says_so(api):
 
 @pytest.mark.parametrize("unknown", ["0", "-5", "9223372036854775807"])
 def test_an_id_that_never_was_is_not_there(api, unknown):
-    assert api.get(f"/task/{unknown}") == (404, {"detail": f"There is no task {unknown}."})
+    assert api.get(f"/task/{unknown}") == (404, {"detail": f"Task {unknown} does not exist."})
 
 
 @pytest.mark.parametrize("wrong", ["x", "1.0", "9223372036854775808", "1_0", "+1", "%20", "٣", "1%00", "1%0A"])
@@ -52,7 +52,7 @@ REDUCED = "history keeps only how tasks ended, and is pruned after 7 days"
 
 
 def unknown(task_id, history):
-    return f"There is no task {task_id}: {history}, and the task may go on under another id."
+    return f"Task {task_id} does not exist: {history}, and the task may have another id now."
 
 
 @pytest.mark.parametrize(("kept", "why"), [("finished", REDUCED), ("off", "history is switched off")])
@@ -69,7 +69,7 @@ def test_the_first_id_of_a_task_tells_the_newest_with_less_history_too(api, sett
     settings.TASKSTORE_HISTORY = kept
     first = api.add()["id"]
     [held] = api.claimed(owner=BOB)
-    assert api.get(f"/task/{first}") == (404, {"detail": f"task {first} goes on as {held['id']}"})
+    assert api.get(f"/task/{first}") == (404, {"detail": f"task {first} is now task {held['id']}"})
 
 
 def test_the_first_id_of_a_task_that_ended_tells_how_with_less_history_too(api, settings):
@@ -77,4 +77,4 @@ def test_the_first_id_of_a_task_that_ended_tells_how_with_less_history_too(api, 
     first = api.add()["id"]
     [held] = api.claimed(owner=BOB)
     api.committed(clientid=BOB, deletes=[held["id"]])
-    assert api.get(f"/task/{first}") == (404, {"detail": f"task {first} went on until {held['id']} was deleted"})
+    assert api.get(f"/task/{first}") == (404, {"detail": f"task {first} became task {held['id']}, which was deleted"})

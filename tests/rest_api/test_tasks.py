@@ -42,7 +42,7 @@ def test_too_many_name_the_limit(api, found, settings):
     settings.TASKSTORE_MAX_CHANGES = 5
     assert found(api, [1] * 6) == (
         413,
-        {"detail": "ids: at most 5 at once, not 6", "errors": {"ids": ["at most 5 at once, not 6"]}},
+        {"detail": "ids: must have at most 5 ids, not 6", "errors": {"ids": ["must have at most 5 ids, not 6"]}},
     )
 
 

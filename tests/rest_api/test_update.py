@@ -267,7 +267,7 @@ def test_it_names_every_wrong_field_of_values_and_of_types(api):
         "updates[2].error",
         "updates[2].priority",
     }
-    assert answer["errors"]["updates[2].priority"] == ["an integer from -100 to 100, not this integer"]
+    assert answer["errors"]["updates[2].priority"] == ["must be between -100 and 100, not 101"]
 
 
 def test_it_is_forbidden_to_a_token_that_may_only_read(db):
@@ -279,7 +279,7 @@ def test_it_is_forbidden_to_a_token_that_may_only_read(db):
 def test_adding_to_a_foreign_group_is_forbidden(db):
     api = Api(groups=("mail", "pay/*"))
     body = {"clientid": ANN, "adds": [{"group": "mail"}, {"group": "payroll"}]}
-    assert api.post("/update", body) == (403, {"detail": 'This token may not touch the group "payroll".'})
+    assert api.post("/update", body) == (403, {"detail": 'This token has no access to the group "payroll".'})
     assert not Task.objects.exists()
     assert api.add("pay/june")["group"] == "pay/june"
 

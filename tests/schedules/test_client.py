@@ -8,6 +8,9 @@ from tasks_app.access import tokens
 from tasks_app.models import Scope
 from taskstore import AsyncClient, Client, DueJob, DueTask, InvalidInput, JobOptions, NotAllowed, NotFound
 
+# What crosses the wire is the same on each database: test_verbs.py and test_rest.py run on both.
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def secret(served):

@@ -93,7 +93,7 @@ def test_a_name_that_no_schedule_can_have_is_refused(operator):
 def test_what_is_not_there_is_said_so(operator):
     for method, path in [("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/run")]:
         status, answer = send(operator, method, f"/schedules/digest{path}", {} if method == "POST" else None)
-        assert (status, answer) == (404, {"detail": "There is no schedule digest."})
+        assert (status, answer) == (404, {"detail": "Schedule digest does not exist."})
 
 
 def test_a_broken_one_says_why(operator):
@@ -102,7 +102,7 @@ def test_a_broken_one_says_why(operator):
     operator.add("schedules", data="{}", labels={"name": "digest"})
     _, [answer] = operator.get("/schedules")
     assert (answer["state"], answer["next"], "cron" in answer) == ("broken", None, False)
-    assert "cron: missing" in answer["error"]
+    assert "cron: is required" in answer["error"]
     assert operator.post("/schedules/digest/pause", {})[0] == 400
 
 

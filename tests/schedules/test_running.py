@@ -105,12 +105,12 @@ def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no schedule"),
-        (b"\xff", "no schedule"),
+        (b"", "invalid schedule"),
+        (b"\xff", "invalid schedule"),
         (b"[]", "an object"),
         (b'{"cron": "x", "task": {"group": "mail"}}', "cron"),
         (b'{"cron": "@daily", "zone": "Moon", "task": {"group": "mail"}}', "zone"),
-        (b'{"cron": "@daily"}', "exactly one of task and job"),
+        (b'{"cron": "@daily"}', "exactly one of them"),
         (b'{"cron": "@daily", "job": {}}', "job.function"),
         (b'{"cron": "@daily", "task": {"group": "mail"}, "due": "soon"}', "due"),
         (json.dumps({"cron": "@daily", "task": {"group": "schedules"}}).encode(), "task.group"),
@@ -156,7 +156,7 @@ def test_a_task_that_has_no_name_and_a_second_one_of_a_name_are_broken(clock):
     )
     assert look() == 2
     errors = [task.error for task in added("schedules")]
-    assert [error[:16] for error in errors] == ["", "this is no sched", "there is an olde"]
+    assert [error[:16] for error in errors] == ["", "invalid schedule", "must have a uniq"]
     assert now().task.id == good.task.id
 
 

@@ -12,6 +12,10 @@ from django.db import connection
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from lab.chaos.processes import Cluster
+from lab.chaos.scenes.failover import follow
+
+from .clusters import cluster, configure
 from .harness import Server, Store
 
 Copies = Callable[[Path], AbstractContextManager[Store]]
@@ -87,6 +91,23 @@ def command() -> str:
 def every_command(request: pytest.FixtureRequest) -> str:
     """Each of the commands that start a server on the database of this run, where it is about both together."""
     return str(request.param)
+
+
+@pytest.fixture
+def primary() -> Iterator[Cluster]:
+    """A PostgreSQL of the test's own."""
+    with cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def standby(primary: Cluster) -> Iterator[Cluster]:
+    """One that follows the primary, which does not wait for it."""
+    with cluster() as started:
+        started.kill()
+        follow(started, primary, is_synchronous=True)
+        configure(primary, "RESET synchronous_standby_names")
+        yield started
 
 
 @contextmanager

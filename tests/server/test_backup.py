@@ -69,14 +69,14 @@ def test_a_backup_under_load_is_of_one_moment(store, other_place, tmp_path):
     # From the last backup, which more commits followed.
     restored = other_place.manage("restore", str(file))
     assert (restored.returncode, restored.stderr) == (0, "")
-    assert other_place.manage("verify").stdout == "all is well\n"
+    assert other_place.manage("verify").stdout == "no problems found\n"
     with other_place.up() as server:
         [group] = server.ask("GET", "/groups", other_place.token).json()
         assert len(server.ask("GET", f"/group/{group}?owned=yes", other_place.token).json()) == TASKS
         asked = {"clientid": 1, "adds": [{"group": "mail"}]}
         [task] = server.ask("POST", "/update", other_place.token, json=asked).json()["tasks"]
         assert task["id"] > mover.newest + 2**31
-    assert other_place.manage("verify").stdout == "all is well\n"
+    assert other_place.manage("verify").stdout == "no problems found\n"
 
 
 def groups_in(file):
@@ -95,12 +95,12 @@ def test_a_store_moves_from_one_database_to_the_other_and_back(store, sqlite_sto
         tasks = server.ask("POST", "/update", secret, json=asked).json()["tasks"]
         assert store.manage("backup", str(first)).returncode == 0
     assert sqlite_store.manage("restore", str(first)).returncode == 0
-    assert sqlite_store.manage("verify").stdout == "all is well\n"
+    assert sqlite_store.manage("verify").stdout == "no problems found\n"
     with sqlite_store.up() as server:
         assert seen_by(server, secret) == tasks
         assert sqlite_store.manage("backup", str(second)).returncode == 0
     assert other_place.manage("restore", str(second)).returncode == 0
-    assert other_place.manage("verify").stdout == "all is well\n"
+    assert other_place.manage("verify").stdout == "no problems found\n"
     with other_place.up() as server:
         assert seen_by(server, secret) == tasks
 

@@ -158,10 +158,10 @@ def test_a_function_is_enqueued_run_and_its_result_read(store):
 
 
 def test_a_worker_without_jobs_says_so(empty_place):
-    assert "say the module" in empty_place.manage("work", "./reports.py").stderr
+    assert "name its module" in empty_place.manage("work", "./reports.py").stderr
     told = empty_place.manage("work", "json")
     assert told.returncode == 2
-    assert told.stderr.splitlines()[-1].endswith("no function of json is a job: put @job on those that are")
+    assert told.stderr.splitlines()[-1].endswith("no function in json is a job: decorate functions with @job")
 
 
 def test_what_a_command_wrote_reaches_a_terminal_escaped_and_a_pipe_as_it_is(store, tmp_path):

@@ -13,7 +13,7 @@ def test_a_server_that_was_told_to_end_serves_on_but_is_not_ready(store, command
         wait_for(lambda: server.ask("GET", "/readyz").status_code == 503, "that it is not ready")
         refused = server.ask("GET", "/readyz")
         assert refused.headers["Retry-After"] == "1"
-        assert "about to end" in refused.json()["detail"]
+        assert "stopping" in refused.json()["detail"]
         assert server.ask("GET", "/healthz").status_code == 200
         assert server.ask("POST", "/update", store.token, json=ADD).json()["error"] is None
 

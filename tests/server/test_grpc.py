@@ -185,7 +185,7 @@ def test_a_second_server_does_not_get_its_port(lasting_server, lasting_port, sql
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr == (
         f"taskstore: can't listen on port {lasting_port} of 127.0.0.1 (Address already in use): "
-        "stop what uses it, or choose another one with --grpc-port (0: no gRPC)\n"
+        "stop the program that uses it, or choose another port with --grpc-port (0: no gRPC)\n"
     )
 
 

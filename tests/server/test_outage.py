@@ -7,9 +7,6 @@ from collections import Counter
 import httpx
 import pytest
 
-from lab.chaos.scenes.failover import follow
-
-from .clusters import cluster, configure
 from .harness import Store, wait_for
 
 ADD = {"clientid": 1, "adds": [{"group": "mail"}]}
@@ -23,14 +20,8 @@ AttemptWithBackoff.INITIAL_DELAY = 3600.0
 
 
 @pytest.fixture
-def postgresql():
-    with cluster() as started:
-        yield started
-
-
-@pytest.fixture
-def place(postgresql, tmp_path):
-    return Store(tmp_path, postgresql.new_database(f"store_{tmp_path.name.replace('-', '_')}"[:60].lower()))
+def place(primary, tmp_path):
+    return Store(tmp_path, primary.new_database(f"store_{tmp_path.name.replace('-', '_')}"[:60].lower()))
 
 
 @pytest.fixture
@@ -43,18 +34,18 @@ def patient_pool(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["up", "serve --workers 2"])
-def test_it_serves_as_soon_as_the_database_does_and_its_log_says_so(place, postgresql, patient_pool, command):
+def test_it_serves_as_soon_as_the_database_does_and_its_log_says_so(place, primary, patient_pool, command):
     processes = 2 if "2" in command else 1
     with place.up(command=command, **patient_pool) as server:
         token = place.token
         answers = [server.ask("GET", "/groups", token) for _ in range(REQUESTS)]
         assert {answer.status_code for answer in answers} == {200}
-        postgresql.kill()
+        primary.kill()
         meanwhile = [ask(server, token) for ask in (groups, add, ready, console, admin) for _ in range(4)]
         assert Counter(answer.status_code for answer in meanwhile) == {503: len(meanwhile)}
         assert all("Retry-After" in answer.headers for answer in meanwhile)
         time.sleep(1.5)  # Longer than any pool waits before its second try.
-        postgresql.start()
+        primary.start()
         began_s = time.monotonic()
         wait_for(lambda: all(groups(server, token).status_code == 200 for _ in range(REQUESTS)), "it serves again")
         assert time.monotonic() - began_s < 30
@@ -84,21 +75,6 @@ def console(server, token):
 
 def admin(server, token):
     return httpx.get(f"{server.url}/admin/", headers=BROWSER, timeout=60, trust_env=False, follow_redirects=True)
-
-
-@pytest.fixture
-def primary():
-    with cluster() as started:
-        yield started
-
-
-@pytest.fixture
-def standby(primary):
-    with cluster() as started:
-        started.kill()
-        follow(started, primary, is_synchronous=True)
-        configure(primary, "RESET synchronous_standby_names")
-        yield started
 
 
 def test_a_standby_that_is_asked_before_it_is_promoted_is_an_outage_too(primary, standby, tmp_path):

@@ -2,28 +2,10 @@
 
 import pytest
 
-from lab.chaos.scenes.failover import follow
-
-from .clusters import cluster, configure
 from .harness import Store, wait_for
 from .nodes import viewer
 
 STALE = "it comes from a standby that lags behind"
-
-
-@pytest.fixture
-def primary():
-    with cluster() as started:
-        yield started
-
-
-@pytest.fixture
-def standby(primary):
-    with cluster() as started:
-        started.kill()
-        follow(started, primary, is_synchronous=True)
-        configure(primary, "RESET synchronous_standby_names")
-        yield started
 
 
 @pytest.fixture

@@ -6,13 +6,12 @@ import re
 from contextlib import ExitStack, suppress
 
 import httpx
-import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from .conftest import IS_POSTGRESQL
 from .harness import START_SECONDS, Server, wait_for
-from .nodes import viewer
+from .nodes import PASSWORD, signed_in, viewer
 
 NO_RIGHT = 4403
 MANY = 10  # Requests that reach each of two processes.
@@ -38,19 +37,22 @@ def code_of_the_end(page: ClientConnection) -> int | None:
     return page.close_code
 
 
-@pytest.mark.parametrize("path", ["logout", "logout/everywhere"])
-def test_a_copied_cookie_is_worth_nothing_after_the_sign_out(store, path):
-    command = "serve --workers 2" if IS_POSTGRESQL else "up"
-    with store.up(command=command) as server, viewer(store, server) as browser, ExitStack() as opened:
-        copied = dict(browser.cookies)
-        assert statuses(server, copied) == {200}
-        sockets = [opened.enter_context(live_page(server, copied)) for _ in range(4)]
-        token, *_ = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/console/password").text)
-        form, referer = {"csrfmiddlewaretoken": token}, {"Referer": server.url}
-        assert browser.post(f"/console/{path}", data=form, headers=referer).status_code == 302
-        wait_for(lambda: statuses(server, copied) == {302}, "the end of the session in every process")
-        assert [code_of_the_end(socket) for socket in sockets] == [NO_RIGHT] * len(sockets)
-        actions = [entry["action"] for entry in server.ask("GET", "/audit", store.token).json()["entries"]]
-        assert {"sign in", "sign out" if path == "logout" else "sign out everywhere"} <= set(actions)
+def test_a_copied_cookie_is_worth_nothing_after_the_sign_out(store):
+    with store.up(command="serve --workers 2" if IS_POSTGRESQL else "up") as server:
+        with viewer(store, server):
+            pass
+        for path, action in {"logout": "sign out", "logout/everywhere": "sign out everywhere"}.items():
+            with signed_in(server, "vera", PASSWORD) as browser, ExitStack() as opened:
+                copied = dict(browser.cookies)
+                assert statuses(server, copied) == {200}
+                sockets = [opened.enter_context(live_page(server, copied)) for _ in range(4)]
+                page = browser.get("/console/password").text
+                token, *_ = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
+                form, referer = {"csrfmiddlewaretoken": token}, {"Referer": server.url}
+                assert browser.post(f"/console/{path}", data=form, headers=referer).status_code == 302
+                wait_for(lambda copied=copied: statuses(server, copied) == {302}, "the end of the session everywhere")
+                assert [code_of_the_end(socket) for socket in sockets] == [NO_RIGHT] * len(sockets)
+                actions = [entry["action"] for entry in server.ask("GET", "/audit", store.token).json()["entries"]]
+                assert {"sign in", action} <= set(actions)
         server.end()
     assert "sign in: vera from 127.0.0.1" in server.complaints

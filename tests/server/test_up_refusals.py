@@ -59,12 +59,12 @@ def test_the_loopback_needs_no_public_address(host):
 )
 def test_it_drops_tokens_for_this_machine_alone(settings, host, public_url):
     settings.TASKSTORE_PUBLIC_URL = public_url
-    with pytest.raises(CannotRun, match="--no-auth is for this machine alone"):
+    with pytest.raises(CannotRun, match="--no-auth can't be used with"):
         refuse_strangers(resolve(host, 0), no_auth=True)
 
 
 def test_it_refuses_a_host_that_does_not_exist():
-    with pytest.raises(CannotRun, match=r"--host nowhere\.invalid is no address"):
+    with pytest.raises(CannotRun, match=r"--host nowhere\.invalid must be an address of this machine"):
         resolve("nowhere.invalid", 0)
 
 
@@ -104,7 +104,7 @@ def test_it_refuses_a_database_that_it_cannot_reach(refusal):
 def test_it_refuses_an_option_that_makes_no_sense(sqlite_store):
     told = sqlite_store.manage("up", "--port", "99999")
     assert told.returncode == 2
-    assert told.stderr.endswith("error: argument --port: 99999 is no port: it has to be a number from 0 to 65535\n")
+    assert told.stderr.endswith("error: argument --port: must be a port between 0 and 65535, not 99999\n")
 
 
 @pytest.mark.parametrize("text", ["65536", "-1", "http", "80.0", "", "\u0663"])
@@ -117,7 +117,7 @@ def test_serve_refuses_sqlite(sqlite_store):
     told = sqlite_store.manage("serve", "--port", "0")
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr == (
-        "taskstore: serve needs PostgreSQL, as SQLite has one server process only: set DATABASE_URL, or use "
+        "taskstore: serve needs PostgreSQL, because SQLite allows only one server process: set DATABASE_URL, or use "
         f"`python3 manage.py up --data {sqlite_store.folder}`\n"
     )
 

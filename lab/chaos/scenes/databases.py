@@ -21,7 +21,7 @@ from ..loss import Loss, Return
 from ..outcome import Figure, SceneResult, Violation, outcome_of, outcome_with
 from ..pairs import PAIRS
 from ..processes import StoreServer, command, faked_clock, run_command
-from ..rivals import ALONE, BY_THE_WRITER, Tally
+from ..rivals import ALONE, BY_THE_WRITER, IN_TWO_TRIPS, Tally
 from ..stage import TEMPLATE, Stage, make_store, wait_until
 from ..truth import FILE
 
@@ -198,7 +198,7 @@ def interleavings(stage: Stage) -> SceneResult:
     figures = [
         Figure(name=name, value=value, unit="")
         for name, value in (
-            ("pairs of operations, each alone and by the writer,", len(PAIRS)),
+            ("pairs of operations, each alone, by the writer, and if they are plain in two trips,", len(PAIRS)),
             ("statements that waited for the other's locks", tally.waits),
             ("deadlocks, tried again", tally.deadlocks),
         )
@@ -210,6 +210,7 @@ async def violations(stage: Stage, addresses: Sequence[str], tally: Tally) -> li
     """Return the violations. `addresses`: those of one store per lane."""
     found: list[Violation] = []
     to_try = deque(product(PAIRS, (ALONE, BY_THE_WRITER)))
+    to_try += [(pair, IN_TWO_TRIPS) for pair in PAIRS if pair.is_plain]
 
     async def go_through(address: str) -> None:
         async with arena(address, tally) as place:

@@ -29,26 +29,26 @@ class Command(BaseCommand):
             action="append",
             type=_queue,
             metavar="NAME",
-            help="work for this queue; may be given more than once (default: the QUEUES of the backend)",
+            help="run tasks of this queue; may be repeated (default: the QUEUES of the backend)",
         )
-        add("--processes", type=_count, metavar="N", help="how many tasks run at once (default: one a processor)")
+        add("--processes", type=_count, metavar="N", help="number of tasks to run at once (default: one per processor)")
         add(
             "--jobs-per-process",
             type=_count,
             default=1,
             metavar="N",
-            help="after so many tasks a process is replaced (default: 1)",
+            help="number of tasks after which a process is replaced (default: 1)",
         )
         add(
             "--lease",
             type=_count,
             default=30,
             metavar="SECONDS",
-            help="so long after this machine's death others get its tasks (default: 30)",
+            help="seconds until other workers get the tasks of a dead machine (default: 30)",
         )
-        add("--spawn", action="store_true", help="each process is a fresh interpreter, not a copy")
-        add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="which entry of TASKS")
-        add("--name", default="", help="what this worker is called (default: its machine and process)")
+        add("--spawn", action="store_true", help="start each process as a new interpreter, not as a copy")
+        add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="entry of TASKS to use")
+        add("--name", default="", help="name of this worker (default: its machine and process)")
 
     def handle(self, **options: Any) -> None:
         try:
@@ -77,12 +77,12 @@ class Command(BaseCommand):
 
 
 def _queue(text: str) -> str:
-    if right := why_no_queue(text):
-        raise argparse.ArgumentTypeError(f"{text!r} can't be a queue: it has to be {right}")
+    if why := why_no_queue(text):
+        raise argparse.ArgumentTypeError(f"the queue {text!r} {why}")
     return text
 
 
 def _count(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is no whole number above 0")
+    raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text}")

@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import NamedTuple
 
 from taskstore.errors import InvalidInput
+from taskstore.types import sentences
 from taskstore.types.tasks import State
 
 from ...core.validation import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH, is_utf8
@@ -176,22 +178,24 @@ def _term(token: str) -> Term:
     excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
-        raise ValueError(f"{key} is not a search key; use one of {', '.join(Key)}")
+        near = get_close_matches(word.lower(), list(Key), n=1)
+        hint = f"did you mean {near[0]}?" if near and near[0] != word else f"use one of {', '.join(Key)}"
+        raise ValueError(f"{key} is not a search key; {hint}")
     if word == Key.LABEL:
         asked = (found[2].partition(".")[2], found[3]) if dot else (found[3], None)
         return Term(key=Key.LABEL, **_label(*asked)._asdict(), is_excluded=bool(excluded))
     if not value or (dot and not name):
-        raise ValueError(HINTS[Key(word)])
+        raise ValueError(f"expects {HINTS[Key(word)]}")
     return Term(key=Key(word), name=name, value=READERS[Key(word)](value), is_excluded=bool(excluded))
 
 
 def _label(name: str, value: str | None) -> Label:
     """Build a label from its written parts. Both may be `""`: an empty name or value is valid."""
     if not name or value == "":
-        raise ValueError(HINTS[Key.LABEL])
+        raise ValueError(f"expects {HINTS[Key.LABEL]}")
     asked = Label(_unquoted(name), None if value is None else _unquoted(value))
-    if max(len(asked.name), len(asked.value or "")) > LABEL_LENGTH:
-        raise ValueError(f"at most {LABEL_LENGTH} characters")
+    if (longest := max(len(asked.name), len(asked.value or ""))) > LABEL_LENGTH:
+        raise ValueError(sentences.at_most(LABEL_LENGTH, "characters", longest))
     return asked
 
 
@@ -201,13 +205,13 @@ def _unquoted(text: str) -> str:
 
 def _id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= INT64_MAX):
-        raise ValueError(f"a whole number from 1 to {INT64_MAX}")
+        raise ValueError(sentences.between(1, INT64_MAX))
     return int(text)
 
 
 def _group(text: str) -> str:
     if len(text) > GROUP_LENGTH + 1:
-        raise ValueError(f"at most {GROUP_LENGTH} characters")
+        raise ValueError(sentences.at_most(GROUP_LENGTH, "characters", len(text)))
     return text
 
 
@@ -215,7 +219,7 @@ def _state(text: str) -> State:
     try:
         return State(text.lower())
     except ValueError:
-        raise ValueError(HINTS[Key.STATE]) from None
+        raise ValueError(sentences.one_of(State, text)) from None
 
 
 def _owner(text: str) -> int | str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...types import sentences
 from ...types.command_record import LONGEST_CMD, Command, why_no_id
 from .texts import ERR, OUT, TASK, NotFiles, command_of, shown
 
@@ -35,7 +36,7 @@ class Folders:
             for problem in wrong.problems:
                 self.note(path, problem)
         except OSError as problem:
-            self.note(path, f"it can't be read: {problem.strerror}")
+            self.note(path, f"can't be read: {problem.strerror}")
 
     def place(self, path: Path) -> str:
         """Return the path as problems name it."""
@@ -46,9 +47,9 @@ class Folders:
         for entry in self._entries(parent):
             path = parent / entry.name
             if known is not None and entry.name not in known:
-                self.note(path, f"there is nothing of this name; there are {', '.join(sorted(known))}")
+                self.note(path, sentences.one_of(sorted(known), entry.name))
             elif not entry.is_dir(follow_symlinks=False):
-                self.note(path, "this has to be a directory, not a file or a link")
+                self.note(path, "must be a directory, not a file or a link")
             else:
                 yield path
 
@@ -61,14 +62,14 @@ class Folders:
                 with self.noting(task):
                     yield task, self._command(task, names)
             elif task.name not in names:
-                self.note(parent / name, f"there is no {self.place(task)}")
+                self.note(parent / name, f"needs {self.place(task)}, which does not exist")
 
     def _files(self, parent: Path) -> Iterator[str]:
         for entry in self._entries(parent):
             if not entry.is_file(follow_symlinks=False):
-                self.note(parent / entry.name, "this has to be a file, not a directory or a link")
+                self.note(parent / entry.name, "must be a file, not a directory or a link")
             elif not entry.name.endswith((TASK, OUT, ERR)):
-                self.note(parent / entry.name, f"a file here ends in {TASK}, {OUT}, or {ERR}")
+                self.note(parent / entry.name, f"must have a name that ends in {TASK}, {OUT} or {ERR}")
             else:
                 yield entry.name
 
@@ -82,7 +83,7 @@ class Folders:
         if why := why_no_id(name):
             raise NotFiles([why])
         if (place := self.places.setdefault(name, self.place(task))) != self.place(task):
-            raise NotFiles([f"there is a command of this id already: {place}"])
+            raise NotFiles([f"must have a unique id: {place} has the same"])
         out, err = (
             _content(task.with_name(name + end), LONGEST_OUTPUT) if name + end in names else b"" for end in (OUT, ERR)
         )
@@ -93,5 +94,5 @@ def _content(file: Path, most: int) -> bytes:
     with file.open("rb") as stream:
         content = stream.read(most + 1)
     if len(content) > most:
-        raise NotFiles([f"{file.suffix} is larger than {most} bytes"])
+        raise NotFiles([f"its {file.suffix} file must be at most {most} bytes"])
     return content

@@ -29,9 +29,9 @@ def read_project(directory: Path, *, now: int | None = None) -> ProjectContent:
         if command.run and command.run.err:
             failed.append(command)
         else:
-            folders.note(task, "a command that failed has 10 lines, and a .err that is not empty")
+            folders.note(task, "must have 10 lines, and a .err file that is not empty: its status is failed")
     if not folders.places and not folders.problems:
-        folders.note(directory, "there are no commands in it")
+        folders.note(directory, "must contain commands")
     if folders.problems:
         raise NotFiles(folders.problems)
     settled = _settled(failed, folders.places, int(time.time()) if now is None else now)
@@ -54,7 +54,9 @@ def _lists(folders: Folders, found: Mapping[str, Path]) -> Iterator[tuple[Comman
                 if status is CommandStatus.RUNNING:
                     fate = (CommandStatus.OPEN, CommandList(name=made.name, commands=made.commands))
                 if (there := names.setdefault((fate[0], fate[1].directory), path)) is not path:
-                    folders.note(path, f"there is an open list of this name already: {folders.place(there)}")
+                    folders.note(
+                        path, f"must have a unique name: {folders.place(there)} is an open list with the same name"
+                    )
                 yield fate
 
 
@@ -63,7 +65,7 @@ def _list(folders: Folders, path: Path, status: CommandStatus) -> CommandList | 
     commands = tuple(_placed(folders, path, status))
     with folders.noting(path):
         if not commands and len(folders.problems) == problems:
-            raise NotFiles(["a list without commands"])
+            raise NotFiles(["must contain commands"])
         return replace(list_of(status, path.name), commands=commands)
     return None
 

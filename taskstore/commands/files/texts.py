@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ...types import sentences
 from ...types.command_lines import Entry
 from ...types.command_record import LONGEST_CMD, Command, CommandList, CommandStatus, Output, Run, why_no_id
 from ...types.records import MOST
@@ -83,7 +84,7 @@ def list_of(status: CommandStatus, directory: str) -> CommandList:
     found = LISTS[status].fullmatch(directory)
     parts = found.groupdict() if found else {}
     if not found or not directory.isprintable() or not all(map(is_number, list(parts.values())[2:])):
-        raise NotFiles([f"no list that is {status} has a name like this"])
+        raise NotFiles([f"must be a valid name of a list with the status {status}"])
     started, finished = int(parts.get("started", 0)), int(parts.get("finished", 0))
     return CommandList(name=parts["name"], worker=parts.get("worker", ""), started=started, finished=finished)
 
@@ -92,24 +93,24 @@ def why_no_file(command: Command) -> str | None:
     """Return why TDF2's files can't hold the command; None if they can."""
     run = command.run
     if has_line_breaks(command.cmd):
-        return "its command has line breaks, and a line of TDF2's files can't"
+        return "its command line must not contain line breaks, which TDF2's files can't hold"
     if run and has_line_breaks(run.worker):
-        return "the name of its worker has line breaks"
+        return "the name of its worker must not contain line breaks"
     if run and run.failed and not run.err:
-        return f"it ended with {run.exit_code} and wrote nothing to stderr: to TDF2 it would not have failed"
+        return f"it ended with {run.exit_code} and wrote nothing to stderr, which TDF2 would count as a success"
     return why_no_id(command.id)
 
 
 def why_no_directory(status: CommandStatus, made: CommandList) -> str | None:
     """Return why no directory of this status can hold the list; None if one can."""
     if not made.commands:
-        return "a list without commands"
+        return "must contain commands"
     try:
         is_named = list_of(status, made.directory) == replace(made, commands=())
     except NotFiles:
         is_named = False
     if len(made.directory.encode()) > LONGEST_NAME or not is_named:
-        return "this can't be the name of a directory: a number of seconds, the worker, when it started and finished"
+        return "must have a name that fits a directory: a number of seconds, the worker, start and end"
     return None
 
 
@@ -133,12 +134,12 @@ def _lines(content: bytes) -> Sequence[str]:
         text = content.decode()
     except UnicodeDecodeError as problem:
         number = 1 + content.count(b"\n", 0, problem.start)
-        raise NotFiles([f"line {number}: it is not UTF-8"]) from None
+        raise NotFiles([f"line {number}: must be valid UTF-8"]) from None
     *lines, rest = text.split("\n")
     if rest:
         raise NotFiles(["the last line has no end"])
     if len(lines) not in (BEFORE_A_RUN, len(FIELDS)):
-        raise NotFiles([f"it has 7 lines, or 10 when it was run, not {len(lines)}"])
+        raise NotFiles([f"must have 7 lines, or 10 after a run, not {len(lines)}"])
     return lines
 
 
@@ -161,9 +162,9 @@ def _run(lines: Sequence[str], out: bytes, err: bytes) -> Run | None:
 def _wrong_fields(name: str, lines: Sequence[str]) -> Iterator[str]:
     for number, (field, line) in enumerate(zip(FIELDS, lines, strict=False), 1):
         if line.endswith("\r"):
-            yield f"line {number}: it ends with CR LF; TDF2's lines end with LF"
+            yield f"line {number}: must end with LF, not CR LF"
         elif has_line_breaks(line):
-            yield f"line {number}: it holds CR or NUL"
+            yield f"line {number}: must not contain CR or NUL"
         elif why := _why_wrong(field, line, name):
             yield f"line {number}: {why}"
 
@@ -171,14 +172,14 @@ def _wrong_fields(name: str, lines: Sequence[str]) -> Iterator[str]:
 def _why_wrong(field: str, line: str, name: str) -> str | None:
     match field:
         case "id":
-            return None if line == name else f"the id of the file's name, not {_quoted(line)}"
+            return None if line == name else f"must be the id in the file's name, not {_quoted(line)}"
         case "cmd" if not line.strip():
-            return "a command, not an empty line"
+            return "must be a command line, not an empty line"
         case "cmd":
-            return f"a command of at most {LONGEST_CMD} bytes" if len(line.encode()) > LONGEST_CMD else None
+            return f"must be at most {LONGEST_CMD} bytes" if len(line.encode()) > LONGEST_CMD else None
         case "worker":
             return None if line else "the name of a worker, not an empty line"
-    return None if is_number(line) else f"{field}, a whole number from 0 to {MOST}, not {_quoted(line)}"
+    return None if is_number(line) else f"{field} {sentences.between(0, MOST)}, not {_quoted(line)}"
 
 
 def _quoted(line: str) -> str:

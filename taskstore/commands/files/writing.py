@@ -20,7 +20,7 @@ def write_entries(entries: Iterable[Entry], directory: Path) -> int:
     OSError.
     """
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        raise NotFiles([f"{directory}: this has to be a new directory, or an empty one"])
+        raise NotFiles([f"{directory}: must be a new or an empty directory"])
     # Write to a temporary directory and rename it, because half a project would look like a whole one.
     made = directory.absolute().parent / f".{directory.absolute().name}-{secrets.token_hex(4)}"
     try:
@@ -73,7 +73,7 @@ class ProjectWriter:
             directory = self.root / status / entry.directory
             why = why_no_directory(status, entry)
             if not why and directory.exists():
-                why = "there is another list of this name"
+                why = "must have a unique name: another list has the same"
             if why:
                 self.problems.append(f"{status}/{shown(entry.directory)}: {why}")
                 continue
@@ -86,7 +86,7 @@ class ProjectWriter:
     def _write(self, status: CommandStatus, command: Command, directory: Path) -> None:
         why = why_no_file(command) or why_misplaced(status, command)
         if not why and command.id in self.ids:
-            why = "there is another command of this id"
+            why = "must have a unique id: another command has the same"
         self.ids.add(command.id)
         if why:
             self.problems.append(f"{status}/{shown(command.id)}: {why}")

@@ -1,4 +1,4 @@
-"""The whole store in a file, also while it is served."""
+"""Back up the whole store to a file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from taskstore_project.text_table import grouped
 
 
 class Command(ProjectCommand):
-    help = "Write the whole store, as it is at one moment, to a file that `restore` puts back. Servers may go on."
+    help = "Write a snapshot of the whole store to a file, for `restore`. Servers may keep running."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, metavar="FILE", help="only its owner can read it; one there is replaced")
+        parser.add_argument(
+            "file",
+            type=Path,
+            metavar="FILE",
+            help="file to write, readable only by its owner; an existing file is replaced",
+        )
 
     def handle(self, *, file: Path, **options: object) -> None:
         need_store()

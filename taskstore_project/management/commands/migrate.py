@@ -1,4 +1,4 @@
-"""Django's `migrate`, which leaves no empty database behind where it fails."""
+"""Django's `migrate`, without leaving an empty database behind after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backup put back into an empty store."""
+"""Restore a backup into an empty store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from taskstore_project.text_table import grouped
 
 
 class Command(ProjectCommand):
-    help = "Put a backup into an empty store, of either database: all of it or nothing. No server may run on it."
+    help = "Restore a backup into an empty store on either database: all of it or nothing. Stop the servers first."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, metavar="FILE", help="that `backup` wrote")
+        parser.add_argument("file", type=Path, metavar="FILE", help="file that `backup` wrote")
 
     def handle(self, *, file: Path, **options: object) -> None:
         manifest = backup.restore(file.absolute(), self.stderr.write)
-        self.stdout.write(f"{grouped(manifest.tasks)} tasks are here; the next id is larger than {newest_id()}")
+        self.stdout.write(f"{grouped(manifest.tasks)} tasks were restored; the next id is larger than {newest_id()}")

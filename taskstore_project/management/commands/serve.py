@@ -1,4 +1,4 @@
-"""The server as several processes, for heavy traffic, on PostgreSQL."""
+"""Run the server in several processes, for heavy traffic, on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MOST_WORKERS = 256
 
 
 class Command(ServerCommand):
-    help = "Run the server in several processes, on PostgreSQL: for heavy traffic."
+    help = "Run the server in several processes, on PostgreSQL, for heavy traffic."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--workers", type=worker_count, default=2, help="how many processes (default: 2)")
+        parser.add_argument("--workers", type=worker_count, default=2, help="number of processes (default: 2)")
 
     def handle(self, **options: Any) -> None:
         if not dialect_of(DEFAULT_DB_ALIAS).serves_many:
             raise CannotRun(
-                "serve needs PostgreSQL, as SQLite has one server process only: set DATABASE_URL, "
+                "serve needs PostgreSQL, because SQLite allows only one server process: set DATABASE_URL, "
                 f"or use `{typed('up')}`"
             )
         super().handle(**options)
@@ -45,4 +45,4 @@ class Command(ServerCommand):
 def worker_count(text: str) -> int:
     if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_WORKERS:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is no number of processes: it has to be from 1 to {MOST_WORKERS}")
+    raise argparse.ArgumentTypeError(f"must be a number of processes between 1 and {MOST_WORKERS}, not {text}")

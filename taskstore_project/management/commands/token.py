@@ -1,4 +1,4 @@
-"""The tokens of programs: made, listed and revoked on the command line, also beside a running server."""
+"""Create, list and revoke the tokens of programs, also while a server runs."""
 
 from __future__ import annotations
 
@@ -23,35 +23,37 @@ COLUMNS = ("id", "name", "scope", "groups", "clients", "created", "expires", "la
 
 
 class Command(ProjectCommand):
-    help = "Make, list and revoke the tokens that programs use for the API."
+    help = "Create, list and revoke access tokens for programs."
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="create | list | revoke")
-        create = verbs.add_parser("create", help="make a token and print it, this once")
-        create.add_argument("name", metavar="NAME", help="what uses it")
+        create = verbs.add_parser("create", help="create a token and print it once")
+        create.add_argument("name", metavar="NAME", help="name of the program that uses it")
         create.add_argument(
             "--scope",
             choices=Scope.values,
             required=True,
-            help="each includes the ones before it; commands: what work may, and shell commands",
+            help="each scope includes the ones before it; commands is like work, and allows shell commands",
         )
         create.add_argument(
             "--groups",
             nargs="+",
             default=[],
             metavar="GROUP",
-            help="only these groups; 'pay/*' stands for all names that begin with pay/ (default: every group)",
+            help="restrict the token to these groups; 'pay/*' matches names that start with pay/ (default: all)",
         )
         create.add_argument(
             "--clients",
             nargs="+",
             default=[],
             metavar="ID",
-            help="only as these clients, so that no other one's tasks can be changed (default: as every one)",
+            help="restrict the token to these client ids (default: all clients)",
         )
-        create.add_argument("--expires", type=days, metavar="DAYS", help="default: never")
-        verbs.add_parser("list", help="show the tokens, without their secrets")
-        revoke = verbs.add_parser("revoke", help="let nobody in with it any more")
+        create.add_argument(
+            "--expires", type=days, metavar="DAYS", help="days until the token expires (default: never)"
+        )
+        verbs.add_parser("list", help="list the tokens, without their secrets")
+        revoke = verbs.add_parser("revoke", help="revoke a token, so that it loses access")
         revoke.add_argument("token", metavar="NAME|ID")
 
     def handle(self, *, verb: str, **options: Any) -> None:
@@ -85,22 +87,20 @@ class Command(ProjectCommand):
 def days(text: str) -> timedelta:
     if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_DAYS:
         return timedelta(days=int(text))
-    raise argparse.ArgumentTypeError(f"{text} is no number of days: it has to be from 1 to {MOST_DAYS}")
+    raise argparse.ArgumentTypeError(f"must be a number of days between 1 and {MOST_DAYS}, not {text}")
 
 
 def find(name_or_id: str) -> Token:
-    """The token that is still valid for anybody under this name or id. Raises CannotRun when that is not one."""
+    """Return the only unrevoked token of this name or id. Raises CannotRun when there is none, or more than one."""
     alive = Token.objects.filter(revoked_at=None)
-    match [token for token in alive if name_or_id in (str(token.pk), token.name)]:  # No name looks like an id.
+    match [token for token in alive if name_or_id in (str(token.pk), token.name)]:  # A name can't be a number.
         case [token]:
             return token
         case []:
-            raise CannotRun(
-                f"there is no token {name_or_id!a} that could be revoked: `{typed('token list')}` lists them"
-            )
+            raise CannotRun(f"there is no valid token {name_or_id!a}: `{typed('token list')}` lists tokens")
         case several:
             ids = ", ".join(str(token.pk) for token in several)
-            raise CannotRun(f"{len(several)} tokens are named {name_or_id!r}: revoke them by id ({ids})")
+            raise CannotRun(f"{len(several)} tokens have the name {name_or_id!r}: revoke them by id ({ids})")
 
 
 def shown(token: Token) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The server as one process, with everything in it."""
+"""Run the server in one process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from taskstore_project.serving.starting import ServerCommand, say_ready, spare_t
 
 
 class Command(ServerCommand):
-    help = "Run the server: console, REST API, gRPC and all that they need, in one process."
+    help = "Run the server in one process: console, REST API and gRPC."
 
     def serve(self, bound: socket.socket, url: str, grpc: GrpcPort | None, options: Mapping[str, Any]) -> bool:
-        # Late, as it reads the settings and imports all pages.
+        # Imported late, as it reads the settings and imports all pages.
         from tasks_app.rest_api.lane import Lane
         from taskstore_project.asgi import application
 

@@ -1,4 +1,4 @@
-"""Whether the store holds together, also while it is served."""
+"""Verify the store, also while it is served."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ WRONG = 1
 
 
 class Command(ProjectCommand):
-    help = "Say what is wrong with the store, a line each. Exit code 1: something is. Servers may go on."
+    help = "Check the store for damage; one line per problem, exit code 1 if there is any. Servers may keep running."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--mend", action="store_true", help="put wrong counts right first")
+        parser.add_argument("--mend", action="store_true", help="fix wrong counts first")
 
     def handle(self, *, mend: bool, **options: object) -> None:
         need_store()
         if mend and (groups := verifying.mend_counts()):
-            self.stdout.write(f"groups whose counts are right again: {groups}")
+            self.stdout.write(f"groups with fixed counts: {groups}")
         problems = list(verifying.problems())
         for problem in problems:
             self.stdout.write(problem)
         if problems:
             sys.exit(WRONG)
-        self.stdout.write("all is well")
+        self.stdout.write("no problems found")

@@ -34,7 +34,7 @@ def test_it_shows_what_it_would_do_and_asks(command, ann, served, typing):
     assert told.words[-3:] == [
         "done 2, skipped 1, failed 0",
         "skipped, claimed by a worker: 1",
-        f"to take it back: taskstore undo {ann.operations().operations[0].id} --url {served.url} --token TOKEN",
+        f"to undo it: taskstore undo {ann.operations().operations[0].id} --url {served.url} --token TOKEN",
     ]
     assert ann.stats().groups[0].failed == 1
     assert ann.operations().operations[0].reason == "a test"
@@ -100,7 +100,7 @@ def test_a_token_for_other_groups_edits_nothing(command, ann):
     task = ann.add("mail")
     secret = tokens.create("Bob", Scope.OPERATE, groups=["pay/*"])[1]
     told = command("edit", str(task.id), "--priority", "1", "--yes", token=secret)
-    assert (told.code, told.err) == (1, "taskstore: no matching tasks: there is nothing to change\n")
+    assert (told.code, told.err) == (1, "taskstore: no matching tasks, so nothing was changed\n")
     assert ann.task(task.id).priority == 0
 
 
@@ -133,15 +133,19 @@ def test_tasks_are_requeued_for_later(command, ann):
         (2, ("purge", " ", "--yes"), "q: must select tasks"),
         (2, ("purge", "nonsense", "--yes"), "q: nonsense: say where to look"),
         (2, ("requeue", "group:mail"), "confirmation needs a terminal: say --yes"),
-        (2, ("edit", "group:mail", "--yes"), "nothing to change: say --error TEXT or --priority N, or both"),
+        (2, ("edit", "group:mail", "--yes"), "nothing to change: give --error TEXT or --priority N, or both"),
         (2, ("edit", "group:mail", "--priority", "101", "--yes"), "101 is not in the range"),
         (2, ("edit", "group:mail", "--priority", "high", "--yes"), "'high' is not a valid number"),
-        (2, ("edit", "group:mail", "--error", "x" * 100_001, "--yes"), "error: at most 100000 characters, not 100001"),
-        (2, ("edit", "group:mail", "--error", "\udcff", "--yes"), "error: text that can be written as UTF-8"),
+        (
+            2,
+            ("edit", "group:mail", "--error", "x" * 100_001, "--yes"),
+            "error: must have at most 100000 characters, not 100001",
+        ),
+        (2, ("edit", "group:mail", "--error", "\udcff", "--yes"), "error: must be valid UTF-8 text"),
         (
             2,
             ("edit", "group:mail", "--error", "x", "--reason", "x" * 1_001, "--yes"),
-            "reason: at most 1000 characters",
+            "reason: must have at most 1000 characters",
         ),
         (
             2,
@@ -150,8 +154,8 @@ def test_tasks_are_requeued_for_later(command, ann):
         ),
         (1, ("edit", "group:nowhere", "--priority", "1", "--yes"), "no matching tasks"),
         (1, ("edit", "999999", "--priority", "1", "--yes"), "no matching tasks"),
-        (1, ("undo", "7"), "there is no operation 7: `taskstore operations --url"),
-        (1, ("cancel", "7"), "there is no operation 7: `taskstore operations --url"),
+        (1, ("undo", "7"), "operation 7 does not exist: `taskstore operations --url"),
+        (1, ("cancel", "7"), "operation 7 does not exist: `taskstore operations --url"),
         (2, ("cancel", "9" * 30), "is not in the range"),
     ],
 )
@@ -192,14 +196,14 @@ def test_one_that_goes_on_is_left_or_cancelled(command, ann, served, monkeypatch
         told = command(*asked)
     [operation] = ann.operations().operations
     here = f"--url {served.url} --token TOKEN"
-    left = f"operation {operation.id} goes on at the server: `taskstore cancel {operation.id} {here}` ends it"
+    left = f"operation {operation.id} continues on the server: `taskstore cancel {operation.id} {here}` cancels it"
     assert (told.code, left in told.err) == (130, True)
     told = command("cancel", str(operation.id))
     assert (told.code, ann.operation(operation.id).state) == (0, "cancelled")
     assert told.words[0] == "done 2, skipped 0, failed 0 (cancelled)"
     assert ann.operation(operation.id).cancelled_by == "token:Ann"
     told = command("cancel", str(operation.id))
-    assert (told.code, told.err) == (1, f"taskstore: operation {operation.id} has ended: it is cancelled\n")
+    assert (told.code, told.err) == (1, f"taskstore: operation {operation.id} has already ended: it is cancelled\n")
 
 
 def interrupt(*_):

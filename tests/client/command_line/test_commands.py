@@ -65,7 +65,7 @@ def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands)
     lines = ["true"] * 1_200 + ["", "x" * 70_000]
     told = commands("submit", "-", stdin="\n".join(lines))
     assert (told.code, len(commands_in("default", CommandStatus.NEW))) == (2, 1_000)
-    assert "1 000 commands are submitted; --from-line 1001 goes on from there" in told.err
+    assert "1 000 commands were submitted; continue with --from-line 1001" in told.err
     assert "line 1202: cmd" in told.err
     told = commands("submit", "-", "--from-line", "1001", stdin="\n".join(lines[:-1]))
     assert (told.code, len(commands_in("default", CommandStatus.NEW))) == (0, 1_200)
@@ -77,12 +77,12 @@ def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands)
         ([], None, "either LINEs"),
         (["a", "--file", "-"], "b", "either LINEs"),
         (["-", "a"], "b", "either LINEs"),
-        (["a", "--from-line", "2"], None, "--from-line is about"),
-        (["-"], "\n\n", "no line"),
+        (["a", "--from-line", "2"], None, "--from-line needs"),
+        (["-"], "\n\n", "at least one line"),
         (["-"], b"a\n\xff\n", "line 2"),
         ([""], None, "line 1: cmd"),
-        (["a", "--until", "soon"], None, "soon is no time"),
-        (["a", "--expected", "5"], None, "5 is no length of time"),
+        (["a", "--until", "soon"], None, "must be a time such as"),
+        (["a", "--expected", "5"], None, "must be a duration such as"),
         (["a", "--max-fails", "0"], None, "max-fails"),
         (["a", "--project", "a/b"], None, "project"),
     ],
@@ -197,7 +197,7 @@ def test_the_run_before_a_new_try_is_shown(commands):
     _, bad = is_in(CommandStatus.FAILED_ARCHIVE, run=run(failed=True, err=b"oh"))
     is_in(CommandStatus.NEW, id=bad.duplicate.id, fails=1)
     told = commands("results", bad.first_id)
-    assert told.err == f"ohthis is the run {bad.id}; {bad.duplicate.id} is new\n"
+    assert told.err == f"ohshows the run {bad.id}; {bad.duplicate.id} is new\n"
 
 
 # ---- Change
@@ -219,7 +219,7 @@ def test_what_waits_is_parked_and_goes_on(commands):
     assert commands("stash", waiting.id, "--list", str(task.id)).out == "2 commands or lists stashed\n"
     assert commands("unstash", "--all", "--json").records == [{"changed": 2}]
     told = commands("stash", made.commands[0].id)
-    assert (told.code, "lies in the list" in told.err) == (1, True)
+    assert (told.code, "is in list" in told.err) == (1, True)
 
 
 def test_what_is_completed_is_put_away(commands):
@@ -274,7 +274,7 @@ def test_a_project_goes_into_directories_and_back(commands, tmp_path):
     told = commands("import", str(tmp_path / "a"), "--project", "daily", "--json")
     assert told.records == [{"commands": 0, "lists": 0, "there_already": 4}]
     told = commands("import", str(tmp_path / "a"), "--project", "daily")
-    assert told.out == "imported 0 commands; there already: 4\n"
+    assert told.out == "imported 0 commands; already there: 4\n"
 
 
 def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, tmp_path):
@@ -284,8 +284,8 @@ def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, 
     told = commands("import", str(tmp_path))
     lines = told.err.splitlines()
     assert told.code == 1
-    assert lines[0] == "new/000_0.task: it has 7 lines, or 10 when it was run, not 1"
-    assert lines[-2:] == ["and 2 more", "taskstore: nothing is imported: 102 problems"]
+    assert lines[0] == "new/000_0.task: must have 7 lines, or 10 after a run, not 1"
+    assert lines[-2:] == ["and 2 more", "taskstore: nothing was imported: 102 problems"]
     assert commands("status").code == 1
     told = commands("import", str(tmp_path / "nowhere"))
     assert (told.code, "No such file or directory" in told.err) == (1, True)
@@ -298,8 +298,8 @@ def test_an_import_that_is_refused_says_how_to_go_on(commands, tmp_path):
     file.write_text(file.read_text().replace("true", "false"))
     told = commands("import", str(tmp_path / "a"))
     assert told.code == 2
-    assert f"new/{made.id}: command.id: another id: {made.id} is another command here" in told.err
-    assert "the same command goes on from there" in told.err
+    assert f"new/{made.id}: command.id: must be a new id: the project has another command {made.id}" in told.err
+    assert "run the same command again to continue" in told.err
 
 
 def test_an_export_writes_all_or_nothing(commands, tmp_path):
@@ -308,11 +308,11 @@ def test_an_export_writes_all_or_nothing(commands, tmp_path):
     is_in(CommandStatus.NEW, id=broken.id)
     told = commands("export", str(tmp_path / "a"))
     assert told.code == 1
-    assert f"new/{broken.id}: there is another command of this id" in told.err
+    assert f"new/{broken.id}: must have a unique id: another command has the same" in told.err
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine").write_text("x")
     told = commands("export", str(tmp_path))
-    assert (told.code, "this has to be a new directory, or an empty one" in told.err) == (1, True)
+    assert (told.code, "must be a new or an empty directory" in told.err) == (1, True)
     told = commands("export", str(tmp_path / "no" / "where"))
     assert (told.code, "No such file or directory" in told.err) == (1, True)
 
@@ -336,5 +336,5 @@ def test_a_result_that_can_be_no_file_is_told_and_the_others_are_written(command
     _, good = completed()
     is_in(CommandStatus.COMPLETED, run=run(), id="../a")
     told = commands("results", "--to", str(tmp_path / "all"))
-    assert (told.code, "../a: an id of letters" in told.err) == (1, True)
+    assert (told.code, "../a: must consist of letters" in told.err) == (1, True)
     assert files(tmp_path / "all").keys() == {f"{good.id}.task"}

@@ -15,7 +15,7 @@ def test_a_server_that_is_away_is_exit_code_3(monkeypatch):
     url = f"http://127.0.0.1:{free_port()}"
     told = run("groups", "--url", url)
     assert (told.code, told.out) == (3, "")
-    assert f"({url}; --url or TASKSTORE_URL names another server)\n" in told.err
+    assert f"({url}; use --url or TASKSTORE_URL for another server)\n" in told.err
     assert told.err.count("\n") == 1
 
 
@@ -54,13 +54,13 @@ def test_a_token_for_other_groups_is_told_so(command):
     secret = tokens.create("Ann", Scope.WORK, groups=["pay/*"])[1]
     told = command("add", "mail", "x", token=secret)
     assert told.code == 4
-    assert 'may not touch the group "mail"' in told.err
+    assert 'has no access to the group "mail"' in told.err
     assert "`taskstore token create NAME --scope work --groups GROUP`" in told.err
 
 
 def test_a_group_that_nobody_knows_is_named(command, served):
     told = command("stats", "nowhere")
-    hint = f"`taskstore groups --url {served.url} --token TOKEN` lists the groups that hold some"
+    hint = f"`taskstore groups --url {served.url} --token TOKEN` lists groups with tasks"
     assert (told.code, told.err) == (1, f"taskstore: no tasks in nowhere: {hint}\n")
 
 

@@ -31,7 +31,7 @@ def test_a_wrong_line_is_named_by_its_place_in_the_file(command, ann):
     told = command("import", stdin="\n".join(lines))
     assert told.code == 2
     assert "line 1003: priority" in told.err
-    assert "1 000 tasks are imported; --from-line 1001 goes on from there" in told.err
+    assert "1 000 tasks were imported; continue with --from-line 1001" in told.err
     assert ann.stats().groups[0].ready == 1_000
     assert "imported" not in command("import", stdin=lines[-1]).err
     lines[-1] = lines[0]

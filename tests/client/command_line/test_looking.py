@@ -35,7 +35,7 @@ def test_tasks_are_listed_with_what_they_bear(command, ann):
     assert len(command("search", "group:mail", "-error:550", "--limit", "5").words) == 2
     assert len(command("search", "-label.Tier2:gold", "group:mail").words) == 3
     told = command("ls", "mail", "--limit", "1")
-    assert (len(told.words), told.err) == (2, "there are more than 1: --limit 0 shows all\n")
+    assert (len(told.words), told.err) == (2, "limited to 1: --limit 0 shows all\n")
 
 
 def test_a_task_is_shown_by_any_id_that_it_had(command, ann):
@@ -48,7 +48,7 @@ def test_a_task_is_shown_by_any_id_that_it_had(command, ann):
     ann.delete(new)
     gone = command("show", str(old.id))
     assert (gone.code, gone.out) == (1, "")
-    assert gone.err == f"taskstore: task {old.id} is gone: deleted by client 1, now\n"
+    assert gone.err == f"taskstore: task {old.id} has ended: deleted by client 1, now\n"
     [added, claimed] = command("history", str(new.id), "--json").records
     assert (added["id"], added["ended"]["how"], claimed["ended"]["how"]) == (old.id, "claimed", "deleted")
     assert f"claimed, now {new.id}" in command("history", str(old.id)).out

@@ -17,7 +17,7 @@ def test_a_schedule_is_made_changed_paused_run_and_deleted(command, ann):
     assert "adds task in mail" in command("schedule", "show", "nightly").words
     assert command("schedule", "pause", "nightly").out == "nightly is paused\n"
     assert command("schedule", "list").words[1].endswith(" paused")
-    assert command("schedule", "resume", "nightly").out.startswith("nightly goes on, next in ")
+    assert command("schedule", "resume", "nightly").out.startswith("nightly is resumed, next in ")
     assert command("schedule", "run", "nightly").out.endswith(" to mail\n")
     assert [task.data for task in ann.group("mail")] == [b"hello"]
     assert command("schedule", "delete", "nightly").code == 0

@@ -41,7 +41,7 @@ def test_what_is_claimed_belongs_to_its_client(command, ann):
     assert (refused.code, refused.err) == (1, f"taskstore: leased to another client: {task.id}\n")
     assert command("delete", str(task.id), "--client", "17").code == 0
     nothing = command("claim", "mail", "--wait", "1ms")
-    assert (nothing.code, nothing.err) == (1, "taskstore: nothing is available in mail\n")
+    assert (nothing.code, nothing.err) == (1, "taskstore: no task is available in mail\n")
 
 
 def test_an_update_leaves_what_it_does_not_name(command, ann):
@@ -78,10 +78,10 @@ def test_a_lease_is_renewed_and_given_back(command, ann):
     ("arguments", "words"),
     [
         (("add", "mail", "x", "--lines"), "either DATA or --lines"),
-        (("add", "mail", "x", "--at", "soon"), "soon is no time: write it as"),
-        (("add", "mail", "x", "--at", "0001-01-01T00:00"), "is before 1970"),
-        (("add", "mail", "x", "--label", "gold"), "gold has to be written as NAME=VALUE"),
-        (("claim", "mail", "--for", "a while"), "is no length of time"),
+        (("add", "mail", "x", "--at", "soon"), "must be a time such as"),
+        (("add", "mail", "x", "--at", "0001-01-01T00:00"), "must be after 1 January 1970"),
+        (("add", "mail", "x", "--label", "gold"), "must be NAME=VALUE, not gold"),
+        (("claim", "mail", "--for", "a while"), "must be a duration such as"),
         (("update", "1", "--label", "a=b", "--no-labels"), "either --label or --no-labels"),
         (("delete", "0"), "0 is not in the range"),
         (("add", "", "x"), "group"),

@@ -1,0 +1,71 @@
+"""Say what is wrong with a field, in the same words for every way in. Pure.
+
+Each sentence continues the name of the field: `limit: must be between 1 and 1000, not 5000`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+REQUIRED = "is required"
+NOT_EMPTY = "must not be empty"
+NO_NUL = "must not contain the NUL character"
+VALID_UTF8 = "must be valid UTF-8 text: it contains a lone surrogate"
+BASE64 = "must be valid Base64"
+INT64 = "must be a 64-bit integer"
+PERCENT_ENCODED = "must be percent-encoded UTF-8"
+NO_SLASH = "must not be empty or contain / or NUL"
+DOTTED_PATH = "must be the dotted path of a function"
+
+LONGEST_SHOWN = 100
+KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", float: "a floating-point number"}
+
+
+def between(least: int, most: int, value: Any = None) -> str:
+    """Refuse what is not an integer in this range. None: the value is not shown."""
+    if value is None:
+        return f"must be an integer between {least} and {most}"
+    is_integer = type(value) is int
+    return f"must be {'' if is_integer else 'an integer '}between {least} and {most}{but_not(value)}"
+
+
+def int64(value: Any) -> str:
+    return INT64 + but_not(value)
+
+
+def at_most(most: int, unit: str, size: int) -> str:
+    """Refuse what is too long or too many; `unit` is a plural."""
+    return f"must have at most {most} {unit}, not {size}"
+
+
+def one_of(choices: Iterable[str], value: Any) -> str:
+    return f"must be one of {', '.join(choices)}{but_not_text(value) if isinstance(value, str) else but_not(value)}"
+
+
+def unknown(kind: str, names: Iterable[str]) -> str:
+    """Refuse a field or parameter that is not among these names."""
+    names = list(names)
+    if not names:
+        return f"is not a known {kind}; none are allowed here"
+    return f"is not a known {kind}; use {'one of ' * (len(names) > 1)}{', '.join(names)}"
+
+
+def not_together(*others: str) -> str:
+    """Refuse a field beside others that it excludes."""
+    return f"must not be given together with {' or '.join(others)}"
+
+
+def but_not_text(text: str) -> str:
+    """End a sentence with a text, unless it is too long."""
+    shown = json.dumps(text)  # Escapes everything but ASCII, which may not be printable.
+    return f", not {shown}" if len(shown) <= LONGEST_SHOWN else ""
+
+
+def but_not(value: Any) -> str:
+    """End a sentence with an integer, or with the type of any other JSON value."""
+    if type(value) is int:
+        # The reader of JSON may have cut longer ones.
+        return f", not {value}" if abs(value) < 10**20 else ""
+    return f", not {KINDS.get(type(value), 'another type')}"
