@@ -679,7 +679,8 @@ AUDIT = Endpoint(
     path="/audit",
     needs=Action.OPERATE,
     description="Changes that people and operating tokens made, newest first.\n\n"
-    "A token for some groups sees only changes to these groups, and none that concern several groups or no group.",
+    "A token restricted to some groups sees only changes to these groups, and none that concern several groups or "
+    "no group.",
     parameters=(
         Parameter("by", AUDIT_TEXT, "A user's name, or `token:` and the name of a token."),
         Parameter("action", AUDIT_TEXT, "requeue, move, purge, edit, pause, create token, ..."),
@@ -721,7 +722,7 @@ OPERATIONS = Endpoint(
     method="GET",
     path="/operations",
     needs=Action.OPERATE,
-    description="Bulk operations, newest first. A token for some groups sees only its own.",
+    description="Bulk operations, newest first. A token restricted to some groups sees only its own.",
     parameters=(
         Parameter(
             "state",

@@ -139,7 +139,7 @@ def link(html, words):
 
 def test_it_says_that_a_group_has_no_tasks_and_how_to_add_one(viewer):
     html = page(viewer)
-    assert "Workers have finished and deleted them all" in html
+    assert "Workers have finished and deleted all tasks of this group" in html
     assert "&quot;group&quot;: &quot;mail&quot;" in html
 
 
