@@ -679,8 +679,7 @@ AUDIT = Endpoint(
     path="/audit",
     needs=Action.OPERATE,
     description="Changes that people and operating tokens made, newest first.\n\n"
-    "A token restricted to some groups sees only changes to these groups, and none that concern several groups or "
-    "no group.",
+    "A token for some groups sees only changes to these groups, and none that concern several groups or no group.",
     parameters=(
         Parameter("by", AUDIT_TEXT, "A user's name, or `token:` and the name of a token."),
         Parameter("action", AUDIT_TEXT, "requeue, move, purge, edit, pause, create token, ..."),
