@@ -721,7 +721,7 @@ OPERATIONS = Endpoint(
     method="GET",
     path="/operations",
     needs=Action.OPERATE,
-    description="Bulk operations, newest first. A token for some groups sees only its own.",
+    description="Bulk operations, newest first. A token restricted to some groups sees only its own.",
     parameters=(
         Parameter(
             "state",

@@ -1,4 +1,4 @@
-"""The admin of tasks: find, add, change and delete them. A change replaces a task by a successor."""
+"""The admin of tasks: find, add, change and delete them. A change replaces a task with a successor."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ REQUEUE = BulkAction(
             label="Available from (UTC)",
             description="The time from which the tasks are available.",
             fact="available at",
-            hint="Leave empty for now.",
+            hint="Leave empty for the current time.",
             default=0,
             is_rare=True,
         ),

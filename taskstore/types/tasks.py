@@ -198,7 +198,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An update: replaces a task by a successor with a new id. Fields that are None stay unchanged.
+    """An update: replaces a task with a successor with a new id. Fields that are None stay unchanged.
 
     `timespec_ms`: as in NewTask. `error`: "" clears it. `group`: moves the task. `release`: gives the task back, so
     that it has no owner and is not leased. `data_type`: without it, new data has no type.
