@@ -51,9 +51,9 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
               help="Time for a command to finish after SIGTERM or Ctrl-C; then others get it.")  # fmt: skip
 def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None:
-    """Run the shell lines of PROJECTs as the user that you are, until Ctrl-C.
+    """Run the shell commands of PROJECTs as the current user, until Ctrl-C.
 
-    Whoever may submit commands there decides what runs. No other project is touched.
+    Anyone who may submit commands to these projects decides what runs. Other projects are ignored.
 
     taskstore commands worker reports --lists-at-once 4 --memory 2GiB
     """

@@ -33,8 +33,8 @@ class Job(Struct, frozen=True, kw_only=True):
     priority: int
     created: Annotated[int, Meta(description="When it was enqueued; milliseconds since the Epoch.")]
     updated: Annotated[int, Meta(description="When it last changed; milliseconds since the Epoch.")]
-    available_at_ms: Annotated[int, Meta(description="When it is due; of a started job: when its lease ends.")] = field(
-        name="timespec"
+    available_at_ms: Annotated[int, Meta(description="When it is due; for a started job, when its lease ends.")] = (
+        field(name="timespec")
     )
     is_whole: Annotated[
         bool, Meta(description="false: its record is too large for a list; request the job by its id.")
