@@ -170,7 +170,7 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     groups: Annotated[
         tuple[str, ...],
         Meta(
-            description="Several groups instead of `group`: higher priority first, and groups fairly within a priority."
+            description="Several groups instead of `group`: higher priority first; within a priority, a fair share for each."
         ),
     ] = ()
     wait: Wait = 0

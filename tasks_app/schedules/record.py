@@ -100,7 +100,7 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
     cron: Annotated[
         str,
         Meta(
-            description="Five cron fields, six fields of which the first is the second, a name such as @daily, or an "
+            description="Five cron fields, six fields that start with the seconds, a name such as @daily, or an "
             "interval such as every 30s."
         ),
     ]

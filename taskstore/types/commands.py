@@ -150,9 +150,9 @@ class ListSeen(Struct, frozen=True, kw_only=True):
     name: str
     status: CommandStatus
     commands: Annotated[int, Meta(description="The number of commands.")]
-    expected_duration: Annotated[int, Meta(description="Of all its commands together, in seconds.")]
+    expected_duration: Annotated[int, Meta(description="The total of all its commands, in seconds.")]
     worker: Annotated[str, Meta(description="The worker that runs it or has finished it.")]
-    left_ms: Annotated[int, Meta(description="Of a running list: milliseconds until its lease ends.")] = field(
+    left_ms: Annotated[int, Meta(description="For a running list, milliseconds until its lease ends.")] = field(
         name="left"
     )
     done: Annotated[int, Meta(description="Finished commands, as last reported by the worker.")]

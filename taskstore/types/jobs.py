@@ -28,7 +28,7 @@ class Job(Struct, frozen=True, kw_only=True):
     log: Annotated[str, Meta(description="The end of the last attempt's output.")]
     worker: Annotated[str, Meta(description="The worker that runs it or ran it last; empty if none or unknown.")]
     host: str
-    pid: Annotated[int, Meta(description="Of the process; 0 if unknown.")]
+    pid: Annotated[int, Meta(description="The id of the process; 0 if unknown.")]
     started: Annotated[int, Meta(description="When the last attempt started; 0 if none or unknown.")]
     priority: int
     created: Annotated[int, Meta(description="When it was enqueued; milliseconds since the Epoch.")]
