@@ -169,9 +169,7 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     group: str | UnsetType = UNSET
     groups: Annotated[
         tuple[str, ...],
-        Meta(
-            description="Several groups instead of `group`: higher priority first; within a priority, a fair share for each."
-        ),
+        Meta(description="Several groups instead of `group`: higher priority first, then a fair share for each group."),
     ] = ()
     wait: Wait = 0
     duration: Duration = 60_000
