@@ -36,7 +36,7 @@ def statuses(observed: Observed) -> str:
 
 def gaps(observed: Observed) -> str:
     """How long no change was acknowledged."""
-    head = ["kill -9", "longest gap, s", "goal, s", "met", "whole after, s"]
+    head = ["kill -9", "longest gap, s", "goal, s", "met", "recovered after, s"]
     return table([head, *(_gap(observed, happened) for happened in observed.faults)])
 
 
