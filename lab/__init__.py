@@ -1,1 +1,1 @@
-"""What proves the product: benchmarks, chaos, cluster, demo, test runner, documentation. Not in the wheel."""
+"""Tools that test and show the product: benchmarks, chaos, cluster, demo, test runner. Not in the wheel."""

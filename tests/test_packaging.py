@@ -254,7 +254,7 @@ def test_where_only_the_client_is_installed_help_and_mistakes_tell_so(taskstore,
     assert told.stdout.startswith("Usage: taskstore ")
     assert re.search(r"^  claim  +Claim", told.stdout, re.MULTILINE)
     assert not re.search(r"^  up ", told.stdout, re.MULTILINE)
-    assert 'pip install "taskstore[server]" brings: up, serve, token' in told.stdout
+    assert 'pip install "taskstore[server]" adds: up, serve, token' in told.stdout
     told = taskstore("adn", packages=workers_packages)
     why = 'taskstore: there is no command adn. Did you mean "add"? `taskstore --help` lists all commands\n'
     assert (told.returncode, told.stderr) == (2, why)
@@ -321,7 +321,7 @@ def test_pip_installs_the_archive_and_its_command_helps(clean, archive):
     clean.pip("install", archive)
     told = clean_run(clean, "--help")
     assert told.returncode == 0, told.stderr
-    assert 'pip install "taskstore[server]" brings: up, serve, token' in told.stdout
+    assert 'pip install "taskstore[server]" adds: up, serve, token' in told.stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,13 @@
-"""What `manage.py chaos` does to the store, and how it is found out whether the store kept its promises.
+"""`manage.py chaos`: break the store on purpose, and check that it keeps its promises.
 
-A *scene* (scenes.py) is a load and what happens to it: *clients* (client.py) use servers at random and write down all
-that they ask and are answered, while servers and databases are killed, cut off and stopped (nemesis.py). What they
-wrote is the *history* (history.py), which the *checker* (checker.py) compares with what the database holds in the end;
-where the store went on from an earlier state, without what it lost by that (loss.py). Beside that, two *rivals*
-(rivals.py) perform a pair of operations (pairs.py) in any order of their statements, and what comes of it is compared
-with what comes of a serial order (interleaving.py).
+A *scene* (scenes/) is a load with faults: *clients* (client.py) use servers at random and record every request and
+response, while servers and databases are killed, cut off and stopped. These records are
+the *history* (history.py), which the *checker* (checker.py) compares with the tables in the end;
+if the store continued from an earlier state, without the changes lost by that (loss.py). Separately, two *rivals*
+(rivals.py) perform a pair of operations (pairs.py) in every order of their statements, and the result is compared
+with that of a serial order (interleaving.py).
 """
 
 
 class CannotTry(Exception):
-    """What a scene needs can't be had; the text says what, and how to get it."""
+    """A scene lacks something that it needs; the message names it and the remedy."""

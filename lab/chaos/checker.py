@@ -1,7 +1,7 @@
-"""Whether a recorded history keeps the promises of contract.md section 2.
+"""Check that a recorded history keeps the promises of contract.md section 2.
 
-Each check yields a sentence for each thing that is wrong. What was asked but never answered is in
-doubt: it counts for what it may have done, and proves nothing.
+Each check yields a sentence for each violation. A request without a response is in
+doubt: it may explain a change, but proves nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from taskstore.types.tasks import FIELDS, Kept
 
 from .history import UNAVAILABLE, Event, History, Row
 
-# Claims are counted. What is empty may be left out of an answer.
+# All inherited fields but the count of claims, which a claim increases.
 SAME_IN_A_CLAIM = [field.wire for field in FIELDS if field.kept is not Kept.NOTHING and field.name != "claims"]
 ID = re.compile(r"\b(?:task|id|successor) (\d+)")
 
 
 def violations(history: History) -> list[str]:
-    """What is wrong; empty when all promises were kept."""
+    """Return all violations; empty if all promises were kept."""
     return [f"{check.__name__}: {text}" for check in CHECKS for text in check(history)]
 
 
 def entries_about(violation: str, history: History) -> list[Event]:
-    """The requests that name a task of the sentence, or were answered with it, in the order of their sending."""
+    """Return the requests that name a task of the violation or returned it, in the order of sending."""
     ids = set(map(int, ID.findall(violation)))
     return [
         event
@@ -36,7 +36,7 @@ def entries_about(violation: str, history: History) -> list[Event]:
 
 
 def answers_are_good(history: History) -> Iterator[str]:
-    """Nothing but 200, or where the database may be away a 503 that says when to come again."""
+    """Every response is a 200, or, if the database may be unavailable, a 503 with Retry-After."""
     for event in history.requests:
         if event.status == UNAVAILABLE and history.may_be_unavailable and event.retry_after:
             continue
@@ -45,7 +45,7 @@ def answers_are_good(history: History) -> Iterator[str]:
 
 
 def keys_have_one_answer(history: History) -> Iterator[str]:
-    """What is sent again with its key is answered as it was the first time."""
+    """A request repeated with its key gets the first response again."""
     answers: dict[tuple[int, str], Event] = {}
     for event in history.requests:
         if not event.key or event.status != 200 or event.is_nothing:
@@ -61,7 +61,7 @@ def ids_are_issued_once(history: History) -> Iterator[str]:
 
 
 def ids_rise(history: History) -> Iterator[str]:
-    """A new id is larger than every id that anybody had seen before its commit began."""
+    """A new id is larger than every id that any client had seen before its commit began."""
     seen = sorted((event.received_s, max(task["id"] for task in event.seen)) for event in history.events if event.seen)
     highest, place = 0, 0
     for event in sorted((event for event in history.done if event.made), key=lambda event: event.sent_s):
@@ -109,7 +109,7 @@ def nothing_answered_is_lost(history: History) -> Iterator[str]:
 
 
 def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
-    """Each commit in the tables was answered, or is one of those that its client is in doubt about."""
+    """Each commit in the tables was acknowledged, or is a request in doubt."""
     unexplained: dict[int, set[int]] = defaultdict(set)
     for row in history.rows.values():
         if row["id"] not in history.made:
@@ -121,14 +121,14 @@ def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
 
 
 def client_of(row: Row, history: History) -> int:
-    """Whose commit made it. Only a task that was given back does not say so itself."""
+    """Return the client whose commit made a task. A released task does not name it, but its predecessor does."""
     predecessor = history.truth.ended.get(history.predecessor.get(row["id"], 0))
     client: int = predecessor["ended_by"] if predecessor else row["owner"]
     return client
 
 
 def commits_are_whole(history: History) -> Iterator[str]:
-    """What a commit in doubt was to add is there and what it was to remove is not, or the other way round."""
+    """A commit in doubt was applied whole or not at all."""
     shown = {task["data"] for event in history.requests for task in event.seen}
     shown |= {row["data"] for row in history.truth.living.values()}
     made = Counter(row["made_by_commit"] for row in history.rows.values())
@@ -146,7 +146,7 @@ def commits_are_whole(history: History) -> Iterator[str]:
 
 
 def commits_that_removed(event: Event, history: History) -> set[int]:
-    """The numbers under which what it names was removed, where no other request can have done that."""
+    """Return the commits that removed the tasks named by an event, if no other request can have done that."""
     rows = [history.truth.ended[task_id] for task_id in event.named if task_id in history.truth.ended]
     return {
         row["ended_by_commit"]
@@ -159,7 +159,7 @@ def commits_that_removed(event: Event, history: History) -> set[int]:
 
 
 def chains_are_chains(history: History) -> Iterator[str]:
-    """A task is there once, under one id at a time."""
+    """Each task exists once, under one id at a time."""
     yield from (f"id {task_id} is there and has ended" for task_id in history.truth.living.keys() & history.truth.ended)
     origins = Counter(row["origin"] for row in history.truth.living.values())
     yield from (f"the task {origin} is there {times} times" for origin, times in origins.items() if times > 1)
@@ -176,7 +176,7 @@ def chains_are_chains(history: History) -> Iterator[str]:
 
 
 def claims_are_right(history: History) -> Iterator[str]:
-    """Not before its time, for as long as asked, and of the task only what a claim may change is changed."""
+    """A claim takes no task too early, leases it for the requested time, and changes nothing else."""
     for event in history.done:
         if not event.is_claim:
             continue
@@ -217,7 +217,7 @@ def refusals_are_true(history: History) -> Iterator[str]:
 
 
 def nothing_means_nothing(history: History) -> Iterator[str]:
-    """No claim went away empty while a task of its group was there and available all the time."""
+    """No claim returned nothing while a task of its group was available all the time."""
     for event in history.events:
         if not event.is_nothing:
             continue
@@ -228,7 +228,7 @@ def nothing_means_nothing(history: History) -> Iterator[str]:
 
 
 def reads_are_true(history: History) -> Iterator[str]:
-    """What is shown is as it was made, the same each time, and was not answered to be gone before."""
+    """A read returns the task as it was made, and no task that was removed before."""
     for event in history.events:
         for task in event.seen:
             if history.known[task["id"]] != task:
@@ -239,7 +239,7 @@ def reads_are_true(history: History) -> Iterator[str]:
 
 
 def listings_are_complete(history: History) -> Iterator[str]:
-    """A task that was there all the time is not left out."""
+    """A listing contains every task that existed all the time."""
     for event in history.events:
         shown = {task["id"] for task in event.seen}
         for task in history.there_all_the_time(event.listed_group, event) if event.listed_group else ():
@@ -248,7 +248,7 @@ def listings_are_complete(history: History) -> Iterator[str]:
 
 
 def commits_are_shown_whole(history: History) -> Iterator[str]:
-    """Who sees one task of a commit sees its others in the group too, and nothing that it replaced."""
+    """A listing with one task of a commit contains its other tasks of the group, and none that it replaced."""
     for event in history.events:
         shown = {task["id"] for task in event.seen} if event.listed_group else set()
         for task_id in shown & history.maker.keys():
@@ -261,10 +261,10 @@ def commits_are_shown_whole(history: History) -> Iterator[str]:
 
 
 def one_order_explains_all(history: History) -> Iterator[str]:
-    """Each event at one moment of the time that it took: after what made the tasks that it met, before what ended them.
+    """One order of all events, each at a moment between request and response, explains all responses.
 
-    What met a task is what named it, depended on it or was shown it; what was refused a task as gone came after its
-    end.
+    An event is after the makers of the tasks that it named, depended on or returned, and before those that ended them.
+    An event that was refused a task as gone is after its end.
     """
     before = {place: set[int]() for place in range(len(history.events))}
     place_of = {id(event): place for place, event in enumerate(history.events)}
@@ -295,13 +295,13 @@ def one_order_explains_all(history: History) -> Iterator[str]:
 
 
 def met(event: Event, history: History) -> set[int]:
-    """The tasks that were there at the moment of the event, as its answer says."""
+    """Return the tasks that existed at the moment of the event, according to its response."""
     if not event.is_change:
         return {task["id"] for task in event.seen}
     if not event.is_done:
         return set()
     claimed = {history.predecessor[task["id"]] for task in event.made if task["id"] in history.predecessor}
-    # A claim that found nothing answers as one that did; that what it depends on was there holds for both.
+    # The tasks that a claim depends on existed, whether it found a task or not.
     return {*event.named, *event.depends} | (claimed if event.is_claim else set())
 
 
@@ -310,7 +310,7 @@ def refused_as_gone(event: Event) -> set[int]:
 
 
 def counts_are_true(history: History) -> Iterator[str]:
-    """Once it is quiet; and at no time is one negative."""
+    """Counts are exact at rest, and never negative."""
     there = Counter(row["group"] for row in history.truth.living.values())
     for group in there.keys() | history.truth.counts.keys():
         if there[group] != history.truth.counts.get(group, 0):

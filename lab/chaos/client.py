@@ -1,8 +1,8 @@
-"""One of many clients that use servers at random, and write down all that they asked and were answered.
+"""One of many clients that use servers at random and record every request and response.
 
     python client.py '{"addresses": ["127.0.0.1:8048"], "token": ..., "number": 1, "seconds": 10, "file": ...}'
 
-A program of its own, with the standard library only: sixteen of them have to start on a small machine.
+A separate program with the standard library only, because sixteen of them start on a small machine.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from time import monotonic, sleep, time
 from typing import IO, Any
 
 GROUPS = ["mail", "reports", "mail/in"]
-HELD = "held"  # The group of which some claim a task and do nothing.
-MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients meet.
-AWAY_S = 0.05  # Before a server is tried again that is not there, or can't work.
+HELD = "held"  # The group from which some clients claim a task and do nothing.
+MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients collide.
+AWAY_S = 0.05  # The pause before the next attempt on an unavailable server.
 WAIT_MS = 60_000
-RESEND_S = 60  # For how long a request is sent again that is not answered.
+RESEND_S = 60  # How long to repeat an unanswered request.
 
 Note = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    addresses: list[str]  # Of servers: when one can't be reached, the next one is asked.
+    addresses: list[str]  # Of servers; if one can't be reached, the next one is used.
     token: str
     number: int  # The client's id.
-    file: str  # Where it writes what happened.
+    file: str  # For the records.
     seed: str = ""
     seconds: float = 0
-    resends: bool = False  # What was not answered is sent again with its key, and now and then what was.
-    holds_ms: int = 0  # It claims one task for so long, and does nothing more.
-    clock_ms: int = 0  # By how much its clocks are made to be wrong; what it notes is right.
-    patience_s: float = 90  # For an answer.
+    resends: bool = False  # Repeat unanswered requests with their keys, and sometimes answered ones.
+    holds_ms: int = 0  # Claim one task for so long, and do nothing more.
+    clock_ms: int = 0  # The error of its clocks, which the records correct.
+    patience_s: float = 90  # For a response.
 
 
 class Client:
     def __init__(self, orders: Orders, notes: IO[str]) -> None:
         self.orders, self.number, self.notes = orders, orders.number, notes
-        # The same seed: the same moves, as far as the answers are the same.
+        # The same seed gives the same moves for the same responses.
         self.chance = random.Random(f"{orders.seed}/{orders.number}")  # noqa: S311 - it need not be secret.
         self.connection: HTTPConnection | None = None
-        self.server = orders.number  # Whose turn it is among the addresses.
+        self.server = orders.number  # The index of the current address.
         self.held: list[dict[str, Any]] = []
         self.known: list[int] = []
         self.added = 0
@@ -61,11 +61,11 @@ class Client:
             move()
 
     def end(self, *_: object) -> None:
-        """After what it is just doing."""
+        """End after the current move."""
         self.must_end = True
 
     def hold(self) -> None:
-        """Claim a task, and wait for being killed."""
+        """Claim a task and wait to be killed."""
         self.post("/claim", group=HELD, duration=self.orders.holds_ms, limit=1, order="oldest", wait=WAIT_MS)
         while True:
             sleep(1)
@@ -88,7 +88,7 @@ class Client:
         self.held += answer["tasks"] if answer else []
 
     def work(self) -> None:
-        """Finish, renew, give back or forget what it holds; often too late."""
+        """Finish, renew, give back or forget a held task, often too late."""
         if not self.held:
             return
         task = self.held.pop(self.chance.randrange(len(self.held)))
@@ -107,7 +107,7 @@ class Client:
             self.held += [made for made in answer["tasks"] if made["claims"]] if answer else []
 
     def interfere(self) -> None:
-        """Change what others may be changing, in any order."""
+        """Change tasks that other clients may be changing, in any order."""
         ids = self.some_known(self.chance.randint(1, 4))
         split = self.chance.randint(0, len(ids))
         self.post(
@@ -139,7 +139,7 @@ class Client:
         }
 
     def unique(self) -> str:
-        """Data by which a task can be told, whoever asked for it."""
+        """Return data that identifies a task."""
         self.added += 1
         return f"{self.number}/{self.added}"
 
@@ -159,26 +159,26 @@ class Client:
         return answer
 
     def insist(self, path: str, body: Any) -> Any:
-        """Send a request again and again until it is answered, and now and then once more."""
+        """Repeat a request until it is answered, and sometimes once more."""
         deadline = monotonic() + RESEND_S
         answer = self.ask("POST", path, body)
         while answer is None and monotonic() < deadline:
             answer = self.ask("POST", path, body)
-        # A claim that found nothing is not kept: it would be another request.
+        # The server does not keep the response of a claim that found nothing.
         is_kept = answer and (answer["tasks"] or answer["error"] or path != "/claim")
         if is_kept and self.chance.random() < 0.05:
             self.ask("POST", path, body)
         return answer
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and write it down with its answer; None when there was none: it may have been done or not."""
+        """Send and record a request. Returns None without a response, when it may have been done or not."""
         connection = self.reach()
         if connection is None:
             return None
         note = {"client": self.number, "path": path, "body": body, **self.now("sent")}
         try:
             note |= self.send(connection, method, path, body)
-        except (OSError, HTTPException, ValueError):  # The last: an answer that was cut in two.
+        except (OSError, HTTPException, ValueError):  # ValueError: a truncated response.
             note["status"] = note["answer"] = None
             self.hang_up()
         print(json.dumps({**note, **self.now("received")}), file=self.notes)
@@ -187,7 +187,7 @@ class Client:
         return note["answer"] if note["status"] == 200 else None
 
     def reach(self) -> HTTPConnection | None:
-        """The connection to a server; None where there is none now: nothing has been asked of it."""
+        """Return a connection; None if no server can be reached now, so that nothing was sent."""
         if self.connection is None:
             address = self.orders.addresses[self.server % len(self.orders.addresses)]
             connection = HTTPConnection(address, timeout=self.orders.patience_s)
@@ -195,7 +195,7 @@ class Client:
                 connection.connect()
             except OSError:
                 self.server += 1
-                sleep(AWAY_S)  # It may be starting again.
+                sleep(AWAY_S)  # It may be restarting.
                 return None
             self.connection = connection
         return self.connection
@@ -217,13 +217,25 @@ class Client:
         }
 
     def now(self, word: str) -> dict[str, float]:
-        """The time by the clock that never goes back, which all processes share, and by the one on the wall."""
+        """Return the monotonic time, which all processes share, and the wall clock time."""
         off_ms = self.orders.clock_ms
         return {f"{word}_s": monotonic() - off_ms / 1000, f"{word}_ms": int(time() * 1000) - off_ms}
 
 
+class Worker(Client):
+    """A client controlled by a scene, which records its requests like all clients."""
+
+    def claimed(self, limit: int, duration_ms: int, wait_ms: int = 0) -> list[dict[str, Any]]:
+        asked = {"group": HELD, "duration": duration_ms, "limit": limit, "order": "oldest", "wait": wait_ms}
+        answer = self.post("/claim", **asked)
+        return answer["tasks"] if answer else []
+
+    def committed(self, **asked: Any) -> dict[str, Any]:
+        return self.post("/update", **asked) or {}
+
+
 def run(kind: type[Client]) -> None:
-    """What the program's one argument says."""
+    """Run a client with the orders in the program's argument."""
     orders = Orders(**json.loads(sys.argv[1]))
     with Path(orders.file).open("w", buffering=1) as notes:
         client = kind(orders, notes)

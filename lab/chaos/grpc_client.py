@@ -1,4 +1,4 @@
-"""One of many clients that use servers at random through gRPC, and note what they did as those over HTTP do.
+"""One of many clients that use servers at random through gRPC, and record requests like those over HTTP.
 
     python -m lab.chaos.grpc_client '{"addresses": ["127.0.0.1:50053"], "token": ..., ...}'
 
@@ -114,7 +114,7 @@ def as_data(add: Note) -> Data:
 
 
 def shown(task: Task) -> Note:
-    """As over HTTP, as far as the message says. The tables will say the rest."""
+    """Return a task as over HTTP, as far as the message contains it. The rest is taken from the tables."""
     return {
         "id": task.id,
         "group": task.group,
@@ -127,7 +127,7 @@ def shown(task: Task) -> Note:
 
 
 def noted(path: str, problem: Any) -> Note:
-    """A refusal as it is answered over HTTP. Raises OSError where it is not known whether it was done."""
+    """Return a refusal as over HTTP. Raises OSError if the outcome is unknown."""
     info = reason_of(problem)
     if problem.code() is grpc.StatusCode.NOT_FOUND and path == "/claim":
         return {"status": 200, "answer": {"tasks": [], "error": None}}
@@ -145,7 +145,7 @@ def reason_of(problem: Any) -> ErrorInfo:
     info = ErrorInfo()
     status = rpc_status.from_call(problem)
     for detail in status.details if status else ():
-        detail.Unpack(info)  # It goes where it fits.
+        detail.Unpack(info)  # Unpacks only a matching type.
     return info
 
 

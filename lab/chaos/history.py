@@ -1,4 +1,4 @@
-"""What clients asked and were answered, and what the database holds in the end."""
+"""The requests and responses of clients, and the tables in the end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from taskstore.types.tasks import FIELDS
 Row = dict[str, Any]
 
 NEVER_S = float("inf")
-UNAVAILABLE = 503  # Nothing was done, unless the answer says that it is not known.
+UNAVAILABLE = 503  # Nothing was done, unless the response says that the outcome is unknown.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A request and its answer. Without an answer it is in doubt: it may have been done or not."""
+    """A request and its response. Without a response it is in doubt: it may have been done or not."""
 
     client: int
     path: str
@@ -43,7 +43,7 @@ class Event:
 
     @property
     def is_done(self) -> bool:
-        """Whether it was answered that it has changed something."""
+        """Whether it was acknowledged."""
         return self.is_change and self.status == 200 and not self.answer["error"]
 
     @property
@@ -52,17 +52,17 @@ class Event:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the server itself could not say what came of it."""
+        """Whether the server itself does not know the outcome."""
         return self.status == UNAVAILABLE and self.answer.get("code") == "commit_unknown"
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it is a claim that found nothing. Its answer is not kept for its key."""
+        """Whether it is a claim that found nothing, whose response is not kept for its key."""
         return self.is_claim and self.is_done and not self.made
 
     @property
     def key(self) -> str:
-        """By which the server knows a request that is sent again; empty: it would be another one."""
+        """The idempotency key; empty if a repetition would be another request."""
         return str(self.body.get("key", "")) if self.is_change else ""
 
     @property
@@ -86,12 +86,12 @@ class Event:
 
     @property
     def makes(self) -> int:
-        """How many tasks a commit comes to."""
+        """The number of tasks that a commit makes."""
         return len(self.body.get("adds", [])) + len(self.body.get("updates", []))
 
     @property
     def seen(self) -> list[Row]:
-        """The tasks in the answer."""
+        """The tasks in the response."""
         if self.status != 200 or self.path == "/stats":
             return []
         tasks = self.answer["tasks"] if self.is_change else self.answer
@@ -99,14 +99,14 @@ class Event:
 
     @property
     def listed_group(self) -> str:
-        """The group of which it shows everything; empty where it is no answered listing."""
+        """The group that it lists; empty if it is not an answered listing."""
         name = self.path.removeprefix("/group/").partition("?")[0]
         return name if self.path.startswith("/group/") and self.status == 200 else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """The tables, when all is quiet, and how many tasks the store says that each group has."""
+    """The tables at rest, and the store's own count of tasks by group."""
 
     living: dict[int, Row]
     ended: dict[int, Row]
@@ -115,14 +115,14 @@ class Truth:
 
 @dataclass(frozen=True)
 class History:
-    """All events in the order of their sending, and what they came to.
+    """All events in the order of sending, and the final tables.
 
-    `requests` are what was sent, `events` what was asked: a request that is sent again with its key is the same event.
+    `requests` are all sent requests; in `events` a request repeated with its key is one event.
     """
 
     requests: Sequence[Event]
     truth: Truth
-    may_be_unavailable: bool = False  # Whether the database was away at times, and a 503 is a good answer then.
+    may_be_unavailable: bool = False  # Whether a 503 is a correct response, because the database was killed.
 
     @cached_property
     def events(self) -> list[Event]:
@@ -138,12 +138,12 @@ class History:
 
     @cached_property
     def doubts(self) -> Counter[tuple[int, int]]:
-        """By client and id: how many requests in doubt name the task."""
+        """The number of requests in doubt that name a task, by client and id."""
         return Counter((event.client, task_id) for event in self.in_doubt for task_id in event.named)
 
     @cached_property
     def maker(self) -> dict[int, Event]:
-        """By id: the event that was answered with it as new."""
+        """The event whose response contains a task as new, by id."""
         return {task["id"]: event for event in self.done for task in event.made}
 
     @cached_property
@@ -152,7 +152,7 @@ class History:
 
     @cached_property
     def known(self) -> dict[int, Row]:
-        """By id: the task as it was made, or else as somebody saw it first."""
+        """The task as it was made, or else as it was first seen, by id."""
         shown = {task["id"]: task for event in reversed(self.events) for task in event.seen}
         return {**shown, **self.made}
 
@@ -162,17 +162,17 @@ class History:
 
     @cached_property
     def deleter(self) -> dict[int, Event]:
-        """By id: the event that was answered to have updated or deleted it."""
+        """The acknowledged event that updated or deleted a task, by id."""
         return {task_id: event for event in self.done if not event.is_claim for task_id in event.named}
 
     @cached_property
     def rows(self) -> dict[int, Row]:
-        """All that was ever there."""
+        """All rows, of existing and ended tasks."""
         return self.truth.living | self.truth.ended
 
     @cached_property
     def lives(self) -> dict[tuple[str, int], list[tuple[float, float, Row]]]:
-        """By group and whole second: the tasks that were there for certain at some time in it, from when until when."""
+        """The tasks that certainly existed at some time in a second, with their times, by group and second."""
         found: dict[tuple[str, int], list[tuple[float, float, Row]]] = defaultdict(list)
         end_s = max((event.received_s for event in self.events), default=0.0)
         for task in self.made.values():
@@ -182,18 +182,18 @@ class History:
         return found
 
     def there_all_the_time(self, group: str, event: Event) -> Iterator[Row]:
-        """The tasks of the group that were there for certain all the time that the event took."""
+        """Yield the tasks of the group that certainly existed for the whole duration of the event."""
         for born_s, ended_s, task in self.lives.get((group, int(event.sent_s)), ()):
             if born_s <= event.sent_s and event.received_s <= ended_s:
                 yield task
 
     def remover(self, task_id: int) -> Event | None:
-        """The event that was answered to have updated, deleted or claimed it."""
+        """Return the acknowledged event that updated, deleted or claimed the task."""
         ended = self.truth.ended.get(task_id)
         return self.deleter.get(task_id) or (self.maker.get(ended["successor"]) if ended else None)
 
     def life_s(self, task_id: int) -> tuple[float, float]:
-        """When the task was there for certain: from the answer that made it until the request that ended it."""
+        """Return when the task certainly existed: from the response that made it to the request that ended it."""
         maker = self.maker.get(task_id)
         born_s = maker.received_s if maker else NEVER_S
         if task_id not in self.truth.ended:
@@ -202,7 +202,7 @@ class History:
         return born_s, remover.sent_s if remover else 0.0
 
     def was_there(self, task_id: int, event: Event) -> bool:
-        """Whether the task was there for certain all the time that the event took."""
+        """Whether the task certainly existed for the whole duration of the event."""
         born_s, ended_s = self.life_s(task_id)
         return born_s <= event.sent_s and event.received_s <= ended_s
 
@@ -213,12 +213,12 @@ def events_in(files: Iterable[Path]) -> Iterator[Event]:
             yield Event(**json.loads(line))
 
 
-# In an answer, and in both tables.
+# The fields that are in responses and in both tables.
 IN_THE_TABLES = {field.wire: field.name for field in FIELDS if field.wire and field.in_trail}
 
 
 def told_in_full(requests: Sequence[Event], truth: Truth) -> Sequence[Event]:
-    """With what messages through gRPC don't say of a task: it is as the tables have it."""
+    """Add the fields that gRPC messages lack from the tables."""
     rows = truth.living | truth.ended
     for event in requests:
         for task in event.seen:
@@ -229,7 +229,7 @@ def told_in_full(requests: Sequence[Event], truth: Truth) -> Sequence[Event]:
 
 
 def merged(requests: Sequence[Event]) -> Iterator[Event]:
-    """One event for all requests with the same key."""
+    """Yield one event for all requests with the same key."""
     by_key: dict[tuple[int, str], list[Event]] = defaultdict(list)
     for request in requests:
         if request.key:
@@ -241,9 +241,9 @@ def merged(requests: Sequence[Event]) -> Iterator[Event]:
 
 
 def asked_once(attempts: Sequence[Event]) -> Event:
-    """It takes from the first sending until the answer. Where none came it is in doubt if any attempt is."""
+    """Return one event from the first request to the response; without one it is in doubt if any attempt is."""
     doubtful = [attempt for attempt in attempts if attempt.is_in_doubt]
-    # That nothing was found is not kept: the attempt that is in doubt may still find something.
+    # An attempt in doubt may still claim something, even if another one found nothing.
     answered = [attempt for attempt in attempts if attempt.status == 200 and not (doubtful and attempt.is_nothing)]
     last = [*attempts[-1:], *doubtful[:1], *answered[:1]][-1]
     until = last if answered else attempts[-1]

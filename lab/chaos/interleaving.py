@@ -1,4 +1,4 @@
-"""Whether what two do at the same time comes to what it comes to when one does it after the other."""
+"""Check that two simultaneous operations have the same result as in one of the serial orders."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ COUNTS = """
     ORDER BY "group"
 """
 
-Order = Sequence[int]  # The place of the rival whose turn it is, for each statement.
-Names = Mapping[int, str]  # What to call the tasks that were there, by id.
+Order = Sequence[int]  # The index of the rival that sends each statement.
+Names = Mapping[int, str]  # Names of the prepared tasks, by id.
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was answered and what the tables hold in the end, without what differs each time: ids and times."""
+    """The responses and the final tables, without the ids and times, which differ each time."""
 
     answers: tuple[Any, Any]
     living: Any
@@ -52,7 +52,7 @@ class Arena:
         self.duel, self._watcher, self._make_dialect = duel, watcher, make_dialect
 
     async def serial(self, pair: Pair) -> tuple[list[Told], int, int]:
-        """What comes of it in each of both orders, one after the other; and how many statements each has alone."""
+        """Return the results of both serial orders, and the number of statements of each operation."""
         found, numbers = [], [0, 0]
         for places in ((0, 1), (1, 0)):
             names = await self._begin(pair, ALONE)
@@ -69,7 +69,7 @@ class Arena:
         return await self._told(names)
 
     async def _begin(self, pair: Pair, way: Way) -> Names:
-        """Nothing but the pair's tasks is there, and both have their operation before them."""
+        """Empty the store, add the pair's tasks, and give both rivals their operations."""
         await self._watcher.execute(EMPTYING)
         ann = self.duel.rivals[0]
         ann.begin(performed(pair.preparation, ALONE))
@@ -123,13 +123,13 @@ def told(rival: Rival, names: Names) -> Any:
 
 
 def told_of(task: Row, names: Names) -> tuple[Any, ...]:
-    """A task without its id: which one it is, or that it is new, and what it is now."""
+    """Describe a task without its id: its name or "new", and its fields."""
     name = names.get(task["origin"], "new")
     return (name, task["group"], task["owner"], bytes(task["data"]), task["claims"], task["leased_since_ms"] > 0)
 
 
 def told_of_ended(row: Row, names: Names, makers: Mapping[int, int]) -> tuple[Any, ...]:
-    """How a task ended, and whether its successor has a larger id and is of the same commit."""
+    """Describe an ended task, and whether its successor has a larger id and is of the same commit."""
     successor = row["successor"]
     is_followed = successor is not None
     is_right = not is_followed or (successor > row["id"] and makers.get(successor) == row["ended_by_commit"])
@@ -138,7 +138,7 @@ def told_of_ended(row: Row, names: Names, makers: Mapping[int, int]) -> tuple[An
 
 
 def orders(ann: int, bob: int, most: int, chance: random.Random) -> Iterator[Order]:
-    """All orders of so many statements of each, or as many of them as are wanted, by chance."""
+    """Yield all orders of the statements, or a random sample of `most`."""
     wanted = range(comb(ann + bob, ann))
     chosen = set(wanted if most >= len(wanted) else chance.sample(wanted, most))
     for number, places in enumerate(combinations(range(ann + bob), ann)):
@@ -148,14 +148,14 @@ def orders(ann: int, bob: int, most: int, chance: random.Random) -> Iterator[Ord
 
 @asynccontextmanager
 async def arena(address: str, tally: Tally, make_dialect: MakeDialect = PostgreSQL) -> AsyncIterator[Arena]:
-    """On the PostgreSQL at this address, which has tables and nothing else of worth."""
+    """Create an arena in a PostgreSQL database that has the tables, and whose content may be deleted."""
     async with AsyncExitStack() as stack:
         ann, bob, watcher = [await stack.enter_async_context(await connected(address)) for _ in range(3)]
         yield Arena(Duel((Rival(ann), Rival(bob)), watcher, tally), watcher, make_dialect)
 
 
 async def differences(arena: Arena, pair: Pair, way: Way, most: int, chance: random.Random) -> AsyncIterator[str]:
-    """A sentence for each order of the statements whose result is that of no serial order."""
+    """Yield a sentence for each order of statements whose result differs from both serial orders."""
     serial, ann, bob = await arena.serial(pair)
     for order in orders(ann, bob, most, chance):
         found = await arena.result(pair, way, order)

@@ -1,4 +1,4 @@
-"""Many client processes at work until they are told to end."""
+"""Run many client processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNTIL_TOLD_S = 86_400.0 * 7
 DAY_MS = 86_400_000
 BY_HTTP = ("-I", client.__file__)
 BY_GRPC = ("-m", "lab.chaos.grpc_client")
-GOODBYE_S = 120.0  # What was not answered is sent again for a minute.
+GOODBYE_S = 120.0  # Clients repeat unanswered requests for a minute.
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def at_work(
     days_off: Sequence[int] = (0,),
     grpc_addresses: Sequence[str] = (),
 ) -> Iterator[None]:
-    """So many clients, in turn on each of the servers; at the end each has written down all that it did.
+    """Run `count` clients, distributed over the servers. Afterwards their records are complete.
 
     `days_off`: by how much their clocks are wrong, in turn. `grpc_addresses`: every second client goes there.
     """
@@ -78,7 +78,7 @@ def begin(orders: Orders, program: Sequence[str] = BY_HTTP) -> subprocess.Popen[
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Let each do its last move. Raises CannotTry where one has broken down: its history can't be trusted."""
+    """Let each client finish its move. Raises CannotTry if one failed, because its records are unreliable."""
     for process in processes:
         process.terminate()
     for process in processes:

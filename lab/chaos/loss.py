@@ -1,7 +1,7 @@
-"""A store that goes on from an earlier state: a standby that lagged behind takes over, or a backup is restored.
+"""Check a store that continues from an earlier state, because a lagging standby takes over or a backup is restored.
 
-What was answered in between is lost then, and that is no fault, as long as it is the end of what happened, each
-commit is lost as a whole, and no id is issued again. All other promises hold for what is left.
+Losing the later changes is permitted if they are the last ones, each
+commit is lost as a whole, and no id is issued again. All other promises hold for the rest.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from functools import cached_property
 from .checker import answers_are_good, ids_are_issued_once, ids_rise
 from .history import Event, History
 
-# What holds for what is lost, too.
+# The checks that hold for lost changes too.
 OF_ALL = (answers_are_good, ids_are_issued_once, ids_rise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return:
-    """To an earlier state. Seconds by the clock that never goes back."""
+    """A return to an earlier state. Times are monotonic."""
 
-    safe_s: float  # What was answered until then is part of that state.
-    ended_s: float  # Until then the later state took changes, from then on the earlier one.
+    safe_s: float  # The earlier state includes everything acknowledged until then.
+    ended_s: float  # When the later state ended.
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What a history with returns has lost. No request of it was sent again with its key."""
+    """The lost part of a history with returns, in which no request was repeated with its key."""
 
     history: History
     returns: Sequence[Return]
 
     @cached_property
     def lost(self) -> list[Event]:
-        """The changes that were answered and have left no trace."""
+        """The acknowledged changes that left no trace."""
         return [event for each in self.returns for event in self._before(each) if self.has_no_trace(event)]
 
     @cached_property
     def left(self) -> History:
-        """The history without them, and without what was only read, refused or not found while they were there."""
+        """The history without lost changes, and without reads and refusals that may depend on them."""
         lost = set(map(id, self.lost))
         blind = [(self._first_lost_s(each), each.ended_s) for each in self.returns]
         return replace(
@@ -58,7 +58,7 @@ class Loss:
 
     @property
     def late(self) -> list[Event]:
-        """Requests that named what was lost by then."""
+        """The requests that named lost tasks afterwards."""
         first_s = min(each.ended_s for each in self.returns)
         return [
             event
@@ -68,11 +68,11 @@ class Loss:
 
     @property
     def reach_s(self) -> float:
-        """How long before the end of the later state the first request was sent that is lost."""
+        """The time from the first lost request to the end of the later state."""
         return max(each.ended_s - self._first_lost_s(each) for each in self.returns)
 
     def violations(self) -> list[str]:
-        """What is wrong beyond what `left` shows."""
+        """Return the violations that checking `left` does not find."""
         of_all = [text for check in OF_ALL for text in check(self.history)]
         return [*of_all, *self._not_the_end(), *self._halves(), *self._known_after()]
 
@@ -82,7 +82,7 @@ class Loss:
         return has_changed(event) and not any(self._has_ended(task_id, event) for task_id in event.named)
 
     def _has_ended(self, task_id: int, event: Event) -> bool:
-        """Whether the trail says that this very request removed the task."""
+        """Whether the history table says that this request removed the task."""
         row = self.history.truth.ended.get(task_id)
         return (
             row is not None
@@ -91,19 +91,19 @@ class Loss:
         )
 
     def _before(self, end: Return) -> list[Event]:
-        """What was done between the return before this one and this one."""
+        """Return the changes between the previous return and this one."""
         earlier_s = max((each.ended_s for each in self.returns if each.ended_s < end.ended_s), default=0.0)
         return [event for event in self.history.done if earlier_s < event.sent_s <= end.ended_s]
 
     def _first_lost_s(self, end: Return) -> float:
-        """When the first request was sent that is lost, or that was under way at the end and may be."""
+        """Return when the first request was sent that is lost, or may be because it was under way."""
         lost = {id(event) for event in self.lost}
         sent_s = [event.sent_s for event in self._before(end) if id(event) in lost]
         doubtful = [event for event in self.history.in_doubt if event.sent_s <= end.ended_s <= event.received_s]
         return min([*sent_s, *(event.sent_s for event in doubtful)], default=end.ended_s)
 
     def _not_the_end(self) -> Iterator[str]:
-        """What is lost was done after all that is left."""
+        """Only the last changes are lost."""
         lost = set(map(id, self.lost))
         for each in self.returns:
             events = self._before(each)
@@ -122,7 +122,7 @@ class Loss:
                     yield f"the end of task {task_id} is left of a commit that is lost"
 
     def _known_after(self) -> Iterator[str]:
-        """What is lost is not met any more."""
+        """No request meets a lost task afterwards."""
         for event in self.left.events:
             named = {*event.named, *event.depends} if event.is_done else set()
             if found := self.lost_ids & (named | {task["id"] for task in event.seen}):

@@ -1,8 +1,8 @@
-"""Websockets of console pages that stay open until its input ends, and then a word on how they fared.
+"""Keep websockets of console pages open until the program's input ends, and print a tally.
 
     python -m lab.chaos.open_pages '{"url": "http://127.0.0.1:8048", "cookie": "...", "silent": 6, "asking": 2}'
 
-In a process of its own, as browsers are. It writes an empty line as soon as all pages are open.
+It runs in a separate process, like browsers. It prints an empty line as soon as all pages are open.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from lab.testing import PROJECT
 from . import CannotTry
 from .client import GROUPS
 
-ASKS_EVERY_S = 0.15  # A page that asks more than 100 times in 10 s is closed.
+ASKS_EVERY_S = 0.15  # The server closes a page that sends more than 100 requests in 10 s.
 PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """How many pages of each kind are open."""
+    """The number of open pages of each kind."""
 
     url: str
     cookie: str
-    silent: int  # They say what they show, and read nothing.
-    asking: int = 0  # They ask for totals, with another filter each time.
-    coming: int = 0  # They open and close all the time.
+    silent: int  # They subscribe and read nothing.
+    asking: int = 0  # They request totals, with another filter each time.
+    coming: int = 0  # They reconnect continuously.
 
 
 @contextmanager
 def open_pages(pages: Pages) -> Iterator[Counter[str]]:
-    """Keep these pages open while the block runs. The counter is filled when it ends: see `Browser`."""
+    """Keep these pages open while the block runs. The tally of `Browser` is available afterwards."""
     tally: Counter[str] = Counter()
     words = [sys.executable, "-m", __name__, json.dumps(asdict(pages))]
     with subprocess.Popen(words, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -57,7 +57,7 @@ def open_pages(pages: Pages) -> Iterator[Counter[str]]:
 
 
 class Browser:
-    """Has all the pages. `tally`: how many were opened, answered, and closed by the server."""
+    """All the pages. `tally`: the number of pages opened, answered, and closed by the server."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
@@ -114,7 +114,7 @@ class Browser:
     def _page(self) -> connect:
         address = f"ws{self._pages.url.removeprefix('http')}/console/live"
         headers = {"Origin": self._pages.url, "Cookie": self._pages.cookie}
-        # What reads nothing answers no pings either.
+        # No pings, because a page that reads nothing can't answer them.
         return connect(address, additional_headers=headers, proxy=None, ping_interval=None, open_timeout=PATIENCE_S)
 
     async def _say(self, page: ClientConnection, searched: str = "") -> None:

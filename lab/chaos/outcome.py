@@ -1,10 +1,11 @@
-"""What came of a scene."""
+"""The result of a scene: operations, violations, and measured figures with their goals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from . import CannotTry
 from .checker import entries_about, violations
 from .history import Event, History
 from .loss import Loss
@@ -12,13 +13,13 @@ from .loss import Loss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Something measured, or counted, that may have a limit."""
+    """A measured or counted value with an optional goal."""
 
     name: str
     value: float
     limit: float | None = None
     unit: str = "s"
-    is_least: bool = False  # The limit is a lower one.
+    is_least: bool = False  # The limit is a lower bound.
 
     @property
     def is_met(self) -> bool:
@@ -38,12 +39,12 @@ class Figure:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
     text: str
-    entries: Sequence[Event] = ()  # The requests that it is about.
+    entries: Sequence[Event] = ()  # The requests involved.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneResult:
-    operations: int  # Those that were answered.
+    operations: int  # Answered requests.
     faults: int
     in_doubt: int = 0
     violations: Sequence[Violation] = ()
@@ -51,14 +52,14 @@ class SceneResult:
 
     @property
     def bound(self) -> float:
-        """Where nothing went wrong: in how many of all operations something may, at most, with 95 % confidence."""
+        """The upper bound, with 95 % confidence, of the share of faulty operations if none was found."""
         return 3 / max(self.operations, 1)
 
 
 def outcome_of(
     history: History, *, faults: int, problems: Sequence[str] = (), figures: Sequence[Figure] = ()
 ) -> SceneResult:
-    """Check the history. `problems`: what the scene itself found wrong."""
+    """Check the history. `problems`: violations found by the scene itself."""
     found = [Violation(text=text, entries=entries_about(text, history)) for text in violations(history)]
     return SceneResult(
         operations=sum(request.status == 200 for request in history.requests),
@@ -70,7 +71,7 @@ def outcome_of(
 
 
 def outcome_with(loss: Loss, *, problems: Sequence[str] = (), figures: Sequence[Figure] = ()) -> SceneResult:
-    """Check what is left, and that nothing else is lost than may be."""
+    """Check the remaining history, and that only permitted changes are lost."""
     lost = Figure(name="changes that were answered and are lost", value=len(loss.lost), unit="")
     reach = Figure(name="sent before the end, the first of them by", value=loss.reach_s)
     late = Figure(name="requests that named what was lost", value=len(loss.late), unit="")
@@ -80,3 +81,11 @@ def outcome_with(loss: Loss, *, problems: Sequence[str] = (), figures: Sequence[
         problems=[*problems, *loss.violations()],
         figures=[lost, reach, late, *figures],
     )
+
+
+def p99(times_s: Iterable[float]) -> float:
+    """Return the time that 99 of 100 stay below. Raises CannotTry without any times."""
+    ordered = sorted(times_s)
+    if not ordered:
+        raise CannotTry("nothing was done that could be measured")
+    return ordered[len(ordered) * 99 // 100]

@@ -1,4 +1,4 @@
-"""How long a run is, and how often what happens in it."""
+"""The length of a run and the number of its faults."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Pace:
     tasks: int  # Present, where it is about many of them.
     groups: int
     least_operations: int
-    crowd: float  # How many slow clients, as a part of all.
-    slow_client_s: int  # How long the server bears with them.
+    crowd: float  # The share of the full number of slow clients.
+    slow_client_s: int  # The server's time limit for slow clients.
 
 
 SHORT = Pace(

@@ -1,4 +1,4 @@
-"""Pairs of operations that get in each other's way."""
+"""Pairs of conflicting operations."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from taskstore.types.tasks import Change, NewTask
 NOBODY, ANN, BOB = 1, 2, 3
 GONE = 0  # An id that no task has.
 
-Make = Callable[[int, int, int], Operation]  # Of the ids of the tasks that are there.
+Make = Callable[[int, int, int], Operation]  # Takes the ids of the prepared tasks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """What Ann and Bob do at the same time where there are three tasks, one in each of the groups."""
+    """The operations of Ann and Bob on three prepared tasks, one in each of the groups."""
 
     name: str
     ann: Make
@@ -31,7 +31,7 @@ class Pair:
 
     @property
     def preparation(self) -> Commit:
-        """What makes the tasks."""
+        """The commit that adds the prepared tasks."""
         tasks = [NewTask(group=group, data=f"task {place}".encode()) for place, group in enumerate(self.groups)]
         return Commit(owner=NOBODY, adds=tuple(tasks))
 
@@ -43,7 +43,7 @@ class Pair:
 def commit(
     owner: int, *, adds: str = "", updates: Sequence[int] = (), deletes: Sequence[int] = (), depends: Sequence[int] = ()
 ) -> Commit:
-    """`adds`: to which group."""
+    """Return a commit. `adds`: the group of a task to add."""
     data = f"of {owner}".encode()
     return Commit(
         owner=owner,

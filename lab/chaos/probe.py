@@ -1,8 +1,8 @@
-"""Asks a server for `/healthz` every 10 ms, and says how long each answer took.
+"""Request `/healthz` every 10 ms and measure the response times.
 
     python -m lab.chaos.probe 8048
 
-In a process of its own: whoever makes bodies of 60 MB keeps its own threads waiting. It ends when its input does.
+It runs in a separate process, because creating bodies of 60 MB would delay its threads. It ends with its input.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PATIENCE_S = 120.0
 
 @contextmanager
 def probing(port: int) -> Iterator[list[float]]:
-    """Probe the server while the block runs. The list holds the seconds of each answer afterwards."""
+    """Probe the server while the block runs. Afterwards the list contains the response times in seconds."""
     times_s: list[float] = []
     words = [sys.executable, "-m", __name__, str(port)]
     with subprocess.Popen(words, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        cast(IO[bytes], process.stdout).readline()  # It has begun.
+        cast(IO[bytes], process.stdout).readline()  # It has started.
         try:
             yield times_s
         finally:

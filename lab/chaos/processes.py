@@ -1,4 +1,4 @@
-"""Servers and databases of our own, made to be killed and started again."""
+"""Servers and databases that can be killed and started again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lab.testing.suite import clean_environment
 
 from . import CannotTry
 
-START_S = 60.0  # The machine may be busy.
+START_S = 60.0  # For a busy machine.
 END_S = 30.0
 LOOK_EVERY_S = 0.02
 PORTS = range(20_000, 32_000)  # Below those that the system gives to outgoing connections: it stays free for a restart.
@@ -75,7 +75,7 @@ class StoreServer:
         return self._process.pid
 
     def start(self, **variables: str) -> float:
-        """Start it, and wait until it serves. Returns after how many seconds it did."""
+        """Start it and wait until it serves. Returns the seconds that took."""
         began_s = time.monotonic()
         self.begin(**variables)
         self.wait_until_it_serves()
@@ -94,11 +94,11 @@ class StoreServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us, who end it.
+                start_new_session=True,  # Ctrl-C must reach only this process, which ends it.
             )
 
     def wait_until_it_serves(self) -> None:
-        """Until this very start of it answers, and not one before."""
+        """Wait until this start of it answers, not a previous one."""
         deadline = time.monotonic() + START_S
         while (instance := self.instance()) in {"", *self._instances}:
             if instance or time.monotonic() > deadline or not self.is_running:
@@ -107,7 +107,7 @@ class StoreServer:
         self._instances.add(instance)
 
     def instance(self) -> str:
-        """Of the process that answers now; empty when none does."""
+        """Return the instance id of the process that answers now; empty if none does."""
         try:
             return str(
                 httpx.get(f"{self.url}/healthz", timeout=END_S, trust_env=False, verify=NO_TLS).json()["instance"]
@@ -116,7 +116,7 @@ class StoreServer:
             return ""
 
     def is_ready(self) -> bool:
-        """Whether it can work, its database too."""
+        """Whether it is ready, including its database."""
         with suppress(httpx.HTTPError):
             return httpx.get(f"{self.url}/readyz", timeout=END_S, trust_env=False, verify=NO_TLS).status_code == 200
         return False
@@ -126,12 +126,12 @@ class StoreServer:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """With all its processes, at once."""
+        """Kill it with all its processes."""
         if self._process is not None:
             kill_family(self._process)
 
     def end(self) -> int:
-        """Tell it to end in good order. Returns its exit code; raises CannotTry when it takes too long."""
+        """Shut it down with SIGTERM. Returns its exit code; raises CannotTry if it takes too long."""
         self._process_or_none().terminate()
         try:
             return self._process_or_none().wait(END_S)
@@ -148,7 +148,7 @@ class StoreServer:
 
 
 class Cluster:
-    """A PostgreSQL, as durable as by default. `settings`: others than the defaults."""
+    """A PostgreSQL server with default durability. `settings`: other settings."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         try:
@@ -177,7 +177,7 @@ class Cluster:
         self.server.make_cluster()
 
     def start(self, **variables: str) -> None:
-        """`variables`: of the environment, this time."""
+        """Start it. `variables`: environment variables of this start."""
         try:
             self._process = replace(self.server, environment=variables).start()
             self.server.wait_until_ready(self._process)
@@ -185,7 +185,7 @@ class Cluster:
             raise CannotTry(str(problem)) from None
 
     def kill(self) -> None:
-        """The postmaster and all its children, at once."""
+        """Kill the postmaster and all its children."""
         if self._process is not None:
             kill_family(self._process)
 
@@ -202,7 +202,7 @@ class Cluster:
         return int(found[0]) if found else 0
 
     def new_database(self, name: str, template: str = "template1") -> str:
-        """Make a database, and return its address."""
+        """Create a database and return its address."""
         with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
             names = sql.Identifier(name), sql.Identifier(template)
             connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
@@ -210,8 +210,8 @@ class Cluster:
 
 
 def kill_family(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL for it and all that it has started; gone when this returns."""
-    # Stopped first: who is told that a child has died would start another one.
+    """Kill a process with all its descendants, and wait until they are gone."""
+    # Stop it first, because it would replace a killed child.
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGSTOP)
     children = family(process.pid) - {process.pid}
@@ -220,13 +220,13 @@ def kill_family(process: subprocess.Popen[bytes]) -> None:
             os.kill(pid, signal.SIGKILL)
     process.kill()
     process.wait()
-    # They are not ours to wait for, and hold their ports and locks until their last thread is gone.
+    # Descendants hold their ports and locks until their last thread is gone.
     while any(map(is_alive, children)):
         time.sleep(LOOK_EVERY_S)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a thread of the process runs: the first one may be gone before the others."""
+    """Whether any thread of the process runs; the first one may end before the others."""
     with suppress(FileNotFoundError, ProcessLookupError):
         threads = [stat.read_text() for stat in (PROC / str(pid) / "task").glob("*/stat")]
         return any(text.rpartition(")")[2].split()[0] != "Z" for text in threads)
@@ -234,7 +234,7 @@ def is_alive(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """Return a port that is free now."""
     while is_taken(port := CHANCE.choice(PORTS)):
         pass
     return port
@@ -249,7 +249,7 @@ def is_taken(port: int) -> bool:
 
 
 def command(*words: str, folder: Path, **variables: str) -> str:
-    """Run a command of this project, and return what it says. Raises CannotTry when it fails."""
+    """Run a command of this project and return its output. Raises CannotTry if it fails."""
     done = run_command(*words, folder=folder, **variables)
     if done.returncode:
         raise CannotTry(f"{' '.join(words)}: {done.stderr.strip().rpartition(chr(10))[2]}")
@@ -268,17 +268,17 @@ def run_command(*words: str, folder: Path, **variables: str) -> subprocess.Compl
 
 
 def faked_clock(offset: str) -> dict[str, str]:
-    """The environment in which all clocks of a program are off by so much: `+1h`. Raises CannotTry."""
+    """Return the environment that shifts all clocks of a program, such as by `+1h`. Raises CannotTry."""
     folder = Path(program("faketime", "faketime")).parents[1] / "lib"
     library = next(folder.glob("*/faketime/libfaketime.so.1"), None)
     if not library:
         raise CannotTry(f"there is no libfaketime in {folder}")
-    # Not the one on the wall alone: then the library fails every time.sleep().
+    # Not only the wall clock, because the library then breaks time.sleep().
     return {"LD_PRELOAD": str(library), "FAKETIME": offset}
 
 
 def program(name: str, package: str) -> str:
-    """Where the program is; its package is installed where it is missing and we may. Raises CannotTry."""
+    """Return the path of a program; installs its package if needed and permitted. Raises CannotTry."""
     try:
         return debian.program((name,), (package,))
     except CannotTest as problem:

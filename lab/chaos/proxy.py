@@ -9,19 +9,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 
-CHANCE = 0.04  # Of a fault, for each piece that a client sends.
+CHANCE = 0.04  # The probability of a fault for each chunk from a client.
 PIECE_BYTES = 65_536
 DELAY_S = (0.05, 0.5)
 
 
 class Proxy:
-    """`faults`: how often each of them has happened so far."""
+    """A proxy with random faults. `faults`: the number of faults by kind."""
 
     def __init__(self, target: int, seed: str) -> None:
         self.target = target
         self.port = 0
         self.faults: Counter[str] = Counter()
-        self._chance = random.Random(seed)  # noqa: S311 - it need not be secret, but the same each time.
+        self._chance = random.Random(seed)  # noqa: S311 - reproducible, not secret.
         self._ready = Event()
 
     @property
@@ -64,7 +64,7 @@ class Proxy:
             while piece := await client.read(PIECE_BYTES):
                 await self._pass_on(piece, to_server, back)
         except (OSError, asyncio.CancelledError):
-            pass  # One of the two has gone, or this connection was cut.
+            pass  # One side has closed, or this connection was cut.
         finally:
             back.cancel()
             to_client.transport.abort()
@@ -92,7 +92,7 @@ class Proxy:
         raise ConnectionAbortedError
 
     async def swallow_answer(self, piece: bytes, to_server: asyncio.StreamWriter, back: asyncio.Task[None]) -> None:
-        """The server has done it all and answered; the client does not get to know."""
+        """Let the server finish and respond, but don't pass the response on."""
         back.cancel()
         await send(piece, to_server)
         await asyncio.sleep(self._chance.uniform(*DELAY_S))
@@ -119,7 +119,7 @@ async def send(piece: bytes, to: asyncio.StreamWriter) -> None:
 
 
 async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
-    """Until the source ends; then the other side learns it."""
+    """Copy until the source ends, then close the other side."""
     with suppress(OSError):
         while piece := await source.read(PIECE_BYTES):
             await send(piece, to)

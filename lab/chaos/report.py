@@ -1,4 +1,4 @@
-"""The results as text, in Markdown's tables: they are read on a terminal too."""
+"""Report the results as Markdown tables, which are readable on a terminal too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_ENTRIES = 20  # Of a violation.
 
 
 def report(results: Sequence[Result]) -> str:
-    """A line for each scene, what was measured in it, and what could not be tried."""
+    """Return the table of scenes, their figures, and the scenes that could not be tried."""
     lines = [_line(result, result.outcome) for result in results if result.outcome]
     parts = [table([HEAD, *lines]), BOUND] if lines else []
     return "\n\n".join([*parts, *filter(None, ["\n".join(_figures(results)), "\n".join(_problems(results))])])
@@ -44,7 +44,7 @@ def _problems(results: Sequence[Result]) -> Iterator[str]:
 
 
 def in_full(violation: Violation) -> str:
-    """The sentence, and below it the requests that it is about, one a line."""
+    """Return the text of a violation with its requests, one per line."""
     entries = [json.dumps(asdict(event)) for event in violation.entries[:MOST_ENTRIES]]
     more = len(violation.entries) - len(entries)
     return "\n    ".join([violation.text, *entries, *([f"and {more} more"] if more else [])])

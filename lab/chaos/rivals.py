@@ -1,4 +1,4 @@
-"""Two who do something to the store at the same time, each on a connection of their own, statement by statement."""
+"""Two rivals that perform operations at the same time on two connections, statement by statement."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from taskstore.errors import TaskStoreError
 
 Connection = psycopg.AsyncConnection[Row]
 MakeDialect = Callable[..., PostgreSQL]  # As PostgreSQL itself.
-# The last: what nobody expects, and a client would be answered with a 500.
+# An unexpected psycopg.Error would be a 500 to a client.
 Answer = list[TaskRecord] | TaskStoreError | psycopg.Error
 
 ROLLBACK = Statement("ROLLBACK")
 LOOK_S = 0.004  # A statement that takes longer may be waiting for a lock.
 WAITS = b"SELECT %s = ANY(pg_blocking_pids(%s))"
-# It takes a second to notice a deadlock else.
+# The default is a second.
 HURRY = b"SET deadlock_timeout = '10ms'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How the store does an operation: its writer passes over what is locked, and does it alone then, and waits.
+    """How the store performs an operation: in the writer, which skips locked rows, or alone, waiting for locks.
 
-    `is_plain`: the writer knows ids to claim already, and the columns of the tables, so that it may go the short way.
+    `is_plain`: the writer already knows ids to claim and the columns of the tables, so that it may use two round trips.
     """
 
     waits: bool
@@ -42,7 +42,7 @@ class Way:
         return "alone" if self.waits else "by the writer in two trips" if self.is_plain else "by the writer"
 
     def opening(self, operation: Operation, dialect: PostgreSQL) -> Sequence[Statement]:
-        """What comes before the first look; who waits locks what the operation names."""
+        """Return the first statements; one that waits also locks the named tasks."""
         if self.waits:
             return [BEGIN, *dialect.preparation([operation])]
         return [BEGIN, settings_of_batches(is_local=True)]
@@ -53,9 +53,9 @@ IN_TWO_TRIPS = Way(waits=False, is_plain=True)
 
 
 def performed(operation: Operation, way: Way, make_dialect: MakeDialect = PostgreSQL) -> Steps[Answer]:
-    """All that the store sends until the operation is decided, one statement at a time, as far as it matters.
+    """Yield all statements of an operation one at a time, until it is decided.
 
-    What it does when the operation meets another one is what the writer and `database.run` do.
+    Conflicts are handled as the writer and `database.run` do.
     """
     while True:
         dialect = make_dialect("default", waits=way.waits)
@@ -80,7 +80,7 @@ def transaction(operation: Operation, way: Way, dialect: PostgreSQL) -> Steps[De
 
 
 def one_by_one(steps: Steps[T], opening: Sequence[Statement] = ()) -> Steps[T]:
-    """The same steps; of the statements that go together each is sent alone, the first of all after the opening."""
+    """Send each statement of the steps separately, the first one after the opening."""
     answers: list[Sequence[Row]] | None = None
     while True:
         try:
@@ -96,7 +96,7 @@ def one_by_one(steps: Steps[T], opening: Sequence[Statement] = ()) -> Steps[T]:
 
 
 class Rival:
-    """Who performs one operation after another, each statement when told to."""
+    """Performs operations, each statement on request."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -111,7 +111,7 @@ class Rival:
         self._steps, self._next, self.is_done, self.answered = steps, next(steps), False, 0
 
     def tasks(self) -> list[TaskRecord]:
-        """What was answered. Raises CommitRefused, or what went wrong."""
+        """Return the tasks of the response. Raises CommitRefused or another error."""
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -135,7 +135,7 @@ class Rival:
         return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     async def is_answered(self) -> bool:
-        """Whether nothing is under way any more, after a short wait."""
+        """Wait a moment; return whether no statement is under way."""
         if self._sent is None:
             return True
         await asyncio.wait([self._sent], timeout=LOOK_S)
@@ -156,7 +156,7 @@ class Rival:
 
 @dataclass
 class Tally:
-    """What happened in all orders that were tried."""
+    """Counts over all orders."""
 
     orders: int = 0
     waits: int = 0  # Statements that had to wait for the other rival.
@@ -164,15 +164,15 @@ class Tally:
 
 
 class Duel:
-    """Two rivals, and a third connection that sees which of them waits for the other."""
+    """Two rivals, and a third connection that detects which of them waits for the other."""
 
     def __init__(self, rivals: tuple[Rival, Rival], watcher: Connection, tally: Tally) -> None:
         self.rivals, self._watcher, self.tally = rivals, watcher, tally
 
     async def play(self, order: Iterable[int]) -> None:
-        """Each place in the order is that of the rival who sends the next statement; then both go on to the end.
+        """Let the rivals send statements in this order, then let both finish.
 
-        Who waits for the other's lock, or is done already, misses a turn.
+        A rival that waits for a lock or is done skips its turn.
         """
         for place in order:
             await self._turn_of(place)
@@ -196,7 +196,7 @@ class Duel:
         await self._waits(other, rival)
 
     async def _end_deadlock(self) -> None:
-        """PostgreSQL fails one of the two, and the other goes on."""
+        """Wait until PostgreSQL fails one of the two, so that the other continues."""
         self.tally.deadlocks += 1
         one, other = self.rivals
         while not (await one.is_answered() or await other.is_answered()):
@@ -204,7 +204,7 @@ class Duel:
         await self._waits(one, other)
 
     async def _waits(self, rival: Rival, other: Rival) -> bool:
-        """Whether its statement waits for a lock of the other's. If not, it is answered."""
+        """Return whether the rival's statement waits for a lock of the other one; otherwise wait for its result."""
         while not await rival.is_answered():
             cursor = await self._watcher.execute(WAITS, [other.pid, rival.pid])
             if (await cursor.fetchone()) == (True,):

@@ -1,4 +1,4 @@
-"""The order of things: scene after scene on each database."""
+"""Run scenes on each database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stage import Database, Places
 class Result:
     scene: Scene
     database: Database
-    outcome: SceneResult | None = None  # None: it could not be tried; `problem` says why.
+    outcome: SceneResult | None = None  # None: it could not be tried, because of `problem`.
     problem: str = ""
 
 
@@ -28,7 +28,7 @@ def run(
     pace: Pace,
     say: Callable[[str], None],
 ) -> Iterator[Result]:
-    """Play everything once, and say what is being played."""
+    """Run all scenes once. `say` gets a line before each."""
     for database in databases:
         for scene in scenes:
             if database in scene.databases:

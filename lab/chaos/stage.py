@@ -1,4 +1,4 @@
-"""Where a scene plays: a store of its own, with servers and clients."""
+"""The stage of a scene: a separate store with its servers and clients."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 from typing import Any, Self, TypeVar
 
 from . import CannotTry
+from .client import Orders, Worker
 from .history import History, events_in, told_in_full
 from .load import at_work
 from .pace import Pace
@@ -35,7 +36,7 @@ class Database(StrEnum):
 
 @dataclass
 class Places:
-    """The folders of a run and its PostgreSQL; all of it goes with the `with` block."""
+    """The folders and the PostgreSQL of a run, which are removed at the end of the `with` block."""
 
     parent: Path
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -53,7 +54,7 @@ class Places:
         return folder
 
     def new_cluster(self, **settings: str) -> Cluster:
-        """One that runs, and is killed at the end."""
+        """Start a cluster, which is killed at the end."""
         cluster = Cluster(self.new_folder("postgresql"), **settings)
         cluster.make()
         self._stack.callback(cluster.kill)
@@ -62,7 +63,7 @@ class Places:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The one that most scenes share. Its database `store` has tables and a token, to be copied."""
+        """The cluster that most scenes share, with a template database that has tables and a token."""
         cluster = self.new_cluster()
         make_store(self.folder_with_token, cluster.new_database(TEMPLATE))
         return cluster
@@ -73,14 +74,14 @@ class Places:
 
     @cached_property
     def sqlite(self) -> Path:
-        """A data folder whose SQLite file has tables and a token, to be copied."""
+        """A data folder to copy, whose SQLite file has tables and a token."""
         folder = self.new_folder("sqlite")
         make_store(folder, "")
         return folder
 
     @contextmanager
     def stage(self, name: str, database: Database, seed: str, pace: Pace) -> Iterator[Stage]:
-        """A store for one scene."""
+        """Create the stage of one scene."""
         folder = self.new_folder(name)
         self._made += 1
         if database is Database.SQLITE:
@@ -104,7 +105,7 @@ class Stage:
     token: str
     seed: str
     pace: Pace
-    program: Sequence[str] = THE_PROJECT  # What Python runs for a server.
+    program: Sequence[str] = THE_PROJECT  # The arguments of Python that start a server.
     _stack: ExitStack = field(default_factory=ExitStack)
     _servers: list[StoreServer] = field(default_factory=list)
 
@@ -116,14 +117,14 @@ class Stage:
 
     @cached_property
     def chance(self) -> random.Random:
-        return random.Random(self.seed)  # noqa: S311 - it need not be secret, but the same each time.
+        return random.Random(self.seed)  # noqa: S311 - reproducible, not secret.
 
     @property
     def is_sqlite(self) -> bool:
         return self.database is Database.SQLITE
 
     def server(self, *words: str, **variables: str) -> StoreServer:
-        """One that serves; killed at the end of the scene. The first one's folder has the SQLite file."""
+        """Start a server, which is killed at the end of the scene. The first one's folder has the SQLite file."""
         folder = self.folder / ("data" if not self._servers else f"data-{len(self._servers)}")
         variables = {"DATABASE_URL": self.database_url, **variables}
         server = self.until_the_end(StoreServer(words or self.usual_command, folder, variables, self.program))
@@ -132,7 +133,7 @@ class Stage:
         return server
 
     def until_the_end(self, what: AbstractContextManager[T]) -> T:
-        """Something that goes when the scene ends."""
+        """Enter a context that ends with the scene."""
         return self._stack.enter_context(what)
 
     @property
@@ -140,30 +141,36 @@ class Stage:
         return ("up",) if self.is_sqlite else ("serve", "--workers", "1")
 
     def servers(self) -> list[StoreServer]:
-        """As many as the database allows side by side, up to two."""
+        """Start as many servers as the database allows, up to two."""
         return [self.server() for _ in range(1 if self.is_sqlite else 2)]
+
+    def worker(self, server: StoreServer, number: int) -> Worker:
+        """Return a client with this number that the scene controls."""
+        file = self.folder / f"client-{number}.jsonl"
+        orders = Orders(addresses=[server.address], token=self.token, number=number, file=str(file), seed=self.seed)
+        return Worker(orders, file.open("w", buffering=1))
 
     @contextmanager
     def load(self, servers: Sequence[StoreServer | Proxy], **options: Any) -> Iterator[None]:
-        """Clients at work on these servers until the block ends. `options`: see `at_work`."""
+        """Run clients on these servers until the block ends. `options`: those of `at_work`."""
         addresses = [server.address for server in servers]
         with at_work(addresses, self.token, self.folder, count=self.pace.clients, seed=self.seed, **options):
             yield
 
     def history(self, server: StoreServer, *, may_be_unavailable: bool = False) -> History:
-        """All that the clients noted. The server says what it counts."""
+        """Return what the clients recorded, with the tables and the server's counts."""
         requests = list(events_in(self.folder.glob("client-*.jsonl")))
         wait_until(server.is_ready, "the store is ready again")
         truth = truth_of(server.folder, server.variables["DATABASE_URL"], server.url, self.token)
         return History(told_in_full(requests, truth), truth, may_be_unavailable)
 
     def pause(self, least_s: float, most_s: float) -> None:
-        """A time by chance, so that what happens next meets anything."""
+        """Sleep for a random time, so that the next fault hits any moment."""
         time.sleep(self.chance.uniform(least_s, most_s))
 
 
 def make_store(folder: Path, url: str) -> None:
-    """Tables, and a token, which lies beside them in the folder."""
+    """Create the tables, and a token in a file of the folder."""
     command("migrate", "--verbosity=0", "--skip-checks", folder=folder, DATABASE_URL=url)
     secret = command("token", "create", "chaos", "--scope", "operate", folder=folder, DATABASE_URL=url)
     (folder / "chaos-token").write_text(secret)
@@ -174,7 +181,7 @@ def token_of(folder: Path) -> str:
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> float:
-    """Returns after how many seconds it was so. Raises CannotTry when it never is."""
+    """Wait for a condition, and return how long that took in seconds. Raises CannotTry after PATIENCE_S."""
     began_s = time.monotonic()
     while not condition():
         if time.monotonic() - began_s > PATIENCE_S:

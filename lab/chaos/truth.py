@@ -1,4 +1,4 @@
-"""What the database holds, when all is quiet."""
+"""Read the tables and counts of a store at rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .history import Row, Truth
 T = TypeVar("T")
 
 PATIENCE_S = 30
-QUIET_S = 5  # After the last change, until counts have to be exact.
+QUIET_S = 5  # Counts must be exact so long after the last change.
 STATES = ("ready", "claimed", "expired", "scheduled", "finished")
 FILE = "taskstore.sqlite3"
 TABLES = (
@@ -33,7 +33,7 @@ TABLES = (
 
 
 def truth_of(folder: Path, database_url: str, server_url: str, token: str) -> Truth:
-    """The tables of the SQLite file in the folder, or of the PostgreSQL at the address, and what the server counts."""
+    """Read the tables, of SQLite or of the PostgreSQL at the address, and the server's counts."""
     read = read_postgresql(database_url) if database_url else read_sqlite(folder / FILE)
     living, ended = ({row["id"]: row for row in rows} for rows in read)
     for row in living.values():
@@ -43,7 +43,7 @@ def truth_of(folder: Path, database_url: str, server_url: str, token: str) -> Tr
 
 
 def settled(read: Callable[[], T], expected: object) -> T:
-    """What is read, as soon as it is as expected, or when there was time enough for that."""
+    """Read until the result is as expected or QUIET_S have passed, and return it."""
     deadline = time.monotonic() + QUIET_S
     while (found := read()) != expected and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -51,9 +51,9 @@ def settled(read: Callable[[], T], expected: object) -> T:
 
 
 def counts_of(server_url: str, token: str) -> dict[str, int]:
-    """How many tasks each group has, as the server says."""
+    """Return the server's count of tasks by group."""
     headers = {"Authorization": f"Bearer {token}"}
-    # Without the proxies of the environment: they lead out, and the server is near.
+    # Ignore the environment's proxies, because the server is local.
     answer = httpx.get(f"{server_url}/stats", headers=headers, timeout=PATIENCE_S, trust_env=False, verify=NO_TLS)
     groups = answer.raise_for_status().json()["groups"]
     return {stats["group"]: sum(stats.get(state, 0) for state in STATES) for stats in groups}

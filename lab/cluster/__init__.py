@@ -1,4 +1,4 @@
-"""`manage.py cluster`: the store on several nodes with a database that fails over, all on this machine, to be tried.
+"""`manage.py cluster`: try the store on several nodes with a database that fails over, all on this machine.
 
     clients -> haproxy -> web nodes -> pgbouncer -> haproxy -> the primary of three PostgreSQLs
 

@@ -1,4 +1,4 @@
-"""What each program is told. Times are chosen for a database that is back well within 30 seconds."""
+"""The configuration of each program, with timeouts for a failover within 30 seconds."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from .plan import DATABASE, HOST, DatabaseNode, EtcdMember, Plan
 TTL_S = 20
 LOOP_WAIT_S = 5
 RETRY_TIMEOUT_S = 5
-# etcd's own tenth of that is for machines that have nothing else to do: a leader that is late would lose its place.
+# etcd's default is a tenth of that, with which a leader on a busy machine loses its role.
 ETCD_HEARTBEAT_MS = 500
 ETCD_ELECTION_MS = 5_000
-# As the store itself answers while its database is away.
+# The store itself responds while its database is unavailable.
 NOBODY_READY = '{"detail": "No server is ready now: try again.", "code": "unavailable"}'
 
 HAPROXY = """global
     maxconn 4000
-    # What is left of an old process must not hold the ports of the next one.
+    # An old process must not block the ports of the next one.
     hard-stop-after 5s
 
 defaults
     timeout connect 2s
     timeout check 2s
 
-# Whichever PostgreSQL Patroni says is the primary.
+# The PostgreSQL that Patroni reports as the primary.
 listen primary
     bind {host}:{primary_port}
     mode tcp
-    # pgbouncer keeps connections open, and knows for how long.
+    # pgbouncer keeps connections open and limits their lifetime itself.
     timeout client 1d
     timeout server 1d
     option httpchk GET /primary
     http-check expect status 200
-    # Who is no longer the primary must not be written to through a connection of before.
+    # End connections to a former primary, which must not be written to.
     default-server check inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
 {databases}
 
@@ -53,7 +53,7 @@ listen web
     option httpchk
     http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host {host}
     http-check expect status 200
-    # A request that reached no node is given to another one at once.
+    # Send a request that reached no node to another one at once.
     retries 3
     option redispatch 1
     http-error status 503 content-type application/json string '{nobody_ready}' hdr Retry-After 1
@@ -119,12 +119,12 @@ def patroni(node: DatabaseNode, plan: Plan, folder: Path, binaries: Path) -> str
 
 
 def _shared() -> dict[str, Any]:
-    """What all databases have in common; Patroni keeps it in etcd."""
+    """Return the configuration that all databases share, which Patroni keeps in etcd."""
     return {
         "ttl": TTL_S,
         "loop_wait": LOOP_WAIT_S,
         "retry_timeout": RETRY_TIMEOUT_S,
-        # What was answered is on a standby too, and only such a standby becomes the primary.
+        # Acknowledged commits are on a standby too, and only such a standby is promoted.
         "synchronous_mode": True,
         "postgresql": {"use_pg_rewind": True, "parameters": {"max_connections": 100}},
     }
@@ -142,11 +142,11 @@ def _postgresql(node: DatabaseNode, plan: Plan, folder: Path, binaries: Path) ->
             "replication": {"username": "replicator", "password": passwords.replication},
             "rewind": {"username": "rewinder", "password": passwords.rewind},
         },
-        # The whole path of the folder may be longer than the name of a socket can be.
+        # Relative, because the path of a socket has a maximum length.
         "parameters": {"unix_socket_directories": "."},
-        # A standby begins now, not when the primary comes to its next checkpoint.
+        # Start a standby now, not at the primary's next checkpoint.
         "basebackup": [{"checkpoint": "fast"}],
-        # A primary that was killed may have written what no standby has, and can't always be rewound.
+        # A killed primary may have writes that no standby has, and can't always be rewound.
         "remove_data_directory_on_rewind_failure": True,
         "remove_data_directory_on_diverged_timelines": True,
     }

@@ -1,4 +1,4 @@
-"""Work with a cluster while it grows and while its parts are killed, and check what became of all that was answered."""
+"""Use a cluster while it grows and while its parts are killed, and check everything that was acknowledged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .faults import FAULTS, PRIMARY, Fault, Happened, happen
 from .nodes import Cluster
 from .plan import HOST
 
-SETTLE_S = 2.0  # Until haproxy and the clients have found what is new.
+SETTLE_S = 2.0  # Until haproxy and the clients use a new node.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ class Pace:
     clients: int
     seconds: float  # Of each measurement, and of the work between two faults.
     faults: Sequence[Fault]
-    times: int = 1  # How often each is killed.
-    measures: bool = True  # How much more nodes bring, before anything is killed.
+    times: int = 1  # How often each part is killed.
+    measures: bool = True  # Whether to measure one, two and more nodes first.
 
 
 FULL = Pace(clients=8, seconds=15, faults=FAULTS)
@@ -37,12 +37,12 @@ QUICK = Pace(clients=4, seconds=3, faults=(PRIMARY,))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A time in which nothing happened but work. Seconds by the clock that never goes back."""
+    """A period of undisturbed work. Times are monotonic."""
 
     nodes: int
     began_s: float
     ended_s: float
-    wal_bytes: int  # What the primary wrote into its log meanwhile.
+    wal_bytes: int  # The size of the primary's log written in this period.
 
     @property
     def seconds(self) -> float:
@@ -51,7 +51,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Observed:
-    """What happened, and what the clients were answered meanwhile."""
+    """The faults and measurements, and the clients' records."""
 
     windows: Sequence[Window]
     faults: Sequence[Happened]
@@ -63,32 +63,32 @@ class Observed:
 
     @cached_property
     def statuses(self) -> Mapping[int | None, int]:
-        """How many requests were answered with which status; None: not at all, as the connection broke."""
+        """Return the number of requests by status; None: the connection broke."""
         return Counter(event.status for event in self.history.requests)
 
     @cached_property
     def acknowledged_s(self) -> list[float]:
-        """When each change was answered, in order; a claim that found nothing changes nothing."""
+        """Return the sorted times of acknowledged changes, without claims that found nothing."""
         return sorted(event.received_s for event in self.history.done if not event.is_nothing)
 
     def changes(self, window: Window) -> int:
-        """How many changes were acknowledged within it."""
+        """Return the number of changes acknowledged in the period."""
         return sum(window.began_s <= at_s < window.ended_s for at_s in self.acknowledged_s)
 
     def gap_s(self, happened: Happened) -> float:
-        """The longest time without an acknowledged change that reaches into that from the kill until all is whole."""
-        # Where none is acknowledged any more, the gap lasts until the clients ended.
+        """Return the longest time without an acknowledged change that overlaps the fault."""
+        # Without a later change, the gap lasts until the clients ended.
         times = pairwise([*self.acknowledged_s, self.ended_s])
         return max(b - a for a, b in times if b > happened.began_s and a < happened.ended_s)
 
     @cached_property
     def ended_s(self) -> float:
-        """When the last client was answered, or knew that it would not be."""
+        """Return when the last request was answered or failed."""
         return max(event.received_s for event in self.history.requests)
 
 
 def play(cluster: Cluster, pace: Pace, seed: str, say: Callable[[str], None]) -> Observed:
-    """All of it, on a cluster that has no web node yet. Raises CannotTry."""
+    """Run the demo on a cluster without web nodes. Raises CannotTry."""
     cluster.add_node()
     wait_until(cluster.is_ready, "haproxy finds the web node")
     say(f"{pace.clients} clients work through {cluster.plan.url}")
@@ -104,7 +104,7 @@ def play(cluster: Cluster, pace: Pace, seed: str, say: Callable[[str], None]) ->
 
 
 def grown(cluster: Cluster) -> list[Window]:
-    """Start all web nodes at once. Measures nothing."""
+    """Start all web nodes at once, without measuring."""
     while len(cluster.nodes) < len(cluster.plan.nodes):
         cluster.add_node()
     time.sleep(SETTLE_S)
@@ -112,7 +112,7 @@ def grown(cluster: Cluster) -> list[Window]:
 
 
 def growing(cluster: Cluster, pace: Pace, say: Callable[[str], None]) -> Iterator[Window]:
-    """Measure with one web node, then with one more each time."""
+    """Measure with one web node, two, and so on."""
     while True:
         time.sleep(SETTLE_S)
         say(f"measuring for {pace.seconds:g} s, web nodes: {len(cluster.nodes)}")
@@ -130,7 +130,7 @@ def measured(cluster: Cluster, seconds: float) -> Window:
 
 
 def breaking(cluster: Cluster, pace: Pace, say: Callable[[str], None]) -> Iterator[Happened]:
-    """Kill one thing after the other, where there is another one to take its place."""
+    """Kill one part after the other, if another one can replace it."""
     for fault in [fault for fault in pace.faults for _ in range(pace.times)]:
         if len(cluster.nodes) >= fault.least_nodes and len(cluster.databases) > fault.least_standbys:
             say(f"kill -9: {fault.name}; {fault.remedy}")

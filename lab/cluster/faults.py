@@ -1,4 +1,4 @@
-"""What is killed, one after the other, and how it comes back."""
+"""The faults of a cluster, and their remedies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WEB_GAP_S = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     word: str  # On the command line.
-    name: str  # What is killed.
-    remedy: str  # What makes the store work again.
-    act: Callable[[Cluster], None]  # Returns when the store can be used and nothing is missing.
+    name: str  # The part that is killed.
+    remedy: str  # How the store recovers.
+    act: Callable[[Cluster], None]  # Returns when the cluster is complete again.
     goal_s: float | None = None  # The longest time without an acknowledged change.
     least_nodes: int = 1  # Of the web, for the remedy.
     least_standbys: int = 1
@@ -29,7 +29,7 @@ class Fault:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happened:
     fault: Fault
-    began_s: float  # By the clock that never goes back.
+    began_s: float  # Monotonic.
     ended_s: float
 
     @property
@@ -46,7 +46,7 @@ def happen(fault: Fault, cluster: Cluster) -> Happened:
 
 
 def primary(cluster: Cluster) -> None:
-    """With its Patroni, as if the machine were gone; it is back when another one has taken its place."""
+    """Kill the primary with its Patroni, like a lost machine; it returns once another one has replaced it."""
     old = cluster.leader()
     program = cluster.databases[old]
     cluster.supervisor.take_away(program)
@@ -56,12 +56,12 @@ def primary(cluster: Cluster) -> None:
 
 
 def postgresql(cluster: Cluster) -> None:
-    """PostgreSQL alone, on the primary; its Patroni starts it again."""
+    """Kill only PostgreSQL on the primary; its Patroni restarts it."""
     cluster.kill_postgresql(cluster.leader())
 
 
 def standby(cluster: Cluster) -> None:
-    """The one that each commit waits for, with its Patroni."""
+    """Kill the synchronous standby with its Patroni."""
     name = cluster.synchronous()
     again(cluster, cluster.databases[name])
     wait_until(lambda: cluster.is_standby(name), "the standby is there again")

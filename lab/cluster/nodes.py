@@ -1,4 +1,4 @@
-"""A cluster of real processes on this machine, in a temporary folder; all of it goes with the `with` block."""
+"""A cluster of real processes on this machine, in a temporary folder, which ends with the `with` block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .plan import DATABASE, HOST, DatabaseNode, EtcdMember, Plan, WebNode
 from .programs import Program, Programs, kill_all_in
 from .supervisor import Supervisor
 
-PATIENCE_S = 5.0  # For the answer of a program on this machine.
+PATIENCE_S = 5.0  # For the response of a local program.
 CONNECT_S = 5
 SYNCHRONOUS = "sync"
 STANDBYS = "SELECT application_name, sync_state FROM pg_stat_replication WHERE state = 'streaming'"
@@ -33,16 +33,16 @@ SIZE = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint"
 class Cluster:
     def __init__(self, plan: Plan, parent: Path, say: Callable[[str], None]) -> None:
         self.plan = plan
-        # By its real name: the processes in it are found by that.
+        # The real path, because processes are found by it.
         self.folder = Path(mkdtemp(prefix="taskstore-cluster-", dir=parent)).resolve()
-        # The programs' user passes through here to folders of its own; others see nothing of them.
+        # The programs' user must be able to pass through to its folders, which others can't read.
         self.folder.chmod(0o711)
         self._say = say
         self.programs = Programs()
         self._stack = ExitStack()
         self.supervisor = Supervisor()
         self.etcd: list[Program] = []
-        self.databases: dict[str, Program] = {}  # By their names; each with its Patroni.
+        self.databases: dict[str, Program] = {}  # By name; each with its Patroni.
         self.nodes: list[StoreServer] = []
 
     def __enter__(self) -> Self:
@@ -54,10 +54,10 @@ class Cluster:
         with undisturbed():
             self._stack.close()
 
-    # ---- From nothing to a store
+    # ---- Start
 
     def start(self) -> None:
-        """All but the web nodes. Raises CannotTry."""
+        """Start everything but the web nodes. Raises CannotTry."""
         self.etcd = [self._begin(self._etcd(member)) for member in self.plan.etcd]
         self._wait(self.etcd_is_healthy, f"etcd has a leader (members: {len(self.etcd)})")
         self.databases = {node.name: self._begin(self._database(node)) for node in self.plan.databases}
@@ -68,7 +68,7 @@ class Cluster:
         self._make_store()
 
     def add_node(self) -> None:
-        """One more web node, which serves when this returns."""
+        """Start another web node and wait until it serves."""
         node = self.plan.nodes[len(self.nodes)]
         server = self._server(node)
         self.supervisor.begin(server)
@@ -84,7 +84,7 @@ class Cluster:
         self._say(what)
 
     def new_folder(self, name: str) -> Path:
-        """One that no other user can enter."""
+        """Create a folder that no other user can enter."""
         folder = self.folder / name
         folder.mkdir(mode=0o700)
         return folder
@@ -113,7 +113,7 @@ class Cluster:
         return program
 
     def _server(self, node: WebNode) -> StoreServer:
-        # haproxy tells from whom a request came.
+        # haproxy passes the client's address on.
         variables = {"DATABASE_URL": self.plan.pooled_url, "TASKSTORE_PROXIES": "1"}
         return StoreServer(("serve", "--workers", "1"), self.folder / node.name, variables, port=node.port)
 
@@ -128,22 +128,22 @@ class Cluster:
         self._say("the store is made")
 
     def kill_postgresql(self, name: str) -> None:
-        """PostgreSQL alone, not the Patroni that looks after it."""
+        """Kill only PostgreSQL, not its Patroni."""
         kill_all_in(self.databases[name].folder / "data")
 
-    # ---- What it says of itself
+    # ---- State
 
     def leader(self) -> str:
-        """The name of the database that is the primary; empty when there is none."""
+        """Return the name of the primary database; empty if there is none."""
         return next((node.name for node in self.plan.databases if _answers(node.patroni_port, "/primary")), "")
 
     def standbys(self) -> dict[str, str]:
-        """The standbys that follow the primary now, and whether commits wait for them: by name, `sync` or `async`."""
+        """Return the standbys that follow the primary, by name: `sync` or `async`."""
         with psycopg.connect(self.plan.superuser_url, connect_timeout=CONNECT_S) as connection:
             return dict(connection.execute(STANDBYS).fetchall())
 
     def synchronous(self) -> str:
-        """The name of the standby that each commit waits for. Raises CannotTry when there is none."""
+        """Return the name of the synchronous standby. Raises CannotTry if there is none."""
         found = [name for name, treated in self.standbys().items() if treated == SYNCHRONOUS]
         if not found:
             raise CannotTry("no standby is synchronous")
@@ -165,7 +165,7 @@ class Cluster:
         return any(node.name == name and _answers(node.patroni_port, "/replica") for node in self.plan.databases)
 
     def is_writable(self) -> bool:
-        """Whether haproxy leads to a primary."""
+        """Whether haproxy connects to a primary."""
         with suppress(psycopg.OperationalError), psycopg.connect(self.plan.superuser_url, connect_timeout=CONNECT_S):
             return True
         return False
@@ -175,7 +175,7 @@ class Cluster:
         return _answers(self.plan.web_port, "/readyz")
 
     def addresses(self) -> dict[str, str]:
-        """What of it can be looked at, with all that it takes."""
+        """Yield the addresses and passwords to inspect the cluster."""
         databases = {f"{node.name} (Patroni)": _url(node.patroni_port) for node in self.plan.databases}
         return {
             "store": self.plan.url,
@@ -189,13 +189,13 @@ class Cluster:
         }
 
     def last_words(self) -> dict[str, str]:
-        """The last line of each program's log, by the program's name."""
+        """Return the last line of each program's log, by name."""
         logs = [*self.folder.glob("*/log"), *self.folder.glob("*.log")]
         names = [log.parent.name if log.name == "log" else log.stem for log in logs]
         return {name: last_line(log) for name, log in sorted(zip(names, logs, strict=True))}
 
     def keep_logs(self) -> Path:
-        """Copy the logs of all programs, and what the clients noted, to a folder that stays. Returns it."""
+        """Copy the logs and the clients' records to a permanent folder, and return it."""
         kept = Path(mkdtemp(prefix="taskstore-cluster-logs-", dir=self.folder.parent))
         notes = [*self.folder.glob("clients/*"), *self.folder.glob("*/data/log/*")]
         for file in [*self.folder.glob("*/log"), *self.folder.glob("*.log"), *notes]:
@@ -206,11 +206,11 @@ class Cluster:
         return kept
 
     def etcd_is_healthy(self) -> bool:
-        """Whether all members are there and agree who leads."""
+        """Whether all members are present and agree on a leader."""
         return all(_answers(member.port, "/health") for member in self.plan.etcd)
 
     def wal_bytes(self) -> int:
-        """How much the primary has written into its write-ahead log so far."""
+        """Return the position of the primary's write-ahead log, in bytes."""
         with psycopg.connect(self.plan.direct_url) as connection:
             found = connection.execute(SIZE).fetchone()
         return int(found[0]) if found else 0
@@ -222,7 +222,7 @@ def last_line(log: Path) -> str:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """A second Ctrl-C must not leave processes behind."""
+    """Ignore Ctrl-C, so that a second one does not leave processes behind."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -238,7 +238,7 @@ def _answers(port: int, path: str) -> bool:
 
 
 def _get(port: int, path: str) -> httpx.Response:
-    # Without the proxies of the environment: they lead out.
+    # Ignore the environment's proxies.
     return httpx.get(f"{_url(port)}{path}", timeout=PATIENCE_S, trust_env=False)
 
 

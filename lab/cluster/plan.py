@@ -1,4 +1,4 @@
-"""Which parts there are, and where each of them listens: always on the loopback."""
+"""The parts of a cluster and their addresses on the loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EtcdMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseNode:
-    """A PostgreSQL and the Patroni that looks after it."""
+    """A PostgreSQL and its Patroni."""
 
     name: str
     port: int
@@ -36,7 +36,7 @@ class WebNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passwords:
-    """New ones for each cluster: other users of this machine reach its ports too."""
+    """Passwords, generated for each cluster because other local users can reach its ports."""
 
     superuser: str = field(default_factory=secrets.token_hex)
     replication: str = field(default_factory=secrets.token_hex)
@@ -51,18 +51,18 @@ class Plan:
     databases: tuple[DatabaseNode, ...]
     nodes: tuple[WebNode, ...]
     pgbouncer_port: int
-    primary_port: int  # Of haproxy: leads to the PostgreSQL that is the primary.
-    web_port: int  # Of haproxy: leads to the web nodes that are ready.
+    primary_port: int  # Of haproxy, for the primary PostgreSQL.
+    web_port: int  # Of haproxy, for the web nodes that are ready.
     passwords: Passwords = field(default_factory=Passwords)
 
     @property
     def url(self) -> str:
-        """Of the store, for people and programs."""
+        """The address of the store."""
         return f"http://{HOST}:{self.web_port}"
 
     @property
     def direct_url(self) -> str:
-        """Of the primary, without pgbouncer: for what needs a session."""
+        """The address of the primary without pgbouncer, for sessions."""
         return f"postgresql://{DATABASE}:{self.passwords.store}@{HOST}:{self.primary_port}/{DATABASE}"
 
     @property
@@ -75,7 +75,7 @@ class Plan:
 
 
 def new_plan(*, nodes: int, standbys: int, etcd: int) -> Plan:
-    """So many of each part, on ports that are free now."""
+    """Return a plan with this number of parts, on ports that are free now."""
     ports = free_ports()
     return Plan(
         etcd=tuple(EtcdMember(name=f"etcd-{n}", port=next(ports), peer_port=next(ports)) for n in range(1, etcd + 1)),
@@ -90,5 +90,5 @@ def new_plan(*, nodes: int, standbys: int, etcd: int) -> Plan:
 
 
 def free_ports() -> Iterator[int]:
-    """Each once, in any order."""
+    """Yield distinct free ports in random order."""
     return (port for port in CHANCE.sample(PORTS, len(PORTS)) if not is_taken(port))

@@ -1,4 +1,4 @@
-"""The programs that a cluster is made of, each in a folder of its own, by which all its processes are found."""
+"""The programs of a cluster, each in a separate folder by which all its processes are found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.testing import postgresql as throw_away
 
 
 class Programs:
-    """Where they are. Raises CannotTry, with the remedy, where one is missing and can't be installed."""
+    """The paths of the programs. Raises CannotTry with the remedy if one is missing and can't be installed."""
 
     @cached_property
     def etcd(self) -> str:
@@ -42,9 +42,9 @@ class Programs:
 
     @cached_property
     def postgresql(self) -> Path:
-        """The folder of PostgreSQL's programs."""
+        """Return the folder of PostgreSQL's programs."""
         if not throw_away.system_binaries():
-            program("postgres", "postgresql")  # Debian's lies on no path: what is installed is looked for again.
+            program("postgres", "postgresql")  # Installs it; Debian's is not on the PATH, so search again.
         found = throw_away.system_binaries()
         if not found:
             raise CannotTry(f"There is no PostgreSQL {throw_away.OLDEST} or later; {throw_away.REMEDY}")
@@ -52,14 +52,14 @@ class Programs:
 
     @cached_property
     def user(self) -> pwd.struct_passwd | None:
-        """Who they run as where we are root, which most of them refuse."""
+        """The user to run as instead of root, which most of the programs refuse."""
         try:
             return throw_away.unprivileged_user()
         except CannotTest as problem:
             raise CannotTry(str(problem)) from None
 
     def versions(self) -> dict[str, str]:
-        """Of each, by its name."""
+        """The versions, by program."""
         asked = {
             "PostgreSQL": (str(self.postgresql / "postgres"), "--version"),
             "Patroni": (self.patroni, "--version"),
@@ -71,7 +71,7 @@ class Programs:
 
 
 def version_told_by(command: Sequence[str]) -> str:
-    """The first number with a point in what it says."""
+    """Return the version number in a program's output."""
     told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     found = re.search(r"\d+\.[\d.]*\d", told)
     return found.group() if found else "of unknown version"
@@ -79,7 +79,7 @@ def version_told_by(command: Sequence[str]) -> str:
 
 @dataclass
 class Program:
-    """A program with all that it starts, whoever it gives that to: everything at work in its folder."""
+    """A program with all its processes: everything that runs in its folder."""
 
     command: Sequence[str]
     folder: Path
@@ -91,7 +91,7 @@ class Program:
         return self.folder / "log"
 
     def write(self, name: str, text: str) -> None:
-        """A file for it, that no other user can read."""
+        """Write a file that no other user can read."""
         file = self.folder / name
         file.touch(mode=0o600)
         file.write_text(text)
@@ -109,7 +109,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us, who end it.
+                start_new_session=True,  # Ctrl-C must reach only this process, which ends it.
             )
 
     @property
@@ -117,14 +117,14 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """All of it at once; gone when this returns."""
+        """Kill all its processes, and wait until they are gone."""
         kill_all_in(self.folder)
         if self._process is not None:
             self._process.wait()
 
 
 def kill_all_in(folder: Path) -> None:
-    """SIGKILL for all that works there, also what was only just started; gone when this returns."""
+    """Kill all processes that run in the folder, including new ones, and wait until they are gone."""
     while alive := [pid for pid in at_work_in(folder) if is_alive(pid)]:
         for pid in alive:
             with suppress(ProcessLookupError):
@@ -133,12 +133,12 @@ def kill_all_in(folder: Path) -> None:
 
 
 def at_work_in(folder: Path) -> list[int]:
-    """The processes whose working directory is the folder or below it: PostgreSQL leaves the family of its Patroni."""
+    """Yield the processes that work in or below the folder, because PostgreSQL does not stay a child of Patroni."""
     return [int(each.name) for each in PROC.iterdir() if each.name.isdigit() and _works_in(each, folder)]
 
 
 def _works_in(process: Path, folder: Path) -> bool:
-    # Of those that have ended, and of other users, it is not to be known.
+    # Not readable for ended processes and for those of other users.
     with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         return (process / "cwd").readlink().is_relative_to(folder)
     return False

@@ -1,4 +1,4 @@
-"""What came of the demo, in Markdown's tables: they are read on a terminal too."""
+"""Report the demo as Markdown tables, which are readable on a terminal too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .faults import Happened
 
 
 def report(observed: Observed, conditions: Mapping[str, str]) -> str:
-    """Conditions, what was acknowledged and lost, how long it stood still, and what more nodes bring."""
+    """Return the report: conditions, requests, gaps, and the throughput by number of nodes."""
     told = "\n".join(f"* {name}: {value}" for name, value in conditions.items())
     parts = [told, promises(observed), statuses(observed), gaps(observed)]
     if observed.windows:
@@ -28,14 +28,14 @@ def promises(observed: Observed) -> str:
 
 
 def statuses(observed: Observed) -> str:
-    """What was answered: 503 where the database was away, and never 500."""
+    """Return the table of requests."""
     counted = sorted(observed.statuses.items(), key=lambda item: item[0] or 0)
     names = [str(status or "none, the connection broke") for status, _ in counted]
     return table([["status", *names], ["answers", *(number(count) for _, count in counted)]])
 
 
 def gaps(observed: Observed) -> str:
-    """How long no change was acknowledged."""
+    """Return the table of gaps by fault."""
     head = ["kill -9", "longest gap, s", "goal, s", "met", "recovered after, s"]
     return table([head, *(_gap(observed, happened) for happened in observed.faults)])
 
@@ -49,7 +49,7 @@ def _gap(observed: Observed, happened: Happened) -> list[str]:
 
 
 def rates(observed: Observed) -> str:
-    """How much was done with how many web nodes."""
+    """Return the table of throughput by number of web nodes."""
     head = ["web nodes", "changes/s", "WAL a change, bytes"]
     return table([head, *(_rate(observed, window) for window in observed.windows)])
 
@@ -61,7 +61,7 @@ def _rate(observed: Observed, window: Window) -> list[str]:
 
 
 def about_cores(observed: Observed) -> str:
-    """What must be said where the machine itself is the limit."""
+    """Return a note if the machine itself is the limit."""
     nodes = max(window.nodes for window in observed.windows)
     if nodes < 2:
         return ""

@@ -1,4 +1,4 @@
-"""Who starts what has died again, as systemd does with `Restart=always`."""
+"""Restart processes that died, like systemd with `Restart=always`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESTART_S = 0.1  # systemd's own RestartSec.
 
 
 class Supervised(Protocol):
-    """Something that runs, is killed and begins anew."""
+    """A process that can be killed and started again."""
 
     @property
     def is_running(self) -> bool: ...
@@ -23,12 +23,12 @@ class Supervised(Protocol):
 
 
 class Supervisor:
-    """Watches what was begun. At the end of the `with` block all of it is killed, the last one first."""
+    """Restarts units that die. At the end of the `with` block it kills all of them, the last one first."""
 
     def __init__(self) -> None:
         self._watched: list[Supervised] = []
         self._held: list[Supervised] = []
-        self._lock = Lock()  # While something is killed, it must not begin.
+        self._lock = Lock()  # Don't start a unit while it is being killed.
         self._end = Event()
         self._thread = Thread(target=self._watch, name="supervisor")
 
@@ -48,12 +48,12 @@ class Supervisor:
             each.begin()
 
     def kill(self, each: Supervised) -> None:
-        """kill -9; it is started again at once."""
+        """Kill a unit with kill -9; it is restarted at once."""
         with self._lock:
             each.kill()
 
     def take_away(self, each: Supervised) -> None:
-        """kill -9, and it stays away: its machine is gone."""
+        """Kill a unit with kill -9 without restarting it, like a lost machine."""
         with self._lock:
             self._held.append(each)
             each.kill()
@@ -67,10 +67,10 @@ class Supervisor:
             self.look()
 
     def look(self) -> None:
-        """Start what has died and was not taken away."""
+        """Start units that died and were not removed."""
         with self._lock:
             for each in self._watched:
                 if each not in self._held and not each.is_running:
-                    # Its port may be taken for another moment: it is tried again.
+                    # Its port may still be taken, so try again.
                     with suppress(CannotTry):
                         each.begin()

@@ -17,7 +17,7 @@ CHANCE = random.SystemRandom()
 
 
 class WorkerFailed(Exception):
-    """A worker ended by itself; what it wrote to standard error says why."""
+    """A worker ended unexpectedly; its standard error says why."""
 
 
 class Crew:
@@ -56,7 +56,7 @@ class Crew:
         os.close(self._writing)
 
     def look_after(self) -> None:
-        """To be called now and then. Raises WorkerFailed when one has ended by itself."""
+        """Kill and restart workers as due; call it regularly. Raises WorkerFailed if one ended unexpectedly."""
         for worker in self._workers:
             if worker.poll() is not None:
                 raise WorkerFailed(f"a worker ended with exit code {worker.returncode}")
@@ -65,14 +65,14 @@ class Crew:
         self._add_up()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # In a process group of its own: Ctrl-C is for the demo, which ends its workers itself.
+        # In a separate process group, so that Ctrl-C reaches only the demo, which ends its workers.
         return subprocess.Popen(
             self._command, env=self._environment, stdout=self._writing, stdin=subprocess.DEVNULL, process_group=0
         )
 
     def _kill_one(self) -> None:
         place = CHANCE.randrange(self._size)
-        self._workers[place].kill()  # SIGKILL: it can't put anything in order.
+        self._workers[place].kill()  # SIGKILL, so that it can't clean up.
         self._workers[place].wait()
         self._workers[place] = self._start()
         self.kills += 1

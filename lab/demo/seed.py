@@ -1,6 +1,6 @@
-"""A store full of plausible work in every state, with history and rates: to look at, and to try the console with.
+"""Fill a store with plausible work in every state, with history and rates, to try the console.
 
-Tasks come and go by the store's own verbs; only what lies in the past, which no verb can reach, is written beside them.
+Tasks are added and ended by the store's own methods; only the past, which these can't create, is written directly.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.db.models import Sum
 
@@ -20,22 +20,31 @@ from tasks_app.core.actors import Actor
 from tasks_app.core.heartbeats import LOST_MS
 from tasks_app.core.tally import bucket_of
 from tasks_app.core.validation import MOST_CLAIMED
+from tasks_app.jobs.queues import enqueue
 from tasks_app.models import Client, Level, Rate, Task, WorkDone
 from tasks_app.reading import clients
 from tasks_app.reading.counts import COUNTED, group_counts
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from tasks_app.writer import totals
+from taskstore.types.job_record import (
+    Attempt,
+    How,
+    JobError,
+    JobOptions,
+    JobRecord,
+    JobStatus,
+    finished_group,
+    queue_group,
+)
 from taskstore.types.schedules import CatchUp
 from taskstore.types.tasks import Change, NewTask, Order
-
-from .jobs import sow_jobs
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 AT_ONCE = 5_000  # Tasks of a commit.
 RATES_AT_ONCE = 5_000
 LARGEST_SHARE = 0.6  # Of all tasks in the largest group.
-BUSY_GROUPS = 40  # That have rates for each minute; the others for every few hours, and just now,
-STILL_GROUPS = 2  # but for some in which nobody works any more.
+BUSY_GROUPS = 40  # With rates for each minute; the others have them for every few hours and the present.
+STILL_GROUPS = 2  # Groups without active workers.
 FIRST_OWNER = 5_000
 HOUR, DAY = 60, 1_440  # Minutes.
 SILENT_MS = 20 * MINUTE_MS  # Of a lost worker.
@@ -69,7 +78,7 @@ ERRORS = (
 
 @dataclass(kw_only=True)
 class Seed:
-    """`tell` gets what is going on: what is done, how much of it, and how much there is to do."""
+    """Fills a store. `tell` gets the progress: the step, the number done, and the total."""
 
     tasks: int
     groups: int
@@ -89,7 +98,7 @@ class Seed:
         sow_jobs(self.chance, range(FIRST_OWNER, FIRST_OWNER + self.workers))
         self._schedule(list(sizes))
         totals.fold_here()
-        # That a million tasks came within a minute would be all that the charts show.
+        # Otherwise the charts would show only that a million tasks arrived within a minute.
         Rate.objects.filter(minute__gte=self._now_ms // MINUTE_MS).delete()
         self._remember_levels(list(sizes)[:BUSY_GROUPS])
         self._remember_work()
@@ -100,7 +109,7 @@ class Seed:
         more = (f"tenant-{number}/jobs" for number in itertools.count(1))
         return list(itertools.islice(itertools.chain(names, more), self.groups))
 
-    # ---- What is there
+    # ---- Tasks
 
     def _add(self, sizes: dict[str, int]) -> None:
         done = 0
@@ -146,10 +155,10 @@ class Seed:
             schedules.put(name, plan, Actor("demo"))
         schedules.pause("clean-up", Actor("demo", reason="until the disks are larger"))
 
-    # ---- What workers do
+    # ---- Workers
 
     def _work_on(self, sizes: dict[str, int]) -> None:
-        """In each group some tasks are finished, some fail, some leases run, and some have run out."""
+        """In each group finish some tasks, fail some, hold some leases, and let some expire."""
         for number, (group, size) in enumerate(sizes.items()):
             few = min(max(size // 50, 2), AT_ONCE)
             for held in self._claimed(group, 2 * few, MINUTE_MS):
@@ -159,7 +168,7 @@ class Seed:
             self.tell("groups worked on", number + 1, len(sizes))
 
     def _claimed(self, group: str, limit: int, lease_ms: int) -> list[list[Task]]:
-        """Tasks that were claimed, by each of some workers."""
+        """Claim tasks for several workers, and yield them by worker."""
         owners = self.chance.sample(range(self.workers), min(3, self.workers))
         each = min(math.ceil(limit / len(owners)), MOST_CLAIMED)
         return [
@@ -169,7 +178,7 @@ class Seed:
         ]
 
     def _finish(self, held: Sequence[Task]) -> None:
-        """Most are done; of the rest each is given back with an error."""
+        """Finish most tasks, and give the others back with an error."""
         failing = [task for task in held if self.chance.random() < 0.1]
         changes = [Change(id=task.id, error=self._error(), release=True) for task in failing]
         done = [task.id for task in held if task not in failing]
@@ -197,13 +206,13 @@ class Seed:
 
     @property
     def _lost(self) -> range:
-        """The numbers of the workers that have fallen silent."""
+        """Return the ids of the lost workers."""
         return range(0, self.workers, 20)
 
-    # ---- What was
+    # ---- The past
 
     def _remember(self, sizes: dict[str, int]) -> None:
-        """Rates of thirty days, as housekeeping would have left them."""
+        """Write rates of thirty days as housekeeping keeps them."""
         total, counts = len(sizes), group_counts()
         for number, group in enumerate(sizes):
             size = counts[group].total if group in counts else 0
@@ -244,7 +253,7 @@ class Seed:
         )
 
     def _remember_levels(self, busy: Sequence[str]) -> None:
-        """Of a day: they went as the backlogs of the busy groups did, and lead to what there is."""
+        """Write the levels of a day, which follow the backlogs of the busy groups and end at the present counts."""
         rates = Rate.objects.filter(group__in=busy, minutes=1)
         backlogs = dict(rates.values_list("minute").annotate(Sum("tasks")).order_by("minute"))
         Level.objects.all().delete()
@@ -260,11 +269,11 @@ class Seed:
             yield Level(minute=minute, **dict(zip(COUNTED, counts, strict=True)), workers=self._heard(ago))
 
     def _heard(self, minutes_ago: int) -> int:
-        """How many workers: a lost one still was, for some time after its last word."""
+        """Return the number of workers at a time, including lost ones for some time after their last heartbeat."""
         return self.workers - (len(self._lost) if minutes_ago * MINUTE_MS < SILENT_MS - LOST_MS else 0)
 
     def _remember_work(self) -> None:
-        """Of an hour: what left the groups was done by the workers, each at its own pace, until it fell silent."""
+        """Write the work of an hour: each worker did its share of what left the groups, until it was lost."""
         end = Task.objects.now_ms() // MINUTE_MS
         left = Rate.objects.filter(minutes=1, minute__gte=end - HOUR).aggregate(left=Sum("left"))["left"] or 0
         WorkDone.objects.all().delete()
@@ -276,12 +285,12 @@ class Seed:
             WorkDone.objects.bulk_create(work, ignore_conflicts=True)
 
     def _many(self, mean: float) -> int:
-        """A whole number about the mean, and never below zero."""
+        """Return a random integer near the mean, at least 0."""
         return max(0, round(self.chance.gauss(mean, math.sqrt(mean) + 0.1)))
 
 
 def sizes_of(tasks: int, groups: int) -> list[int]:
-    """One large group, and the rest ever smaller; together so many tasks, and none is empty if there are enough."""
+    """Return group sizes that add up to `count`: one large group and ever smaller ones, none of them empty."""
     largest = int(tasks * LARGEST_SHARE) if groups > 1 else tasks
     weights = [1 / (place + 1) for place in range(groups - 1)]
     rest = tasks - largest
@@ -291,7 +300,7 @@ def sizes_of(tasks: int, groups: int) -> list[int]:
 
 
 def leading_to(size: int, rates: list[Rate]) -> list[Rate]:
-    """The rates of a group, whose backlog ends with what there is."""
+    """Yield the rates of a group whose backlog ends at the present count."""
     more = size - rates[-1].tasks
     for rate in rates:
         rate.tasks = max(0, rate.tasks + more)
@@ -299,10 +308,76 @@ def leading_to(size: int, rates: list[Rate]) -> list[Rate]:
 
 
 def up_and_down(minutes_ago: int, place: int) -> float:
-    """From 0.6 to 1, which it is now; the first of several not at all, each of the others at its own pace."""
+    """Return the relative backlog at a time, from 0.6 to 1 at present. It depends on the group."""
     return 1 - 0.2 * (1 - math.cos(minutes_ago / (4 + place))) * (place > 0)
 
 
 def day_and_night(minute: int) -> float:
-    """From 0.2 at night to 1 by day (UTC)."""
+    """Return the activity at a time: from 0.2 at night to 1 by day (UTC)."""
     return 0.6 - 0.4 * math.cos(2 * math.pi * (minute % 1_440) / 1_440)
+
+
+FUNCTIONS = ("shop.invoices.render", "shop.mail.send", "shop.images.resize", "shop.reports.month")
+QUEUES = ("default", "reports")
+FINISHED, WAITING, LATER = 24, 6, 3  # Jobs of each queue.
+OPTIONS = JobOptions(max_attempts=3, timeout_ms=15 * MINUTE_MS)
+TRACEBACK = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/shop/mail.py", line 41, in send\n'
+    "    answer = server.deliver(to, text)\n"
+    "TimeoutError: no answer within 30 s\n"
+)
+ERROR = JobError(type="TimeoutError", message="no answer within 30 s", traceback=TRACEBACK)
+
+
+def sow_jobs(chance: random.Random, owners: range) -> None:
+    """Add jobs of each status to each queue; the started ones are held by these clients."""
+    for queue in QUEUES:
+        for number in range(FINISHED + WAITING):
+            enqueue(_record(chance, number), queue=queue, priority=chance.choice((0, 0, 10)))
+        for task in Task.objects.claim(queue_group(queue), owner=owners[0], limit=FINISHED, order=Order.OLDEST):
+            _finish(task, queue, chance)
+        Task.objects.claim(queue_group(queue), owner=owners[-1], duration_ms=30 * MINUTE_MS, limit=2)
+        for number in range(LATER):
+            enqueue(_record(chance, number), queue=queue, at_ms=-(number + 1) * 20 * MINUTE_MS)
+
+
+def _record(chance: random.Random, number: int) -> JobRecord:
+    order = chance.randrange(10**6)
+    kwargs = {"to": f"user{order % 50_000}@example.org", "copies": chance.randrange(1, 4)}
+    return JobRecord(function=FUNCTIONS[number % len(FUNCTIONS)], args=[order], kwargs=kwargs, options=OPTIONS)
+
+
+def _finish(task: Task, queue: str, chance: random.Random) -> None:
+    """Finish a job: most succeed, some of them at the second attempt."""
+    fails = chance.random() < 0.2
+    status = JobStatus.FAILED if fails else JobStatus.SUCCEEDED
+    attempts = tuple(_attempts(chance, 3 if fails else chance.choice((1, 1, 1, 2)), fails=fails))
+    record = replace(
+        JobRecord.decode(bytes(task.data)),
+        attempts=attempts,
+        result=None if fails else {"pages": chance.randrange(1, 40), "file": f"invoices/{task.id}.pdf"},
+        error=ERROR if fails else None,
+        log=f"order {task.id}: rendering\norder {task.id}: {'gave up' if fails else 'done'}\n",
+    )
+    error = ERROR.line if fails else ""
+    finished = NewTask.successor_of(task, group=finished_group(queue, status), data=record.encode(), error=error)
+    Task.objects.commit(owner=task.owner, adds=[finished], deletes=[task.id])
+
+
+def _attempts(chance: random.Random, count: int, *, fails: bool) -> Iterator[Attempt]:
+    """Yield attempts, the last of which has just ended."""
+    now_ms = Task.objects.now_ms()
+    for number in range(1, count + 1):
+        is_last = number == count
+        ended = now_ms - (count - number) * MINUTE_MS
+        yield Attempt(
+            started=ended - chance.randrange(400, 50_000),
+            ended=ended,
+            how=How.SUCCEEDED if is_last and not fails else chance.choice((How.FAILED, How.TIMED_OUT)),
+            worker=f"worker-{chance.randrange(1, 9)}",
+            host=f"node-{chance.randrange(1, 5)}.example.org",
+            pid=1_000 + chance.randrange(30_000),
+            error=None if is_last and not fails else ERROR,
+            final=is_last,
+        )

@@ -1,4 +1,4 @@
-"""The pictures of docs/, made from the running product on the demo's seed, by Chromium."""
+"""Make the screenshots of docs/ with Chromium, from a server with the demo's sample tasks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..testing.chromium import OPTIONS, chromium
 
 SIZE = {"width": 1366, "height": 860}
 PATIENCE_MS = 60_000  # For a page; the machine may be busy.
-SETTLED_MS = 3_000  # Charts are drawn, live numbers have come.
+SETTLED_MS = 3_000  # For charts and live numbers.
 GROUP = "mail/incoming"
 TASKS = 10_000
 PROJECT = "thumbnails"
-# What two workers are in the middle of.
+# Commands that two workers are running.
 LINES = [f"sleep 0.{number % 9 + 1}; echo frame {number}" for number in range(300)] + ["ls /no/such/frames"] * 3
 
 
@@ -36,12 +36,12 @@ class Server:
     password: str
 
     def command(self, *words: str) -> subprocess.Popen[bytes]:
-        """A command on the data of this server, which may go on."""
+        """Run a command on the data of this server."""
         program = [sys.executable, "manage.py", *words, "--data", str(self.data)]
         return subprocess.Popen(program, cwd=self.checkout, stdout=subprocess.DEVNULL)
 
     def failed_task(self) -> int:
-        """The id of one that has failed."""
+        """Return the id of a failed task."""
         token = json.loads((self.data / "server.json").read_bytes())["token"]
         asked = {"q": "state:failed", "limit": "1"}
         headers = {"Authorization": f"Bearer {token}"}
@@ -50,7 +50,7 @@ class Server:
 
 
 def take(checkout: Path, folder: Path) -> Iterator[Path]:
-    """Make the pictures in `folder`, each as soon as it is asked for. Takes a minute or two."""
+    """Make the screenshots in `folder`, and yield each name. Takes a minute or two."""
     with serving(checkout) as server, at_work(server), signed_in(server) as page:
         for name, address in addresses(server).items():
             page.goto(f"{server.url}{address}", timeout=PATIENCE_MS)
@@ -77,7 +77,7 @@ def theme_of(name: str) -> str:
 
 @contextmanager
 def serving(checkout: Path) -> Iterator[Server]:
-    """A server on a store of its own, full of the demo's seed."""
+    """Run a server on a separate store with the demo's sample tasks."""
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         words = ("up", "--port", "0", "--grpc-port", "0", "--commands", "--data", place)
         program = [sys.executable, "manage.py", *words]
@@ -101,7 +101,7 @@ def lines_until(last: str, lines: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def at_work(server: Server) -> Iterator[None]:
-    """Shell commands that two workers run."""
+    """Submit shell commands, and run two workers for them."""
     file = server.data / "lines.txt"
     file.write_text("\n".join(LINES))
     if server.command("commands", "submit", "--file", str(file), "--project", PROJECT).wait():
@@ -124,7 +124,7 @@ def signed_in(server: Server) -> Iterator[Page]:
         page.fill("[name=username]", "admin")
         page.fill("[name=password]", server.password)
         page.press("[name=password]", "Enter")
-        # The first password opens nothing but the page on which to choose another one.
+        # The first password only allows setting a new one.
         own = secrets.token_urlsafe()
         page.fill("[name=new_password1]", own, timeout=PATIENCE_MS)
         page.fill("[name=new_password2]", own)

@@ -1,4 +1,4 @@
-"""The browser of tests and benchmark: the one in the environment, else the system's, else Debian's package."""
+"""Find the browser of tests and benchmarks: TASKSTORE_CHROMIUM, the system's, or Debian's package."""
 
 import os
 
@@ -7,7 +7,7 @@ from . import CannotTest, debian
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # libatomic1 is for playwright's own node.
 PACKAGES = ("chromium", "fonts-dejavu-core", "libatomic1")
-# What keeps Chromium from calling home, and from needing a desktop, a GPU or rights we may not have.
+# Run without network calls of its own, a desktop, a GPU or special permissions.
 OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -22,7 +22,7 @@ OPTIONS = [
 
 
 def chromium() -> str:
-    """The path of a Chromium; installs it where there is none and we may.
+    """Return the path of a Chromium; installs it if needed and permitted.
 
     Raises CannotTest with the remedy.
     """

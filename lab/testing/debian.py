@@ -1,4 +1,4 @@
-"""Programs of Debian's packages: found, else installed where we may."""
+"""Find programs, or install their Debian packages if permitted."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from . import CannotTest
 
 
 def program(names: tuple[str, ...], packages: tuple[str, ...], or_else: str = "") -> str:
-    """The path of the first of these programs that is there; installs the packages where there is none.
+    """Return the path of the first of these programs that exists; installs the packages if there is none.
 
     Raises CannotTest with the remedy. `or_else`: what a user can do instead of installing them.
     """

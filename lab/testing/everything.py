@@ -1,7 +1,8 @@
-"""Everything that `manage.py test` runs, side by side."""
+"""Run everything of `manage.py test`, in parallel."""
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 
+from taskstore_project import bootstrap
+
+from . import PROJECT
 from .postgresql import postgresql
 from .suite import Run, SuiteResult, run_here, run_side_by_side
 
@@ -18,9 +22,9 @@ ENOUGH_BYTES = 4 * 2**30  # In a container it may be as small as 64 MB.
 
 
 def data_place() -> Path | None:
-    """A file system in memory, where there is one with room; None: wherever temporary files lie.
+    """Return a file system in memory with enough room; None: use the folder of temporary files.
 
-    What a disk keeps when the power fails no test sees, and waiting for it was half of their time on SQLite.
+    No test depends on durability, and waiting for the disk took half of their time on SQLite.
     """
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
         return MEMORY
@@ -30,7 +34,7 @@ def data_place() -> Path | None:
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 PYTEST, GATES = "pytest", "lab.testing.gates"
 QUICK = ["--without=browser", "--without=stress", "--hypothesis-profile=quick"]
-# What no Python and no Django decides: the sources, the packages, and what only the project itself runs.
+# Tests that don't depend on the versions of Python and Django.
 OF_THE_PROJECT = (
     *("benchmarks", "chaos", "cluster", "docs"),
     *("test_architecture.py", "test_bootstrap.py", "test_contributing.py", "test_packaging.py"),
@@ -49,9 +53,9 @@ class Plan:
 
 
 def run_everything(plan: Plan) -> bool:
-    """Run what the plan says, print a summary, and return whether all of it passed.
+    """Run the plan, print a summary, and return whether everything passed.
 
-    Raises CannotTest when something that is needed can't be had.
+    Raises CannotTest if something that is needed is missing.
     """
     made = tempfile.TemporaryDirectory(prefix="taskstore-test-", dir=data_place())
     with made as name, addresses(plan.databases) as urls:
@@ -65,7 +69,7 @@ def run_everything(plan: Plan) -> bool:
 
 @contextmanager
 def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
-    """The address of each database; empty for SQLite, which has one in the data folder of each run."""
+    """Yield the address of each database; empty for SQLite, which has a file in the data folder of each run."""
     if POSTGRESQL not in databases:
         yield dict.fromkeys(databases, "")
         return
@@ -74,9 +78,9 @@ def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[SuiteResult]:
-    """Several runs side by side, which keep two cores busy to the end; those under load after the others.
+    """Run suites in parallel, which keeps two cores busy; stress tests run after the others.
 
-    On one database everything is one run for who sits at a terminal, and has it for itself.
+    On one database and a terminal, everything is a single run with the terminal for itself.
     """
 
     def run(database: str, part: str = "", *selection: str) -> Run:
@@ -96,7 +100,7 @@ def run_suites(plan: Plan, urls: dict[str, str], folder: Path) -> list[SuiteResu
 
 
 def parts(plan: Plan) -> Iterator[Part]:
-    """The longest first, so that at the end none goes on alone."""
+    """Return the runs, longest first, so that none is left alone at the end."""
     first, *others = plan.databases
     once, own = ("--only=once", "--without=browser", "--without=stress"), ("--without=once", "--without=stress")
     yield first, "", *own, "--without=servers"
@@ -111,7 +115,7 @@ def parts(plan: Plan) -> Iterator[Part]:
 
 
 def parts_for_portability(plan: Plan) -> Iterator[Part]:
-    """On the first database nearly all, on others what has to do with their driver; and how servers start and end."""
+    """Return nearly all tests for the first database, the driver's tests for others, and starts of servers."""
     first, *others = plan.databases
     ours = [f"--ignore=tests/{name}" for name in OF_THE_PROJECT]
     yield first, "", "--without=once", "--without=servers", *ours
@@ -130,3 +134,19 @@ def parts_under_load(plan: Plan) -> Iterator[Part]:
 
 def stops_at_a_failure(plan: Plan) -> bool:
     return bool({"-x", "--exitfirst"} & set(plan.pytest_arguments))
+
+
+def run_with_other_python(arguments: list[str]) -> int:
+    """Run `manage.py` with these arguments on the newest Python of another version; return its exit code.
+
+    Another Python may mean another line of Django. It gets an environment of its own.
+    """
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    versions = ((python, bootstrap.version_of(python)) for python in bootstrap.interpreters())
+    python, version = next(((python, version) for python, version in versions if version != own), (None, ""))
+    if python is None:
+        print("== there is no other Python here to test with", flush=True)
+        return 0
+    print(f"== with Python {version}", flush=True)
+    environment = {**os.environ, "TASKSTORE_ENVIRONMENT": f".venv-{version}"}
+    return subprocess.run([python, PROJECT / "manage.py", *arguments], env=environment, check=False).returncode

@@ -1,8 +1,8 @@
-"""Whether servers of the release before can go on with what a migration leaves: a gate.
+"""A gate: check that servers of the previous release keep working after each migration.
 
 Servers are upgraded one after the other. The first new one changes the tables while the others still serve.
-A migration that does more than add says in its `old_servers` why they can go on, for example that the release before
-does not use the column any more. Own code, as most of our migrations are SQL, which linters of models do not see.
+A migration that does more than add says in its `old_servers` why they keep working, for example because they do
+not use the column any more. A separate tool, because linters of models don't see migrations in SQL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from django.db import migrations
 from django.db.migrations.operations.base import Operation
 
-FIRST_RELEASE = "0001_initial"  # Nobody has older tables than those that it makes.
+FIRST_RELEASE = "0001_initial"  # No release had older tables.
 
 HARMLESS = (
     migrations.CreateModel,
@@ -28,7 +28,7 @@ HARMLESS = (
 
 
 def problems(migration: migrations.Migration) -> Iterator[str]:
-    """What servers of the release before may stumble over."""
+    """Yield the problems of a migration for servers of the previous release."""
     if not getattr(migration, "old_servers", ""):
         for operation in migration.operations:
             if why := _trouble(operation):
@@ -49,7 +49,7 @@ def _trouble(operation: Operation) -> str:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        # The settings keep a key where the data are.
+        # The settings write a key to the data folder.
         os.environ |= {"TASKSTORE_DATA": folder, "DJANGO_SETTINGS_MODULE": "taskstore_project.settings"}
         import django
         from django.db.migrations.loader import MigrationLoader

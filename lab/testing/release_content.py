@@ -1,4 +1,4 @@
-"""The content of a release's fixture: something of everything, made by the store's own verbs."""
+"""The content of a release's fixture: something of everything, made with the store's own methods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANN, BOB = 17, 18  # Workers.
 TOKEN = "ts_of_the_fixtures"  # noqa: S105
 PERSON, PASSWORD = "ann", "pw-of-the-fixtures"
 LATER_MS = 4_102_444_800_000  # The year 2100.
-LARGE = b"x" * PAYLOAD_BYTES  # Kept in a row of its own, which successors share.
+LARGE = b"x" * PAYLOAD_BYTES  # Stored in a separate row, which successors share.
 
 
 def fill() -> None:
@@ -50,7 +50,7 @@ def fill() -> None:
     token, _ = tokens.create("revoked", Scope.READ)
     Token.objects.filter(pk=token.pk).update(revoked_at=timezone.now())
     clients.hear(Client(id=ANN, name="ann", host="a.example.org", pid=1, groups=["mail"], version="1", info="{}"))
-    for number, deletes in enumerate(((), (1_000_000,))):  # One that was done, and one that was refused.
+    for number, deletes in enumerate(((), (1_000_000,))):  # One is done and one is refused.
         key = ResendKey(f"1/fixture-{number}", "d" * 64)
         adds = (NewTask(group="sent", data=b"again"),)
         with suppress(CommitRefused):

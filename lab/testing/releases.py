@@ -36,7 +36,7 @@ def main() -> None:
         filled(data, "")
         with closing(sqlite3.connect(data / "taskstore.sqlite3")) as database:
             write(place / "sqlite.sql", database.iterdump())
-    # On a throw-away server: the database of another one may hold more than the store.
+    # On a temporary server, because another one's database may contain more than the store.
     os.environ.pop("TASKSTORE_TEST_POSTGRES_URL", None)
     with postgresql() as url, tempfile.TemporaryDirectory() as folder:
         filled(Path(folder) / "data", url)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def filled(data: Path, database_url: str) -> None:
-    """Create the tables and fill them, in processes of their own because settings name one database."""
+    """Create the tables and fill them, in separate processes because settings name one database."""
     environment = {**clean_environment(data), "DATABASE_URL": database_url}
     for command in (["migrate"], ["shell", "-c", "from lab.testing.release_content import fill; fill()"]):
         subprocess.run([sys.executable, "manage.py", *command, "-v0"], cwd=PROJECT, env=environment, check=True)
@@ -57,7 +57,7 @@ def dumped(url: str) -> list[str]:
     program = shutil.which("pg_dump", path=binaries) or shutil.which("pg_dump")
     if not program:
         raise CannotTest("There is no pg_dump: install one (`apt-get install postgresql`)")
-    # As inserts, because the data of a COPY is no SQL.
+    # As inserts, because the data of a COPY is not SQL.
     command = [program, "--no-owner", "--no-privileges", "--column-inserts", url]
     text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     return [line for line in text.rstrip("\n").split("\n") if not line.startswith(NOT_SQL)]

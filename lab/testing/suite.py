@@ -1,4 +1,4 @@
-"""Processes that check something, alone or side by side."""
+"""Run checks in processes, one after the other or in parallel."""
 
 import os
 import signal
@@ -16,8 +16,8 @@ from . import PROJECT
 
 NO_TEST_RAN = 5  # pytest's exit code.
 GOODBYE_SECONDS = 30
-AT_ONCE = 4  # Keeps two cores busy while some wait, and none so slow that its tests give up waiting.
-# Of the user's own settings, what is meant for the tests; the others must not change what they see.
+AT_ONCE = 4  # Keeps two cores busy, without slowing tests down so much that they time out.
+# The user's settings that are meant for the tests; all others must not influence them.
 KEPT = ("TASKSTORE_TEST_POSTGRES_URL", "TASKSTORE_CHROMIUM", "TASKSTORE_ENVIRONMENT")
 
 
@@ -70,14 +70,14 @@ class SuiteResult:
 
     @property
     def line(self) -> str:
-        """For the summary: `sqlite: passed in 12 s`, with pytest's own closing line where it was caught."""
+        """The line of the summary: `sqlite: passed in 12 s`, with pytest's last line if it was captured."""
         verdict = "passed" if self.passed else "no test ran" if self.ran_nothing else "FAILED"
         closing = self.output.strip().rpartition("\n")[2].strip("= ")
         return f"{self.run.name}: {verdict} in {self.seconds:.0f} s" + (f" ({closing})" if closing else "")
 
 
 def run_here(run: Run) -> SuiteResult:
-    """One run with the terminal for itself, so that a debugger works in it."""
+    """Run with the terminal attached, so that a debugger works."""
     run.announce()
     started = time.monotonic()
     with run.started() as process:
@@ -86,14 +86,14 @@ def run_here(run: Run) -> SuiteResult:
 
 
 def run_side_by_side(*runs: Run, at_once: int = AT_ONCE) -> list[SuiteResult]:
-    """Several runs, begun in their order, so many of them at the same time; their output one after the other."""
+    """Run several suites in parallel, started in this order, and print their outputs one after the other."""
     with ExitStack() as stack:
         crowd = Crowd(runs, at_once, stack)
         return [crowd.follow(run) for run in runs]
 
 
 class Crowd:
-    """Runs of which only so many are under way at once. Those that are, end with the stack."""
+    """Runs of which only some are in progress at once; these are ended with the stack."""
 
     def __init__(self, runs: Sequence[Run], at_once: int, stack: ExitStack) -> None:
         self._waiting = deque(runs)
@@ -103,13 +103,13 @@ class Crowd:
         self._ended: dict[str, tuple[int, float]] = {}  # The exit code, and after how many seconds.
 
     def follow(self, run: Run) -> SuiteResult:
-        """Print what the run writes until it ends. To be asked in the order in which they begin."""
+        """Print the output of a run until it ends. Call it in the order of the runs."""
         self._look()
         run.announce()
         pieces = []
         with run.output_file.open(errors="replace") as output:
             while True:
-                # Asked before reading, so that what it writes last is read too.
+                # Check before reading, so that the last output is read too.
                 ended = self._ended.get(run.name)
                 pieces.append(output.read())
                 print(pieces[-1], end="", flush=True)
@@ -120,7 +120,7 @@ class Crowd:
                 self._look()
 
     def _look(self) -> None:
-        """Others begin in the place of those that have ended."""
+        """Start further runs in place of those that have ended."""
         for name, (process, since) in [*self._under_way.items()]:
             if process.poll() is not None:
                 self._ended[name] = process.returncode, time.monotonic() - since
@@ -140,7 +140,7 @@ def caught(run: Run) -> Iterator[subprocess.Popen[str]]:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Let an interrupted run put its servers and databases away, but not for ever."""
+    """Give an interrupted run time to stop its servers and databases."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     try:
@@ -151,10 +151,10 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def clean_environment(data: Path) -> dict[str, str]:
-    """The environment of gates and tests: every setting at its default, and a data folder of their own."""
+    """Return the environment of gates and tests: default settings and a separate data folder."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith("TASKSTORE_")}
     for name in ("DATABASE_URL", "DATABASE_PASSWORD_FILE"):
         kept.pop(name, None)
-    # The tests start hundreds of processes: most of their time would go into compiling the same modules.
+    # Cache bytecode, because the tests start hundreds of processes that import the same modules.
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return {**kept, "TASKSTORE_DATA": str(data), "DJANGO_SETTINGS_MODULE": "taskstore_project.settings"}

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -354,7 +355,8 @@ def _prepare(batch: Sequence[Asked], done: Done) -> None:
     """Prepare the answers, while the database commits what they say."""
     for asked, decision in zip(batch, done.decisions, strict=True):
         if isinstance(decision, list):
-            asked.prepare(decision)
+            with suppress(Exception):  # What fails here fails again in `succeed`, where it concerns nobody else.
+                asked.prepare(decision)
 
 
 def are_large(operations: Sequence[Operation]) -> bool:

@@ -1,7 +1,7 @@
-"""The executor of jobs: a fork server runs each in a process, and one thread writes down what comes of them.
+"""The executor of jobs. A fork server runs each job in a process, and one thread records the results.
 
-So no two changes of a job are ever under way. That thread waits for a store that is away; meanwhile another one goes on
-listening to the server, so that a worker that stops knows when its jobs have ended.
+So no two changes of a job are ever in progress. That thread waits for an unavailable store, while another one keeps
+receiving from the fork server, so that a stopping worker knows when its jobs have ended.
 """
 
 from __future__ import annotations
@@ -39,37 +39,37 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-QUICK_S = 0.25  # What takes longer is recorded as under way; what does not is not worth a commit of its own.
-AHEAD = 8  # Jobs a process, at most: so many may wait for their turn while jobs are quick.
-AHEAD_MS = 50  # How long a job takes, on average of late, that is quick.
-MOST_TOLD = 100  # Of the jobs in work, with a heartbeat.
+QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one is not worth another commit.
+AHEAD = 8  # The number of jobs to queue for each process while jobs are quick.
+AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
+MOST_TOLD = 100  # The number of running jobs in a heartbeat.
 STOPPED = "its worker stopped"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Work:
-    """A job in hand."""
+    """A job in progress."""
 
-    key: int  # The id that its task was claimed with.
+    key: int  # The id with which its task was claimed.
     job_id: int
     queue: str
     record: JobRecord
     held: Held
     link: ForkServerLink
     taken_at: float = field(default_factory=time.monotonic)
-    started_ms: int = 0  # 0: it waits for its turn.
+    started_ms: int = 0  # 0: not started.
     pid: int = 0
     log: str = ""
     written_log: str = ""
-    written_at: float | None = None  # When it was last recorded as under way.
-    has_ended: bool = False  # What came of it is written next.
+    written_at: float | None = None  # When it was last recorded as started.
+    has_ended: bool = False  # Its result is written next.
 
     def is_late(self, now: float) -> bool:
-        """Whether others had better have it than it wait longer for its turn here."""
+        """Whether to give the job back, because it has waited too long for a free process."""
         return not self.started_ms and now - self.taken_at > QUICK_S
 
     def wants_writing(self, now: float, logs_every_s: float) -> bool:
-        """Whether its record should say that it is under way, or what it wrote meanwhile."""
+        """Whether to record that the job has started, or its new output."""
         if not self.started_ms or self.has_ended or self.held.lost.is_set():
             return False
         if self.written_at is None:
@@ -92,43 +92,43 @@ class Work:
         )
 
     def outcome(self, how: How, text: str) -> RunOutcome:
-        """For one that its server says nothing of any more."""
+        """Return the outcome of a job whose fork server no longer reports it."""
         error = JobError(type={How.LOST: "WorkerLost"}.get(how, "Stopped"), message=text)
         return RunOutcome(key=self.key, how=how, pid=self.pid, started=self.started_ms, error=error, log=self.log)
 
 
 class Jobs:
-    """`groups`: of the queues. `memory_bytes`: for the process of a job that says nothing of its own."""
+    """Runs jobs. `groups`: those of the queues. `memory_bytes`: the memory limit of jobs that don't set one."""
 
     def __init__(self, store: JobStore, groups: Sequence[str], setup: Setup, *, memory_bytes: int | None) -> None:
         self._store, self._groups, self._setup, self._memory_bytes = store, groups, setup, memory_bytes
         self._ahead = setup.processes * min(setup.jobs_per_process, AHEAD)
-        self._average_ms = float(AHEAD_MS)  # How long jobs take of late.
+        self._average_ms = float(AHEAD_MS)  # The recent average duration.
         self._is_over = False
         self._has_heard_all = False
         self.end_s = setup.kill_after_ms / 1_000 + 1
         self.at_once = setup.processes
-        self._ends_at = math.inf  # When a store that does not answer is waited for no longer.
+        self._ends_at = math.inf  # When to stop waiting for an unavailable store.
 
     def start(self, engine: Engine[Work]) -> None:
         self._engine = engine
         self._place = Attempt(worker=engine.name, host=socket.gethostname())
         self.chores: Sequence[Chore] = [(LOOK_EVERY_S, Orphans(self._store, self._groups, engine.settling).look)]
         self._link = self._new_server()
-        self._heard: SimpleQueue[tuple[Work, RunOutcome] | None] = SimpleQueue()  # None: look, or end.
+        self._heard: SimpleQueue[tuple[Work, RunOutcome] | None] = SimpleQueue()  # None: check the jobs, or end.
         self._writing = threading.Thread(target=self._write_until_over, name="jobs", daemon=True)
         self._listening = threading.Thread(target=self._listen, name="fork server", daemon=True)
         for thread in (self._writing, self._listening):
             thread.start()
 
     def room(self, in_work: int) -> int:
-        if in_work >= self._setup.processes:  # What is slow keeps all others waiting: they may be for other workers.
+        if in_work >= self._setup.processes:  # Leave jobs to other workers while slow ones occupy all processes.
             return 0
         ahead = self._ahead if self._average_ms < AHEAD_MS else 0
         return self._setup.processes + ahead - in_work
 
     def take(self, tasks: Sequence[Task]) -> None:
-        """Have the jobs run, unless those who claimed them before were their end."""
+        """Start jobs, unless their earlier workers died too often."""
         entries: list[Entry] = []
         for task in tasks:
             queue = queue_of(task.group) or DEFAULT_QUEUE
@@ -136,7 +136,7 @@ class Jobs:
                 record = JobRecord.decode(task.data)
                 verdict = lost_before(task, record, now_ms())
                 finished = change_of(task, queue, verdict) if verdict and verdict.finished else None
-            except (TypeError, ValueError) as problem:  # NotAJob is one.
+            except (TypeError, ValueError) as problem:  # Includes NotAJob.
                 finished = no_job(task, queue, problem)
             if finished:
                 entries.append(Entry.of(finished, refused=partial(_say_lost, task.origin)))
@@ -154,7 +154,7 @@ class Jobs:
         self._engine.settling.write(entries)
 
     def stop(self) -> None:
-        """What waits for its turn gets it soon, or is taken back."""
+        """Do nothing: queued jobs start soon or are taken back."""
 
     def interrupt(self) -> None:
         self._ends_at = time.monotonic() + self._setup.kill_after_ms / 1_000 + PATIENCE_S
@@ -162,7 +162,7 @@ class Jobs:
             work.link.stop(work.key)
 
     def end(self) -> None:
-        """Waits for a few seconds until all is written."""
+        """Wait a few seconds until all results are written."""
         self._is_over = True
         self._link.hang_up()
         self._writing.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
@@ -171,13 +171,13 @@ class Jobs:
         self._link.end()
 
     def info(self) -> Mapping[str, Any]:
-        """Also for others on this machine, which look whether it lives."""
+        """Return the `info` of a heartbeat, from which other workers on this machine learn whether this one is dead."""
         works = [work for work in list(self._engine.works.values()) if work.started_ms]
         jobs = {str(work.job_id): work.pid for work in works[:MOST_TOLD]}
         return {**whereabouts(os.getpid()), "processes": self._setup.processes, "in_work": len(works), "jobs": jobs}
 
     def _run(self, work: Work) -> None:
-        # While nobody replaces the server: all that a dead one had is known.
+        # `begin` holds the lock that replacing the server needs, so no job is lost with a dead server.
         work.link = self._link
         work.link.run(work.assignment(self._place.worker, self._memory_bytes))
 
@@ -215,7 +215,7 @@ class Jobs:
         if "how" in message:
             outcome = RunOutcome.of(message)
             if work := works.get(outcome.key):
-                if outcome.started:  # Not one that was taken back or could not begin.
+                if outcome.started:  # Not for a job that was taken back or could not start.
                     self._average_ms += (outcome.ended - outcome.started - self._average_ms) / 10
                 self._end_work(work, outcome)
         elif "started" in message and (work := works.get(message["started"])):
@@ -225,13 +225,13 @@ class Jobs:
             work.log = message["text"]
 
     def _end_work(self, work: Work, outcome: RunOutcome) -> None:
-        # First this: who sees that nothing is in work, waits for what was heard until then.
+        # Before `done`: once no task is in progress, the writer only waits for what was received until then.
         work.has_ended = True
         self._heard.put((work, outcome))
         self._engine.done(work.key)
 
     def _leave(self, link: ForkServerLink) -> None:
-        """A server has ended, and all its processes with it."""
+        """Handle the end of a fork server, with which all its processes end."""
         link.end()
         if not self._engine.stopping.is_set():
             logger.error("the process that starts the jobs has died and is being replaced")
@@ -248,7 +248,7 @@ class Jobs:
         for work in [work for work in list(self._engine.works.values()) if work.link is link]:
             if work.pid:
                 end_group(work.pid, signal.SIGKILL)
-            # What waited for its turn was not touched.
+            # A job that had not started is given back unchanged.
             self._end_work(work, work.outcome(how if work.started_ms else How.GIVEN_BACK, text))
 
     # ---- The thread that writes
@@ -263,7 +263,7 @@ class Jobs:
             self._engine.fail(problem)
 
     def _ended(self) -> Iterator[tuple[Work, RunOutcome]]:
-        """What has ended, as soon as there is something to write, or to look after."""
+        """Yield the jobs that have ended. Waits until there is something to write or to check."""
         patience_s = QUICK_S if self._engine.works else None
         with suppress(Empty):
             if heard := self._heard.get(timeout=patience_s):
@@ -273,7 +273,7 @@ class Jobs:
                     yield heard
 
     def _look_after_works(self) -> Sequence[Entry]:
-        """Write down what is under way, and take back what waits for too long."""
+        """Return the records of started jobs to write, and take back jobs that wait too long."""
         now = time.monotonic()
         entries = []
         for work in list(self._engine.works.values()):
@@ -287,7 +287,7 @@ class Jobs:
                 data = work.record.with_attempt(attempt, log=work.log).encode()
             except ValueError:
                 continue
-            # This renews its lease, too.
+            # This also renews the lease.
             task = self._engine.keeper.let_go(work.held)
             change = Change(id=task.id, data=data, error="", timespec_ms=-self._engine.keeper.duration_ms)
             written, refused = partial(self._keep_on, work), partial(self._refused_while_run, work)
@@ -300,11 +300,11 @@ class Jobs:
     def _refused_while_run(self, work: Work, problem: Exception) -> None:
         if isinstance(problem, CommitRefused):
             work.held.lose()
-        else:  # With its log it is larger than the store takes, say.
+        else:  # For example, its log makes it too large for the store.
             self._keep_on(work, [work.held.task])
 
     def _settled(self, work: Work, outcome: RunOutcome) -> Sequence[Entry]:
-        """What came of the job, unless it is no longer ours."""
+        """Return the result of a job to write, unless its lease is lost."""
         task = self._engine.keeper.let_go(work.held)
         if work.held.lost.is_set():
             return ()
@@ -332,10 +332,10 @@ class Jobs:
         elif not isinstance(problem, InvalidInput | TypeError | ValueError):
             logger.error("job %d: its result can't be written, so another worker will get it: %s", work.job_id, problem)
         elif verdict.record.result is None:
-            # Not even its record can be kept, with what it holds already.
+            # Even the record without a result is rejected.
             return Entry.of(no_job(task, work.queue, problem), refused=partial(_say_lost, task.origin))
         else:
-            # The result is more than the store takes: that is what came of it.
+            # The store rejects the result as too large, so the job fails with that error.
             error = JobError(type=type(problem).__name__, message=f"its result can't be kept: {problem}")
             attempt = replace(verdict.record.attempts[-1], how=How.FAILED, error=error, final=False)
             return self._entry(work, task, after(work.record, attempt))

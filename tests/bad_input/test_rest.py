@@ -12,7 +12,7 @@ from tests.rest_api.api import Api
 from .catalogue import Bad, bodies, expanded, fields, requests
 from .store import everything, secret_of, three_tasks
 
-VERB = re.compile(r"\b(?:must|is|takes|expects|say|can|can't)\b")  # Of a field error, which is a sentence.
+VERB = re.compile(r"\b(?:must|is|takes|expects|say|can|can't|changed)\b")  # Of a field error, which is a sentence.
 
 
 @pytest.fixture

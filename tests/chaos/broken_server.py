@@ -139,14 +139,19 @@ def answers_what_it_did_not_commit():
 def locks_no_rows():
     """PostgreSQL's. Takes its time between looking and writing, so that two processes meet."""
 
-    def broken(right):
-        async def run(self, statements, *within_s):
+    def sending(right):
+        return lambda self, statements: right(self, [(unlocked(sql), parameters) for sql, parameters in statements])
+
+    def slow(right):
+        async def answers(self, sent, *within_s):
+            rows = await right(self, sent, *within_s)
             await asyncio.sleep(0.005)
-            return await right(self, [(unlocked(sql), parameters) for sql, parameters in statements], *within_s)
+            return rows
 
-        return run
+        return answers
 
-    instead(postgresql_pipeline.Pipeline, "run", broken)
+    instead(postgresql_pipeline.Pipeline, "send", sending)
+    instead(postgresql_pipeline.Pipeline, "answers", slow)
 
 
 def unlocked(sql):

@@ -173,7 +173,7 @@ def test_a_new_token_is_taken_from_the_file():
 
 
 def test_a_commit_that_may_have_happened_is_not_sent_with_another_token():
-    with pytest.raises(CommitUnknown, match="started anew"):
+    with pytest.raises(CommitUnknown, match="server restarted during the request"):
         Talk(COMMIT, BROKEN, failure(401), OK, access=File("old", "new"))
     assert Talk(CLAIM, BROKEN, failure(401), OK, access=File("old", "new")).answer is OK
 

@@ -147,7 +147,7 @@ def test_processes_end_with_their_worker(served, store, token):
 def test_processes_that_can_not_start_end_it(served, token, tmp_path):
     worker = Worker(FakeStore(), processes=1)
     worker.handle("mail")(lambda task: None)
-    with pytest.raises(ChildDidNotStart, match="those of a module"):
+    with pytest.raises(ChildDidNotStart, match="must belong to a module"):
         worker.run()
     unguarded = tmp_path / "unguarded.py"
     unguarded.write_text(MAILER.read_text().replace('if __name__ == "__main__":', "if True:"))

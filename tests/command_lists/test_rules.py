@@ -28,6 +28,6 @@ def test_the_first_rule_about_a_project_counts_and_else_the_default(settings, pr
     ],
 )  # fmt: skip
 def test_what_is_no_rule_is_refused_by_name(word):
-    with pytest.raises(ValueError, match="is no rule") as refused:
+    with pytest.raises(ValueError, match="is not a rule") as refused:
         rules_in(f"a=1/1s/1s {word}")
     assert word in str(refused.value)

@@ -134,4 +134,4 @@ def test_what_takes_too_long_is_said_so(operator, monkeypatch):
         raise TookTooLong
 
     monkeypatch.setattr(audited, "at_most", out_of_time)
-    assert "his takes too long: name a person" in page(operator, status=400, reason="x")
+    assert "akes too long to search: name a person" in page(operator, status=400, reason="x")

@@ -142,7 +142,7 @@ def test_it_moves_tasks_to_a_group_that_is_there(operator):
 @pytest.mark.parametrize(
     ("to", "error"),
     [
-        ("", "not empty"),
+        ("", "not be empty"),
         ("mail", "a group other than"),
         ("nowhere", "existing group, and nowhere is not"),
         ("x" * 256, "t most 255"),

@@ -132,7 +132,7 @@ def test_sigterm_lets_jobs_finish(queue):
 
 @pytest.mark.parametrize(
     ("data", "error"),
-    [("hello", "not the record of a job"), ('{"function": "a", "args": ["\\ud800"]}', "surrogates not allowed")],
+    [("hello", "invalid record of a job"), ('{"function": "a", "args": ["\\ud800"]}', "surrogates not allowed")],
 )
 def test_what_is_no_job_is_laid_aside(queue, data, error):
     """Also what can be read, and not be written again."""

@@ -157,8 +157,8 @@ def job(job_id):
     ("options", "why"),
     [
         (["--backend", "other"], "'other' doesn't exist"),
-        (["--backend", "dummy"], "not a backend of Task Store but DummyBackend"),
-        (["--queue", "a/b"], "without /"),
+        (["--backend", "dummy"], "must be a backend of Task Store, not DummyBackend"),
+        (["--queue", "a/b"], "must not be empty or contain /"),
         (["--processes", "0"], "above 0"),
     ],
 )

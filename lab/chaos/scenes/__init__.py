@@ -1,4 +1,4 @@
-"""What can be tried, by its name on the command line."""
+"""The scenes, by their names on the command line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from .disks import disk_full
 from .failover import asynchronous_failover, failover
 from .greedy import greedy_client
 from .leases import kill_worker, slow_worker
-from .networks import cut_network
 from .pages import many_pages
 from .pooled import pgbouncer
-from .servers import by_grpc, contention, kill_migrate, kill_server, many_groups, many_tasks, terminate
+from .servers import by_grpc, contention, cut_network, kill_migrate, kill_server, many_groups, many_tasks, terminate
 from .slow import slow_clients
 
 SQLITE = (Database.SQLITE,)

@@ -30,7 +30,7 @@ TOLD_S = 5.0
 
 
 def kill_postgresql(stage: Stage) -> SceneResult:
-    """kill -9 of all its processes: meanwhile a 503 that says when to come again, afterwards all goes on by itself."""
+    """Kill PostgreSQL with kill -9: the servers answer 503 with Retry-After, and recover automatically."""
     cluster = stage.places.cluster
     servers = stage.servers()
     recovered_s = []
@@ -57,7 +57,7 @@ LOCKED = 5  # Tasks.
 
 
 def blocker(stage: Stage) -> SceneResult:
-    """Row locks on some tasks and all other connections of PostgreSQL; the only writer's place of SQLite."""
+    """Hold row locks and all other connections of PostgreSQL, or the write lock of SQLite."""
     server = stage.server()
     with stage.load([server]):
         time.sleep(stage.pace.seconds / 6)
@@ -78,7 +78,7 @@ def blocker(stage: Stage) -> SceneResult:
 
 
 def stalled(stage: Stage, meanwhile: list[Event]) -> Iterator[str]:
-    """What did not go on while some was locked: everything else does; on SQLite at least all reading."""
+    """Report if nothing was done while some rows were locked; on SQLite at least reading must continue."""
     answered = [event for event in meanwhile if event.status == 200]
     if not [event for event in answered if stage.is_sqlite or event.is_change]:
         yield f"nobody got anything done while others held locks: {len(meanwhile)} requests, none was answered"
@@ -94,7 +94,7 @@ def blocked(stage: Stage) -> Iterator[None]:
     with ExitStack() as stack:
         holder = stack.enter_context(psycopg.connect(stage.database_url))
         holder.execute("SELECT id FROM tasks_app_task ORDER BY id DESC LIMIT %s FOR UPDATE", [LOCKED])
-        with suppress(psycopg.OperationalError):  # Until there is none left.
+        with suppress(psycopg.OperationalError):  # Until no connection is left.
             while True:
                 stack.enter_context(psycopg.connect(stage.database_url))
         yield
@@ -125,12 +125,12 @@ def backup(stage: Stage) -> SceneResult:
 
 
 def place_of(servers: Sequence[StoreServer]) -> dict[str, Any]:
-    """Where the commands find the store that the servers serve."""
+    """Return the environment in which commands find the servers' store."""
     return {"folder": servers[0].folder, "DATABASE_URL": servers[0].variables["DATABASE_URL"]}
 
 
 def use_empty_store(stage: Stage, servers: Sequence[StoreServer]) -> None:
-    """From their next start on the servers serve another store, in which nothing is yet."""
+    """Make the servers use another, empty store from their next start."""
     if stage.is_sqlite:
         for server in servers:
             server.folder = stage.folder / "restored"
@@ -152,7 +152,7 @@ PUT_TO = ("+2h", "-2h")
 
 
 def clocks(stage: Stage) -> SceneResult:
-    """Clients a day off, and on PostgreSQL, whose clock counts, servers an hour off: nobody notices."""
+    """Shift the clocks of clients by a day and, on PostgreSQL, of servers by an hour, without effect."""
     variables = [{}] if stage.is_sqlite else [faked_clock("+1h"), faked_clock("-1h")]
     servers = [stage.server(**clock) for clock in variables]
     with stage.load(servers, days_off=(1, -1)):
@@ -161,7 +161,7 @@ def clocks(stage: Stage) -> SceneResult:
 
 
 def database_clock(stage: Stage) -> SceneResult:
-    """The clock that counts is put two hours on, then back: no id is used twice, nothing is lost, all is in order."""
+    """Shift the database's clock by two hours and back: no id is reused, nothing is lost, the order holds."""
     servers = stage.servers()
     with stage.load(servers):
         for offset in (*PUT_TO, "+0"):
@@ -178,17 +178,17 @@ def database_clock(stage: Stage) -> SceneResult:
 
 
 def without_clocks(history: History) -> History:
-    """As if no client knew what time it is: what depends on that proves nothing."""
+    """Remove the clients' times, so that checks that depend on them prove nothing."""
     requests = [replace(request, sent_ms=0, received_ms=NEVER_MS) for request in history.requests]
     return replace(history, requests=requests)
 
 
-LANES = 6  # Pairs are tried side by side: each mostly waits for PostgreSQL.
+LANES = 6  # Pairs run in parallel, because each mostly waits for PostgreSQL.
 
 
 def interleavings(stage: Stage) -> SceneResult:
-    """Each order comes to what one of the two serial orders comes to, in the answers and in the tables."""
-    # Nothing has to survive here: each of the many commits would wait for the disk.
+    """Compare responses and tables of each order of statements with those of the two serial orders."""
+    # No fsync, because nothing must survive and many commits would wait for the disk.
     cluster = stage.places.new_cluster(fsync="off")
     make_store(stage.folder / "data", cluster.new_database(TEMPLATE))
     addresses = [cluster.new_database(f"lane_{number}", TEMPLATE) for number in range(LANES)]
@@ -207,7 +207,7 @@ def interleavings(stage: Stage) -> SceneResult:
 
 
 async def violations(stage: Stage, addresses: Sequence[str], tally: Tally) -> list[Violation]:
-    """`addresses`: of a store for each lane."""
+    """Return the violations. `addresses`: those of one store per lane."""
     found: list[Violation] = []
     to_try = deque(product(PAIRS, (ALONE, BY_THE_WRITER)))
     to_try += [(pair, IN_TWO_TRIPS) for pair in PAIRS if pair.is_plain]

@@ -24,7 +24,7 @@ PIECE = b"\0" * 2**16
 
 
 def disk_full(stage: Stage) -> SceneResult:
-    """Full, then freed: a 503 meanwhile, reads go on, all goes on afterwards without a start."""
+    """Fill the disk, then free it: 503 in between, reads continue, writes continue afterwards without a restart."""
     with small_disk(stage.places.new_folder("disk")) as disk:
         server = server_on(stage, disk)
         with stage.load([server]):
@@ -52,7 +52,7 @@ def disk_full(stage: Stage) -> SceneResult:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of its own."""
+    """Mount a small file system."""
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(folder)]
     mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
     if mounted.returncode:
@@ -64,7 +64,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def server_on(stage: Stage, disk: Path) -> StoreServer:
-    """A server whose database is on the disk. PostgreSQL's log is not: it gives up for good when that is full."""
+    """Start a server whose database is on the disk, except for PostgreSQL's log, without which it would stop."""
     if stage.is_sqlite:
         shutil.copytree(stage.folder / "data", disk / "data")
         shutil.rmtree(stage.folder / "data")
@@ -87,7 +87,7 @@ def server_on(stage: Stage, disk: Path) -> StoreServer:
 
 
 def fill(disk: Path) -> Path:
-    """A file that leaves nothing."""
+    """Fill the disk with a file."""
     ballast = disk / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while file.write(PIECE):

@@ -1,4 +1,4 @@
-"""The PostgreSQL that all depends on dies, and a standby takes its place."""
+"""The primary PostgreSQL dies, and a standby replaces it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CUT_OFF_S = (0.5, 1.5)
 
 
 def failover(stage: Stage) -> SceneResult:
-    """To a synchronous standby: all that was answered is there, no id is given out twice."""
+    """Fail over to a synchronous standby: everything acknowledged exists, and no id is reused."""
     primary, standby, servers = begun(stage, is_synchronous=True)
     with stage.load(servers):
         for _ in range(stage.pace.failovers):
@@ -46,7 +46,7 @@ def failover(stage: Stage) -> SceneResult:
 
 
 def asynchronous_failover(stage: Stage) -> SceneResult:
-    """To a standby that was cut off a moment before: what was answered meanwhile is lost, and nothing else."""
+    """Fail over to a standby that was just cut off: only changes acknowledged after that are lost."""
     primary, standby, servers = begun(stage, is_synchronous=False)
     returns = []
     with stage.load(servers):
@@ -66,7 +66,7 @@ def asynchronous_failover(stage: Stage) -> SceneResult:
 
 
 def begun(stage: Stage, *, is_synchronous: bool) -> tuple[Cluster, Cluster, Sequence[StoreServer]]:
-    """A primary, its standby, and servers that use whichever of the two takes writes."""
+    """A primary, its standby, and servers that use the writable one of the two."""
     primary, standby = (Cluster(stage.places.new_folder("postgresql")) for _ in range(2))
     for cluster in (primary, standby):
         stage.until_the_end(cluster)
@@ -81,7 +81,7 @@ def begun(stage: Stage, *, is_synchronous: bool) -> tuple[Cluster, Cluster, Sequ
 
 
 def follow(standby: Cluster, primary: Cluster, *, is_synchronous: bool) -> None:
-    """Make the standby anew from the primary, which from then on waits for it at each commit, if it is synchronous."""
+    """Create the standby from the primary, which waits for it at each commit if it is synchronous."""
     shutil.rmtree(standby.folder / "data", ignore_errors=True)
     primary.execute("ALTER SYSTEM RESET synchronous_standby_names")
     primary.execute("SELECT pg_reload_conf()")
@@ -106,7 +106,7 @@ def copy(primary: Cluster, standby: Cluster) -> None:
 
 
 def cut_off(standby: Cluster, primary: Cluster) -> float:
-    """Let the standby hear no more of the primary. Returns a moment until when it has everything."""
+    """Cut the standby off from the primary. Returns a time until which it has everything."""
     safe_s = time.monotonic()
     written = primary.number(WRITTEN)
     wait_until(lambda: standby.number(RECEIVED) >= written, "the standby has what was written")
@@ -126,6 +126,6 @@ def gap_in(history: History) -> Figure:
 
 
 def longest_gap_s(history: History) -> float:
-    """The longest time in which no change was answered."""
+    """Return the longest time without an acknowledged change."""
     answered_s = sorted(event.received_s for event in history.done)
     return max((later - earlier for earlier, later in pairwise(answered_s)), default=0.0)

@@ -26,9 +26,9 @@ from ..stage import Stage
 PREFIX = "greedy/"
 CLIENT = 77
 IDLE_S = 3.0
-REFUSED_S, PERMITTED_S = 0.1, 0.25  # By how much a probe may be delayed.
-MEMORY_S = 10.0  # Until the memory of a request has to be given back.
-MORE_MB = 150.0  # What may stay: buffers that are used again, and the helper process.
+REFUSED_S, PERMITTED_S = 0.1, 0.25  # The permitted delay of a probe.
+MEMORY_S = 10.0  # The memory of a request must be released within this time.
+MORE_MB = 150.0  # Permitted to remain, for reused buffers and the helper process.
 ANSWERED_S = 120.0
 MIB = 2**20
 
@@ -53,7 +53,7 @@ class Attack:
 
 
 def greedy_client(stage: Stage) -> SceneResult:
-    """How long each request keeps a probe waiting, and whether the memory comes back."""
+    """Measure how long each request delays a probe, and whether the memory is released."""
     port = free_port()
     server = stage.server(*stage.usual_command, "--grpc-port", str(port))
     url = server.variables["DATABASE_URL"]
@@ -61,7 +61,7 @@ def greedy_client(stage: Stage) -> SceneResult:
     token = command(*words, folder=server.folder, DATABASE_URL=url).strip()
     target = Target(server=server, grpc_address=f"127.0.0.1:{port}", token=token)
     first = Attack(name="", send=rest("/update", small_commit()), is_refused=False, adds=1)
-    attempt(target, first)  # Loads what the server imports late.
+    attempt(target, first)  # Loads modules that the server imports late.
     with probing(server.port) as idle_s:
         time.sleep(IDLE_S)
     usual_s, before_mb = statistics.median(idle_s), memory_mb(server.pid)
@@ -83,15 +83,15 @@ def greedy_client(stage: Stage) -> SceneResult:
 
 
 def attempt(target: Target, attack: Attack) -> tuple[str, float]:
-    """The status of the answer, and the longest that a probe took meanwhile."""
+    """Return the status of the response, and the longest response time of the probe."""
     with probing(target.server.port) as times_s:
         status = attack.send(target)
-        time.sleep(0.5)  # What goes on after the answer counts, too.
+        time.sleep(0.5)  # Include work after the response.
     return status, max(times_s, default=0.0)
 
 
 def left_mb(server: StoreServer, before_mb: float) -> float:
-    """How much more memory than before is used 10 s later, or as soon as it is little."""
+    """Return how much more memory is used than before, after 10 s or as soon as it is within the limit."""
     until_s = time.monotonic() + MEMORY_S
     while (more_mb := memory_mb(server.pid) - before_mb) > MORE_MB and time.monotonic() < until_s:
         time.sleep(0.5)
@@ -128,7 +128,7 @@ def by_grpc(method: str, body: Callable[[], bytes]) -> Send:
 
 
 def socket_frames(target: Target) -> str:
-    """A websocket without a session, and 64 MiB of frames that nobody has asked for."""
+    """Send 64 MiB of unsolicited frames over a websocket without a session."""
     key = b64encode(os.urandom(16)).decode()
     head = (
         f"GET /console/live HTTP/1.1\r\nHost: 127.0.0.1:{target.server.port}\r\nOrigin: {target.server.url}\r\n"
@@ -145,11 +145,11 @@ def socket_frames(target: Target) -> str:
             return "cut off"
 
 
-# ---- Bodies. Each is made when it is sent: together they would fill the memory.
+# ---- Bodies. Each is created when it is sent, because together they would fill the memory.
 
 
 def with_items(field: str, item: str, count: int, **others: object) -> Callable[[], bytes]:
-    """An object with a list of the same item so many times."""
+    """Return a JSON object with a list that repeats an item."""
 
     def made() -> bytes:
         start = json.dumps({"clientid": CLIENT, **others})[:-1].encode()
@@ -167,7 +167,7 @@ def labelled(count: int) -> str:
 
 
 def created(count: int, size: int = 0) -> Callable[[], bytes]:
-    """An Update that creates so many tasks, with data of so many bytes in each."""
+    """Return an Update that creates this number of tasks with data of this size."""
 
     def made() -> bytes:
         task = field_bytes(2, f"{PREFIX}a".encode())
@@ -191,7 +191,7 @@ def with_labels(count: int) -> Callable[[], bytes]:
 
 
 def field_bytes(number: int, content: bytes) -> bytes:
-    """A field of a message that holds bytes, as protobuf writes it."""
+    """Encode a bytes field of a protobuf message."""
     return bytes([number << 3 | 2, *varint(len(content))]) + content
 
 

@@ -1,4 +1,4 @@
-"""Workers that are too slow, or die with tasks in their hands."""
+"""Workers that are too slow, or die while they hold tasks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any
 
 from .. import CannotTry
 from ..client import HELD as GROUP
-from ..client import Orders
+from ..client import Orders, Worker
 from ..history import events_in
 from ..load import begin
 from ..outcome import Figure, SceneResult, outcome_of
 from ..processes import StoreServer
 from ..stage import Stage, wait_until
-from ..workers import Worker, worker
 
 AT_ONCE = 50
 SLOW, QUICK, FINISHER = 1_001, 1_002, 1_003  # Clients.
@@ -33,9 +32,9 @@ Task = dict[str, Any]
 
 
 def slow_worker(stage: Stage) -> SceneResult:
-    """Its lease has run out, another one holds the task: whatever it commits is refused, and names the id."""
+    """Commit after another worker took over the task: every commit is refused and names the id."""
     server = stage.server()
-    slow, quick = worker(stage, server, SLOW), worker(stage, server, QUICK)
+    slow, quick = stage.worker(server, SLOW), stage.worker(server, QUICK)
     problems: list[str] = []
     with closing(slow.notes), closing(quick.notes):
         for start in range(0, stage.pace.takeovers, AT_ONCE):
@@ -51,7 +50,7 @@ def slow_worker(stage: Stage) -> SceneResult:
 
 
 def commit_too_late(slow: Worker, task_id: int, number: int) -> Iterator[str]:
-    """As a worker finishes, renews or gives back."""
+    """Commit too late in one of the ways of a worker: finish, renew or give back."""
     ways: list[tuple[str, dict[str, Any]]] = [
         ("deletes", {"deletes": [task_id], "adds": [{"group": "results", "data": slow.unique()}]}),
         ("changes", {"updates": [{"id": task_id, "keep": True, "timespec": -1_000}]}),
@@ -64,9 +63,9 @@ def commit_too_late(slow: Worker, task_id: int, number: int) -> Iterator[str]:
 
 
 def kill_worker(stage: Stage) -> SceneResult:
-    """Each of many dies holding a task: it is claimed within a second of the lease's end, and finished once."""
+    """Kill workers that hold a task: it is claimed within a second of the lease's end, and finished once."""
     server = stage.server()
-    finisher = worker(stage, server, FINISHER)
+    finisher = stage.worker(server, FINISHER)
     problems: list[str] = []
     late_s = [0.0]
     with closing(finisher.notes):
@@ -83,7 +82,7 @@ def kill_worker(stage: Stage) -> SceneResult:
 
 
 def die_holding(stage: Stage, server: StoreServer, numbers: range) -> dict[int, Task]:
-    """Start clients that claim one task each, and kill them when they have it. What they held, by id."""
+    """Start clients that claim one task each, and kill them then. Returns the tasks they held, by id."""
     files = [stage.folder / f"client-{number}.jsonl" for number in numbers]
     holders = [
         begin(Orders(addresses=[server.address], token=stage.token, number=number, file=str(file), holds_ms=LEASE_MS))
@@ -110,7 +109,7 @@ class Finished:
 
 
 def finish(finisher: Worker, held: dict[int, Task], count: int) -> Finished:
-    """Claim and finish so many tasks, as their leases end."""
+    """Claim and finish this number of tasks as their leases end."""
     finished = Finished()
     give_up_s = time.monotonic() + PATIENCE_S
     while len(finished.origins) < count and time.monotonic() < give_up_s:

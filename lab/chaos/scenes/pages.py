@@ -1,37 +1,35 @@
-"""Pages of the console that are open while workers commit."""
+"""Commits while pages of the console are open."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 import httpx
 
 from lab.benchmarks.processes import cpu_s
 
 from .. import CannotTry
-from ..history import Event
 from ..open_pages import Pages, open_pages
-from ..outcome import Figure, SceneResult, outcome_of
+from ..outcome import Figure, SceneResult, outcome_of, p99
 from ..processes import StoreServer, command
 from ..stage import Stage
 
 USER, PASSWORD = "olaf", "as long as it has to be"
-SILENT, ASKING = 60, 20  # One person may have a hundred.
-LONGER = 1.5  # Times what a commit takes without them, at most.
+SILENT, ASKING = 60, 20  # A person may have a hundred pages.
+LONGER = 1.5  # The permitted factor compared with no pages.
 MOST_IDLE_S = 5.0
 PATIENCE_S = 60.0
 
 
 def many_pages(stage: Stage) -> SceneResult:
-    """What pages that are open cost the server, and what those who commit feel of them."""
+    """Measure the CPU time of open pages, and how much they slow down commits."""
     server = stage.server()
     cookie = signed_in(server)
     silent, asking = (max(1, round(count * stage.pace.crowd)) for count in (SILENT, ASKING))
     idle_s = min(MOST_IDLE_S, stage.pace.seconds / 6)
     without_pages = cpu_in(server, idle_s)
     with open_pages(Pages(url=server.url, cookie=cookie, silent=silent + asking)):
-        time.sleep(idle_s)  # The server sends each of them what it shows.
+        time.sleep(idle_s)  # The server first sends each page its content.
         with_pages = cpu_in(server, idle_s)
     with stage.load([server]):
         time.sleep(stage.pace.seconds / 2)
@@ -41,8 +39,9 @@ def many_pages(stage: Stage) -> SceneResult:
             time.sleep(stage.pace.seconds / 2)
             ended_s = time.monotonic()
     history = stage.history(server)
-    alone_s = p99_s(event for event in history.requests if event.received_s < opened_s)
-    watched_s = p99_s(event for event in history.requests if opened_s < event.sent_s < ended_s)
+    commits = [event for event in history.requests if event.is_done and not event.is_claim]
+    alone_s = p99(event.received_s - event.sent_s for event in commits if event.received_s < opened_s)
+    watched_s = p99(event.received_s - event.sent_s for event in commits if opened_s < event.sent_s < ended_s)
     problems = [f"{number} pages: {name} by the server" for name, number in tally.items() if name.endswith("closed")]
     if not tally["answered"]:
         problems.append("no page that asked was answered")
@@ -62,7 +61,7 @@ def many_pages(stage: Stage) -> SceneResult:
 
 
 def signed_in(server: StoreServer) -> str:
-    """The cookies of somebody who may see everything, as a browser sends them."""
+    """Create a user who may see everything, sign in, and return the Cookie header."""
     words = ("createsuperuser", "--noinput", f"--username={USER}", "--email=")
     url = server.variables["DATABASE_URL"]
     command(*words, folder=server.folder, DATABASE_URL=url, DJANGO_SUPERUSER_PASSWORD=PASSWORD)
@@ -76,15 +75,7 @@ def signed_in(server: StoreServer) -> str:
 
 
 def cpu_in(server: StoreServer, seconds: float) -> float:
-    """How much of a CPU the server uses meanwhile."""
+    """Return the share of a CPU that the server uses during this time."""
     before_s = cpu_s(server.pid)
     time.sleep(seconds)
     return (cpu_s(server.pid) - before_s) / seconds
-
-
-def p99_s(events: Iterable[Event]) -> float:
-    """The time that 99 of 100 commits stay below."""
-    took_s = sorted(event.received_s - event.sent_s for event in events if event.is_done and not event.is_claim)
-    if not took_s:
-        raise CannotTry("nothing was committed")
-    return took_s[len(took_s) * 99 // 100]

@@ -1,4 +1,4 @@
-"""Servers that reach PostgreSQL through pgbouncer, which gives each transaction any connection."""
+"""Servers that use PostgreSQL through pgbouncer in transaction mode."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from psycopg.conninfo import conninfo_to_dict
 from lab.testing.postgresql import give, unprivileged_user
 
 from .. import CannotTry
-from ..client import HELD
+from ..client import HELD, Worker
 from ..outcome import Figure, SceneResult, outcome_of
 from ..processes import free_port, is_taken, program
 from ..stage import Stage, wait_until
-from ..workers import Worker, worker
 
 CONFIGURATION = """[databases]
 * = {where} user=postgres
@@ -44,8 +43,8 @@ def pgbouncer(stage: Stage) -> SceneResult:
     servers = [stage.server(DATABASE_URL=url) for _ in range(2)]
     with stage.load(servers):
         time.sleep(stage.pace.seconds)
-    # The load ends first: what is measured is how one server learns from the other.
-    workers = [worker(stage, server, number) for number, server in enumerate(servers, WORKER)]
+    # After the load, measure how fast one server notifies the other.
+    workers = [stage.worker(server, number) for number, server in enumerate(servers, WORKER)]
     woken_s = [wake_up(*workers) if number % 2 else wake_up(*reversed(workers)) for number in range(WAKE_UPS)]
     for each in workers:
         each.notes.close()
@@ -55,7 +54,7 @@ def pgbouncer(stage: Stage) -> SceneResult:
 
 @contextmanager
 def bouncer(folder: Path, database_url: str) -> Iterator[str]:
-    """The address of the database behind a pgbouncer that has this folder for itself."""
+    """Run pgbouncer in this folder, and yield the address of the database behind it."""
     path, port, user = program("pgbouncer", "pgbouncer"), free_port(), unprivileged_user()
     own = conninfo_to_dict(database_url)
     where = " ".join(f"{name}={own[name]}" for name in ("host", "port") if own.get(name))
@@ -82,7 +81,7 @@ def bouncer(folder: Path, database_url: str) -> Iterator[str]:
 
 
 def wake_up(claimer: Worker, adder: Worker) -> float:
-    """The seconds from the answer to an add on one server to that to a claim that waits on the other."""
+    """Return the seconds from the response of an add on one server to that of a waiting claim on the other."""
     with ThreadPoolExecutor(1) as waiting:
         claimed = waiting.submit(claimer.claimed, 1, DURATION_MS, WAIT_MS)
         time.sleep(0.5)

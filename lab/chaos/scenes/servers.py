@@ -1,12 +1,12 @@
-"""Scenes about servers: kills, contention, gRPC, many tasks."""
+"""Scenes about servers: kills, broken connections, contention, gRPC, many tasks."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -14,14 +14,14 @@ from threading import Event
 import httpx
 
 from .. import CannotTry
-from ..client import HELD
+from ..client import HELD, Worker
 from ..grpc_client import EVERYBODY
 from ..history import History, Truth
-from ..outcome import Figure, SceneResult, Violation, outcome_of
+from ..outcome import Figure, SceneResult, Violation, outcome_of, p99
 from ..processes import StoreServer, free_port
+from ..proxy import Proxy
 from ..stage import Stage, wait_until
 from ..truth import FILE, counts_of, settled
-from ..workers import Worker, worker
 
 START_S = 3.0
 END_S = 30.0
@@ -29,7 +29,7 @@ NOTHING = Truth(living={}, ended={})
 
 
 def kill_server(stage: Stage) -> SceneResult:
-    """kill -9 in turn, of the only one on SQLite; the one that answers then is the one that was started."""
+    """Kill servers in turn with kill -9, and start them again."""
     servers = stage.servers()
     started_s = []
     with stage.load(servers):
@@ -46,7 +46,7 @@ def kill_server(stage: Stage) -> SceneResult:
 
 
 def kill_migrate(stage: Stage) -> SceneResult:
-    """kill -9 of a first start, at any moment of it; another start makes a store that works."""
+    """Kill first starts at random moments with kill -9; the next start must make a working store."""
     problems: list[str] = []
     for number in range(stage.pace.migrate_kills):
         folder = stage.folder / f"new-{number}"
@@ -66,14 +66,33 @@ def kill_migrate(stage: Stage) -> SceneResult:
 
 
 def damage(folder: Path) -> Iterator[str]:
-    """What SQLite finds wrong with the file."""
+    """Yield the problems that SQLite finds in the file."""
     with closing(sqlite3.connect(folder / FILE)) as connection:
         told = [row[0] for row in connection.execute("PRAGMA integrity_check")]
     yield from (f"integrity_check says {line}" for line in told if line != "ok")
 
 
+def cut_network(stage: Stage) -> SceneResult:
+    """Break connections before, in and after requests, which clients repeat with their keys."""
+    servers = stage.servers()
+    proxies = [Proxy(server.port, f"{stage.seed}/{number}") for number, server in enumerate(servers)]
+    with ExitStack() as stack:
+        for proxy in proxies:
+            stack.enter_context(proxy.running())
+        with stage.load(proxies, resends=True):
+            wait_until(lambda: cuts(proxies) >= stage.pace.cuts, f"there are {stage.pace.cuts} cuts")
+    history = stage.history(servers[0])
+    doubts = [event for event in history.in_doubt if not event.is_claim]
+    problems = [f"request {event.key} of client {event.client} got no answer for a minute" for event in doubts]
+    return outcome_of(history, faults=cuts(proxies), problems=problems)
+
+
+def cuts(proxies: Sequence[Proxy]) -> int:
+    return sum(proxy.faults.total() for proxy in proxies)
+
+
 def terminate(stage: Stage) -> SceneResult:
-    """SIGTERM under load: what was done is answered before the server goes."""
+    """Send SIGTERM under load: every change must be answered before the server ends."""
     servers = stage.servers()
     with stage.load(servers):
         time.sleep(stage.pace.seconds / 4)
@@ -84,7 +103,7 @@ def terminate(stage: Stage) -> SceneResult:
         stage.pause(0.5, 1.0)
     history = stage.history(servers[0])
     problems = [f"the server ended with exit code {code}: {servers[-1].last_words()}"] if code else []
-    # What has no answer must not have been done: as if it had never been sent, the rest explains all that is there.
+    # Requests without an answer must not have been done, so the others must explain the whole store.
     answered = replace(history, requests=[request for request in history.requests if not request.is_in_doubt])
     return outcome_of(
         answered, faults=1, problems=problems, figures=[Figure(name="ended after", value=took_s, limit=END_S)]
@@ -107,12 +126,12 @@ def contention(stage: Stage) -> SceneResult:
     return outcome_of(history, faults=0, problems=problems, figures=[least])
 
 
-KILLS = 4  # As many times fewer than where servers are killed only.
-SHARE = 10  # Of the operations where nothing is killed.
+KILLS = 4  # The factor by which there are fewer kills than in `kill-server`.
+SHARE = 10  # The factor by which fewer operations are required than in `contention`.
 
 
 def by_grpc(stage: Stage) -> SceneResult:
-    """While a server is killed now and then. What the messages don't say of a task is taken from the tables."""
+    """Use gRPC and HTTP while a server is killed from time to time."""
     port = str(free_port())
     server = stage.server(*stage.usual_command, "--grpc-port", port)
     kills = max(1, stage.pace.server_kills // KILLS)
@@ -130,27 +149,27 @@ def by_grpc(stage: Stage) -> SceneResult:
     return outcome_of(history, faults=kills, figures=[least])
 
 
-AT_ONCE = 10_000  # What a commit may hold.
+AT_ONCE = 10_000  # The largest commit.
 GROUPS = 1_000
 CYCLES = 1_000
 FEW, WORKER = 10_000, 1_001
-LONGER = 1.5  # Times what it takes among few, at most.
+LONGER = 1.5  # The permitted factor compared with few tasks or groups.
 LEASE_MS = 60_000
 LOOK_EVERY_S = 1.0
 METRICS_S = 1.0
 
 
 def many_tasks(stage: Stage) -> SceneResult:
-    """The slowest claims among a million tasks, beside those among ten thousand."""
+    """Compare the slowest claims among a million tasks with those among ten thousand."""
     server = stage.server()
-    one = worker(stage, server, WORKER)
+    one = stage.worker(server, WORKER)
     with closing(one.notes):
         fill(one, FEW)
         few_s = slowest_s(one)
         fill(one, stage.pace.tasks - FEW)
         many_s = slowest_s(one)
     times = Figure(name="p99 of a claim as a multiple of that among few", value=many_s / few_s, limit=LONGER, unit="")
-    # A history of so many tasks is more than the checker can hold: what the store counts has to do.
+    # The checker can't hold a history of so many tasks, so only compare the store's counts.
     left = stage.pace.tasks - 2 * CYCLES
     counted = settled(lambda: sum(counts_of(server.url, stage.token).values()), left)
     wrong = [] if counted == left else [Violation(text=f"{left} tasks are left, and {counted} are counted")]
@@ -158,9 +177,9 @@ def many_tasks(stage: Stage) -> SceneResult:
 
 
 def many_groups(stage: Stage) -> SceneResult:
-    """The slowest commits while somebody looks at very many groups, beside those while nobody does."""
+    """Compare the slowest commits while a client reads the metrics of many groups with those without it."""
     server = stage.server()
-    one, groups = worker(stage, server, WORKER), stage.pace.groups
+    one, groups = stage.worker(server, WORKER), stage.pace.groups
     with closing(one.notes):
         for start in range(0, groups, AT_ONCE):
             names = (f"tenant-{number}" for number in range(start, min(start + AT_ONCE, groups)))
@@ -187,7 +206,7 @@ def many_groups(stage: Stage) -> SceneResult:
 
 @contextmanager
 def looking(server: StoreServer, token: str, beside: ThreadPoolExecutor) -> Iterator[list[float]]:
-    """Ask for the metrics every second. Yields how long each answer took, at least one at the end."""
+    """Read the metrics every second. The list holds the duration of each response, at least one at the end."""
     took_s: list[float] = []
     is_over = Event()
 
@@ -208,18 +227,18 @@ def looking(server: StoreServer, token: str, beside: ThreadPoolExecutor) -> Iter
 
 
 def slowest_commit_s(one: Worker, groups: int) -> float:
-    """The time that 99 of 100 commits stay below, each to another group."""
+    """Return the p99 of commits, each to another group."""
     took_s = []
     for number in range(CYCLES):
         began_s = time.perf_counter()
         if not one.committed(adds=[{"group": f"tenant-{number * 7_919 % groups}"}]):
             raise CannotTry("a task could not be added")
         took_s.append(time.perf_counter() - began_s)
-    return sorted(took_s)[CYCLES * 99 // 100]
+    return p99(took_s)
 
 
 def fill(one: Worker, count: int) -> None:
-    """One group in a thousand is the one that is worked on; the others share the rest."""
+    """Add tasks: half of them to the group that is worked on, the others to many groups."""
     for start in range(0, count, AT_ONCE):
         numbers = range(start, min(start + AT_ONCE, count))
         adds = [
@@ -230,11 +249,11 @@ def fill(one: Worker, count: int) -> None:
 
 
 def slowest_s(one: Worker) -> float:
-    """The time that 99 of 100 claims stay below."""
+    """Return the p99 of claims."""
     took_s = []
     for _ in range(CYCLES):
         began_s = time.perf_counter()
         [task] = one.claimed(1, LEASE_MS)
         took_s.append(time.perf_counter() - began_s)
         one.committed(deletes=[task["id"]])
-    return sorted(took_s)[CYCLES * 99 // 100]
+    return p99(took_s)

@@ -1,4 +1,4 @@
-"""Whether the store keeps its promises while servers, databases, workers and networks fail."""
+"""Break servers, databases, workers and networks, and check that the store keeps its promises."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Command(ProjectCommand):
         parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
 
     def handle(self, *, scenes: Sequence[str], database: str, folder: Path, save: Path | None, **options: Any) -> None:
-        # Whoever ends us wants what we started to end too.
+        # Make SIGTERM end all started processes too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if not folder.is_dir():
             raise CannotRun(f"there is no folder {folder} for the databases")
@@ -101,7 +101,7 @@ def rounds(
     long: float | None,
     **_: Any,
 ) -> Iterator[Result]:
-    """All of it once, or until the hours are over."""
+    """Run all scenes once, or repeatedly until the hours are over."""
     pace: Pace = TINY if tiny else SHORT
     end_s = time.monotonic() + (long or 0) * HOUR_S
     while True:
@@ -129,7 +129,7 @@ def tell(result: Result) -> None:
 
 
 def exit_code(results: Sequence[Result]) -> int:
-    """Goals of time are not counted: they are the machine's as much as the store's."""
+    """Return the exit code. Missed time goals don't count, because they depend on the machine."""
     if any(result.outcome and result.outcome.violations for result in results):
         return VIOLATED
     return INCOMPLETE if any(result.outcome is None for result in results) or not results else 0

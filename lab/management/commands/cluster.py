@@ -1,4 +1,4 @@
-"""The store on several nodes, to be tried on one machine."""
+"""Try the store on several nodes on one machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_SHOWN = 5  # Violations.
 
 @dataclass
 class Progress:
-    """A line for each step, with the time since the begin."""
+    """Prints a line for each step, with the time since the start."""
 
     began_s: float = field(default_factory=time.monotonic)
 
@@ -83,9 +83,9 @@ class Command(ProjectCommand):
         demo.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
 
     def handle(self, *, folder: Path, seed: str | None, save: Path | None, **options: Any) -> None:
-        # Whoever ends us wants what we started to end too.
+        # Make SIGTERM end all started processes too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        # A shell script has what it starts in the background ignore it.
+        # Background processes of a shell script ignore SIGINT by default.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise CannotRun(f"there is no folder {folder} for the databases, or we may not write there")
@@ -126,7 +126,7 @@ class Command(ProjectCommand):
 
 @contextmanager
 def explained(cluster: Cluster) -> Iterator[None]:
-    """Where something can't be tried, say what the programs said last: their folders go."""
+    """Print the programs' last log lines if something can't be tried, because their folders are removed."""
     try:
         yield
     except CannotTry:
@@ -158,13 +158,13 @@ def refuse_what_is_too_small(pace: Pace, plan: Plan, *, only: str | None, times:
 
 
 def conditions_of(cluster: Cluster) -> Mapping[str, str]:
-    """What the figures depend on."""
+    """Return the conditions of the figures."""
     found = machine.conditions(cluster.folder, cluster.programs.versions())
     return {**found, "Load before": f"{machine.load():.1f} runnable processes on average in the last minute"}
 
 
 def stay(cluster: Cluster) -> None:
-    """Until Ctrl-C."""
+    """Keep the cluster running until Ctrl-C."""
     print("It goes on running until Ctrl-C:\n")
     for name, address in cluster.addresses().items():
         print(f"  {name:<{max(map(len, cluster.addresses()))}}  {address}")

@@ -1,4 +1,4 @@
-"""Demos: the store at work, to be watched in the console."""
+"""Demos of the store, to watch in the console."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Command(ProjectCommand):
         return found
 
     def compare(self, found: Counter[str], expected: Counter[str]) -> None:
-        """Print the most frequent words. Ends with exit code 1 when any count is not that of a plain count."""
+        """Print the most frequent words. Exits with code 1 if a count differs from a plain count."""
         print("the most frequent words:")
         for word, count in found.most_common(10):
             print(f"{grouped(count):>12}  {word}")
@@ -123,7 +123,7 @@ class Command(ProjectCommand):
 
 
 class Progress:
-    """What is done: one line that changes on a terminal, else a line every two seconds and at each end."""
+    """Show the progress: a changing line on a terminal, else a line every two seconds and at each end."""
 
     def __init__(self) -> None:
         self._told_at = 0.0
@@ -148,7 +148,7 @@ def read(files: Sequence[Path]) -> str:
 
 
 def access(url: str | None, token: str | None) -> tuple[str, str]:
-    """Address and token of the server: as given, else of the one that runs on this data folder."""
+    """Return address and token of the server: as given, else of the one that serves this data folder."""
     here = ServerFile(settings.TASKSTORE_DATA)
     if not url:
         url, token = here.url(), token or here.token()
@@ -157,7 +157,7 @@ def access(url: str | None, token: str | None) -> tuple[str, str]:
             f"no server runs on this data folder: start one with `{typed('up')}`, or name one with --url and --token"
         )
     if not token:
-        # Not this machine's own: it is nobody else's business.
+        # Never send the token of this machine's server to another one.
         raise CannotRun(f"name a token for {url} with --token")
     try:
         answer = httpx.get(f"{url}/healthz", trust_env=False)

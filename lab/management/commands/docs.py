@@ -34,7 +34,7 @@ class Command(ProjectCommand):
             print(f"written to {picture.relative_to(settings.BASE_DIR)}", flush=True)
 
     def reference(self) -> None:
-        bootstrap.add_requirements("test")  # The compiler of gRPC's definitions.
+        bootstrap.add_requirements("test")  # Includes the protobuf compiler.
         # It describes every page of the API, which takes a second that the other verbs need not wait.
         from lab.documentation.reference import pages
 

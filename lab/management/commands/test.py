@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand
 
 from lab.testing import PROJECT, CannotTest
-from lab.testing.everything import POSTGRESQL, SQLITE, Plan, run_everything
-from lab.testing.other_python import run_with_other_python
+from lab.testing.everything import POSTGRESQL, SQLITE, Plan, run_everything, run_with_other_python
 from taskstore_project import bootstrap
 
 CANNOT_TEST = 2
@@ -55,7 +54,7 @@ class Command(BaseCommand):
 
 
 def exit_code(plan: Plan) -> int:
-    # Whoever ends us wants the servers that we started to end too.
+    # Make SIGTERM end the servers that the tests started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return 0 if run_everything(plan) else 1
