@@ -19,6 +19,7 @@ from . import parameter_types
 from .base import Scope, command
 from .context import Session, as_json, now_ms
 from .errors import Failure, Interrupted, Mistake
+from .read import living
 from .tables import Column, exact, facts, number, printable, relative, table
 
 LOOK_EVERY_S = 0.5
@@ -113,7 +114,7 @@ def change(
     previewed = {each.name: options[each.name] for each in action.options if each.is_previewed and each.name in options}
     seen = session.store.bulk_preview(action.name, **meant(terms), **previewed)
     if not seen.count:
-        raise Failure("no matching tasks, so nothing was changed")
+        raise nothing_found(session, action, meant(terms).get("ids", []))
     shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed))
     if not session.is_json:
         session.show(shown)
@@ -130,6 +131,23 @@ def meant(terms: Sequence[str]) -> Options:
     if all(term.isascii() and term.isdigit() for term in terms):
         return {"ids": list(map(int, terms))}
     return {"q": " ".join(terms)}
+
+
+def nothing_found(session: Session, action: BulkAction, ids: Sequence[int]) -> Failure:
+    """Explain why a selection finds nothing. `ids`: the selected ids, empty for a search."""
+    reasons, successors = [], []
+    for id in ids[:MOST_TARGETS]:
+        try:
+            current = living(session, id)
+        except Failure as problem:
+            reasons.append(problem.message)
+            continue
+        if current.id != id:
+            reasons.append(f"task {id} was replaced by task {current.id}")
+            successors.append(str(current.id))
+    remedy = session.typed(f"{action.name} {' '.join(successors)}")
+    advice = f": use `{remedy}` with the same options" if successors else ""
+    return Failure(f"{'; '.join(reasons) or 'no matching tasks'}, so nothing was changed{advice}")
 
 
 def question(
@@ -194,14 +212,14 @@ def standard_input() -> TextIO:
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Report refusals as failures; other invalid input stays a usage error."""
+def refusals(subject: str = "") -> Iterator[None]:
+    """Report refusals as failures that begin with `subject`; other invalid input stays a usage error."""
     try:
         yield
     except InvalidInput as mistake:
         if not REFUSALS & mistake.fields.keys():
             raise
-        raise Failure("; ".join(text for texts in mistake.fields.values() for text in texts)) from None
+        raise Failure(subject + "; ".join(text for texts in mistake.fields.values() for text in texts)) from None
 
 
 @contextmanager
@@ -256,7 +274,7 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
 
 @command("operations", needs=Scope.OPERATE)
 @click.option(
-    "--limit", type=click.IntRange(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
+    "--limit", type=parameter_types.Number(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
 )
 def operations(session: Session, limit: int) -> None:
     """List bulk operations, newest first."""
@@ -285,7 +303,7 @@ def _cells(operation: Operation) -> list[str]:
 @parameter_types.reason
 def undo(session: Session, operation: int, reason: str) -> None:
     """Undo operation N, except for tasks that have changed since."""
-    with refusals(), named(session, operation):
+    with refusals(f"operation {operation}: "), named(session, operation):
         begun = session.store.undo_operation(operation, reason)
     follow(session, begun)
 

@@ -91,13 +91,13 @@ def tell_added(session: Session, tasks: Sequence[Task]) -> None:
 @command("claim", needs=Scope.WORK)
 @click.argument("groups", nargs=-1, required=True, shell_complete=parameter_types.group_names)
 @click.option(
-    "--for", "duration_ms", type=parameter_types.duration_ms, default="1min", metavar="TIME", show_default=True,
+    "--for", "duration_ms", type=parameter_types.claim_ms, default="1min", metavar="TIME", show_default=True,
     help="Length of the lease.",
 )  # fmt: skip
 @click.option("--wait", "wait_ms", type=parameter_types.duration_ms, default="0s", metavar="TIME",
               help="How long to wait for a task.")  # fmt: skip
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000), default=1, metavar="N", help="Claim at most N tasks [default: 1]."
+    "--limit", type=parameter_types.Number(1, 1_000), default=1, metavar="N", help="Claim at most N tasks [default: 1]."
 )
 @click.option("--oldest", is_flag=True, help="Claim the tasks that have been available longest.")
 @parameter_types.new_client
