@@ -30,10 +30,10 @@ SERVER_MODULES = (
 
 # The sets in requirements/, as parts of a sentence.
 SETS = {
-    "server": "the server needs",
-    "test": "the tests need",
-    "postgres": "the tests need for PostgreSQL",
-    "bench": "the benchmark needs for the peers",
+    "server": "the server",
+    "test": "the tests",
+    "postgres": "the PostgreSQL tests",
+    "bench": "the benchmarked peers",
 }
 
 CERTIFICATE_STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
@@ -131,7 +131,10 @@ class Environment:
 
     def make(self, name: str) -> None:
         started = time.monotonic()
-        say(f"installing what {SETS[name]} into {shown(self.folder)}, once: 5 to 20 s with uv, a minute with pip ...")
+        say(
+            f"installing the dependencies of {SETS[name]} into {shown(self.folder)}, once: "
+            "5 to 20 s with uv, about a minute with pip ..."
+        )
         for installer in installers(self):
             try:
                 if not self.exists():

@@ -53,7 +53,7 @@ def unknown_command(name: str, known: Collection[str], others: Collection[str] =
     """Return an error that suggests a similar command; names in `others` need a closer match than those in `known`."""
     meant = get_close_matches(name, known, n=1, cutoff=0.5) or get_close_matches(name, others, n=1, cutoff=0.75)
     guess = f' Did you mean "{meant[0]}"?' if meant else ""
-    return f"there is no command {_printable(name)}.{guess} `{typed_as()} --help` lists all commands"
+    return f"unknown command: {_printable(name)}.{guess} `{typed_as()} --help` lists all commands"
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:

@@ -45,7 +45,7 @@ Options = dict[str, Any]
 def changes(function: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments that every bulk operation has."""
     for decorate in (
-        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
         click.option("--type", "typed", default="", metavar="TEXT", help="Confirmation text, for scripts."),
         click.option("--take-claimed", is_flag=True, help="Include claimed tasks; their leases end."),
         parameter_types.reason,
@@ -193,7 +193,7 @@ def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
     """Ask for confirmation and return the text typed for it. Raises Failure if the user declines."""
     if seen.to_type and not typed:
         return answer_to(f"type {seen.to_type} to confirm: ", f"say --yes and --type {seen.to_type!r}")
-    if not is_agreed and answer_to("go on? [y/N] ", "say --yes").lower() not in ("y", "yes"):
+    if not is_agreed and answer_to("continue? [y/N] ", "say --yes").lower() not in ("y", "yes"):
         raise Failure("nothing was changed")
     return typed
 
@@ -277,7 +277,7 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
     "--limit", type=parameter_types.Number(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
 )
 def operations(session: Session, limit: int) -> None:
-    """List the changes to many tasks, newest first."""
+    """List bulk operations, newest first."""
     found = session.some(session.store.operations(limit=limit).operations, "no operations")
     if session.is_json:
         session.tell(map(as_json, found))
@@ -311,7 +311,7 @@ def undo(session: Session, operation: int, reason: str) -> None:
 @command("cancel", needs=Scope.OPERATE)
 @click.argument("operation", type=parameter_types.ID, metavar="N")
 def cancel(session: Session, operation: int) -> None:
-    """Stop operation N; what is done stays done."""
+    """Stop operation N. Changes already made stay."""
     with named(session, operation):
         found = session.store.operation(operation)
     if found.state != RUNNING:
@@ -328,7 +328,7 @@ def cancel(session: Session, operation: int) -> None:
 @parameter_types.group
 @parameter_types.reason
 def pause(session: Session, group: str, reason: str) -> None:
-    """Pause GROUP: it hands out no tasks until it is resumed; commits go on."""
+    """Pause GROUP: it hands out no tasks until it is resumed, but commits still work."""
     found = session.store.pause(group, reason)
     if session.is_json:
         session.tell([{"group": group, "paused": as_json(found)}])

@@ -140,7 +140,7 @@ def no_job(id: int) -> Failure:
 
 
 def whole(found: Job, now: int) -> RenderableType:
-    texts = [found.error.traceback or found.error.line if found.error else "", found.log and f"It wrote:\n{found.log}"]
+    texts = [found.error.traceback or found.error.line if found.error else "", found.log and f"Output:\n{found.log}"]
     known = facts((name, what) for name, what in _facts(found, now) if what)
     return Group(known, *(Text(f"\n{printable_lines(text.rstrip())}") for text in texts if text))
 

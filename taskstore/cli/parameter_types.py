@@ -137,5 +137,5 @@ def in_name_of(otherwise: int | None, words: str) -> Callable[[Any], Any]:
 
 
 # By default tasks have no owner, so that the next command can change them too.
-client = in_name_of(NOBODY, "nobody's")
+client = in_name_of(NOBODY, "no client")
 new_client = in_name_of(None, "a new one")

@@ -166,7 +166,7 @@ def make_ready(lock: Lock | None, url: str, bootstrap_group: str) -> None:
         lock.begin(url, settings.TASKSTORE_DURABILITY)
     # Said at once: whatever fails after this, nobody could ever learn the password.
     if password := make_first_admin():
-        say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only now).")
+        say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only once).")
 
 
 def put_first_task(group: str) -> None:
@@ -272,7 +272,7 @@ def spare_the_collector() -> None:
 
 def say_ready(url: str, grpc: GrpcPort | None) -> None:
     if grpc:
-        say(f"Clients of MassTasker find it at {grpc.address}.")
+        say(f"MassTasker clients can connect to {grpc.address}.")
     say(f"Task Store is ready: {settings.TASKSTORE_PUBLIC_URL or url}/console/")
     sd_notify.tell(sd_notify.READY)
 

@@ -37,7 +37,9 @@ class Command(ProjectCommand):
         length = parser.add_mutually_exclusive_group()
         length.add_argument("--short", action="store_true", help="the default: 14 minutes on SQLite, 22 on PostgreSQL")
         length.add_argument("--tiny", action="store_true", help="about a minute for each database, less of everything")
-        length.add_argument("--long", type=hours, metavar="HOURS", help="again and again, each time with another seed")
+        length.add_argument(
+            "--long", type=hours, metavar="HOURS", help="repeat for this many hours, each time with a new seed"
+        )
         parser.add_argument("--database", choices=[*Database, "both"], default="both", help="default: both")
         parser.add_argument("--seed", help="of an earlier run, to repeat its moves (default: a new one)")
         parser.add_argument(

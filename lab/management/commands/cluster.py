@@ -160,7 +160,7 @@ def refuse_what_is_too_small(pace: Pace, plan: Plan, *, only: str | None, times:
 def conditions_of(cluster: Cluster) -> Mapping[str, str]:
     """Return the conditions of the figures."""
     found = machine.conditions(cluster.folder, cluster.programs.versions())
-    return {**found, "Load before": f"{machine.load():.1f} processes that wanted to run, in the last minute"}
+    return {**found, "Load before": f"{machine.load():.1f} runnable processes on average in the last minute"}
 
 
 def stay(cluster: Cluster) -> None:

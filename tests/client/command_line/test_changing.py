@@ -21,7 +21,7 @@ def test_it_shows_what_it_would_do_and_asks(command, ann, served, typing):
     asked = ("requeue", "group:mail", "state:failed", "--reason", "a test")
     typing("n\n")
     told = command(*asked)
-    assert (told.code, told.err) == (1, "go on? [y/N] taskstore: nothing was changed\n")
+    assert (told.code, told.err) == (1, "continue? [y/N] taskstore: nothing was changed\n")
     assert told.words[:4] == [
         "requeue group:mail state:failed",
         "tasks 3 in mail",
