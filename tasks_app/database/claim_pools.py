@@ -73,7 +73,7 @@ class Pools:
         return is_there and time.monotonic() - self._forgotten_s <= KEPT_S
 
     def put_back(self, group: str, ids: Iterable[int]) -> None:
-        """Nothing came of taking these: something is unusual about the group, and probably still is for the next batch."""
+        """Nothing came of taking these: something is unusual about the group, and probably will be for a while."""
         if pool := self._pools.get(group):
             pool.ids[:0] = ids
             pool.is_plain = False
