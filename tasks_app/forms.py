@@ -28,7 +28,7 @@ DATA_FIELDS = frozenset({"content", "encoding", "data_type"})
 
 
 MOMENT = forms.SplitDateTimeWidget(
-    date_attrs={"type": "date", "aria-label": "Day"},
+    date_attrs={"type": "date", "aria-label": "Date"},
     date_format="%Y-%m-%d",
     time_attrs={"type": "time", "step": "1", "aria-label": "Time"},
     time_format="%H:%M:%S",
@@ -78,7 +78,7 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
     )
     data_type = forms.CharField(required=False, help_text="The type URL, if the data is a protobuf Any.")
     available_at = forms.SplitDateTimeField(
-        required=False, widget=MOMENT, label="Available from", help_text="Leave empty for now."
+        required=False, widget=MOMENT, label="Available from", help_text="Leave empty for the current time."
     )
     priority = forms.IntegerField(
         min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY, initial=0, help_text="Higher values are claimed first."

@@ -11,7 +11,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,10 +19,11 @@ from typing import Any, Self
 from django.db import Error, close_old_connections
 
 from taskstore.client.transport import id_of_this_process
+from taskstore.errors import StoreUnavailable
 from taskstore.types.clients import Heard
 from taskstore.types.tasks import Change, NewTask, Order, Task
 
-from .core.operations import Claim, Commit
+from .core.operations import Claim, Commit, TaskRecord
 from .database import dialect_of
 from .database.outage import translated
 from .models import Client
@@ -83,7 +84,14 @@ class LocalStore:
             order=order,
             depends=tuple(depends),
         )
-        return list(map(answer_of, StoredTask.objects.perform(claim)))
+        return list(map(answer_of, self._perform(claim)))
+
+    def for_claims(self) -> ClaimingStore:
+        """Return a store in the same name whose waiting claim can be broken off, for a worker that stops."""
+        return ClaimingStore(self)
+
+    def _perform(self, claim: Claim) -> list[TaskRecord]:
+        return StoredTask.objects.perform(claim)
 
     def commit(
         self,
@@ -174,6 +182,37 @@ class LocalStore:
                         version = newest
                         writer.look_around()
                 await asyncio.sleep(LOOK_EVERY_S)
+
+
+class ClaimingStore(LocalStore):
+    """Claims on the writer of another store, and can break off a claim that waits. See `LocalStore.for_claims`."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self.id, self._using, self._ready, self._thread = store.id, store._using, store._ready, store._thread
+        self._claim: Future[list[TaskRecord]] | None = None
+        self._has_ended = False
+
+    def hang_up(self) -> None:
+        """Break off the claim that another thread waits for, and refuse all further ones with StoreUnavailable.
+
+        The writer gives back what a claim took that was broken off.
+        """
+        self._has_ended = True
+        if self._claim:
+            self._claim.cancel()
+
+    def close(self) -> None:
+        """Leave the writer running: it is the other store's."""
+
+    def _perform(self, claim: Claim) -> list[TaskRecord]:
+        if not self._has_ended:
+            loop, _ = self._ready.result()
+            self._claim = asyncio.run_coroutine_threadsafe(StoredTask.objects.aperform(claim), loop)
+            if self._has_ended:  # Since the first look: `hang_up` may have missed this claim.
+                self._claim.cancel()
+            with suppress(CancelledError):
+                return self._claim.result()
+        raise StoreUnavailable("this store has hung up")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

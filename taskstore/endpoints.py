@@ -123,7 +123,7 @@ FAILURES = TOKEN_FAILURES | {
 }
 NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
-UNFINISHED = {409: "The job has not finished. `detail` says how far it is."}
+UNFINISHED = {409: "The job has not finished. `detail` contains its status."}
 
 # The limits of the server, which tests/rest_api/test_schema.py compares.
 GROUP_LENGTH = 255
@@ -153,8 +153,8 @@ GROUP_IN_PATH = Parameter(
     "name", GROUP, "The name of the group, with any characters; `/` as it is or as %2F.", has_slashes=True
 )
 SEARCH_TERMS = {"type": "string", "maxLength": SEARCH_LENGTH}
-AFTER = Parameter("after", TEXT, "Where the previous page ended: its `after`.")
-AFTER_ID = Parameter("after", ID, "Where the previous page ended: its `after`.")
+AFTER = Parameter("after", TEXT, "The `after` of the previous page.")
+AFTER_ID = Parameter("after", ID, "The `after` of the previous page.")
 LIMIT = _limit(200)
 
 # ---- Groups
@@ -292,8 +292,8 @@ SEARCH = Endpoint(
     path="/search",
     needs=Action.SEE_PAYLOADS,
     description='Search for tasks: `group:mail state:failed error:"timed out" -owner:17 data.user:42 age:>1h`.\n\n'
-    "Within one group, tasks that have been available longest come first; otherwise the newest do. A search stops "
-    "after one second: `complete` is then false, and `after` continues it.",
+    "Within one group, the tasks that have been available longest come first; otherwise, the newest tasks come first. "
+    "A search stops after one second: `complete` is then false, and `after` continues it.",
     parameters=(
         Parameter("q", SEARCH_TERMS, "Search terms. A task must match all of them."),
         AFTER,
@@ -309,7 +309,7 @@ EXPORT = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="All tasks that match a search, as a file: NDJSON with a task per line, which `/import` reads, or "
     "CSV.\n\n"
-    "The export runs to the end, however long that takes. Tasks added in the meantime are left out. "
+    "The export has no time limit. Tasks added in the meantime are left out. "
     "A task replaced in the meantime may appear twice, with the same `origin`, or not at all. If the export fails, "
     "the response ends without its last HTTP chunk, which clients report as an error.",
     parameters=(
@@ -349,7 +349,7 @@ IMPORT = Endpoint(
     description="Add the tasks of an NDJSON file: all of them in one commit, or none.\n\n"
     "Each line is an add as for `/update`. Fields that only the server sets are ignored, so a file from `/export` can "
     "be sent unchanged. `errors` names the first wrong lines and their fields.",
-    parameters=(Parameter("group", GROUP, "Add every task to this group, whatever the lines say."),),
+    parameters=(Parameter("group", GROUP, "Add all tasks to this group, regardless of the group in each line."),),
     answer=Imported,
     failures=FAILURES,
     body_media=NDJSON,
@@ -388,7 +388,7 @@ JOBS = Endpoint(
         Parameter("queue", TEXT, "Only jobs of this queue."),
         Parameter("status", _one_of(*JobStatus), "Only jobs with this status."),
         Parameter("function", TEXT, "Only jobs of this function: its full dotted path."),
-        Parameter("after", TEXT, "Where the previous page ended: its `after`, or the `place` of a job."),
+        Parameter("after", TEXT, "The `after` of the previous page, or the `place` of a job."),
         LIMIT,
     ),
     answer=JobsPage,
@@ -408,7 +408,7 @@ JOB = Endpoint(
     method="GET",
     path="/jobs/{id}",
     needs=Action.SEE_PAYLOADS,
-    description="The job whose task had this id first, as long as the job is kept.",
+    description="The job with this id. Finished jobs can be found until retention removes them.",
     parameters=(JOB_IN_PATH,),
     answer=Job,
     failures=FAILURES | NOT_FOUND,
@@ -418,7 +418,7 @@ DELETE_JOB = Endpoint(
     method="DELETE",
     path="/jobs/{id}",
     needs=Action.WORK,
-    description="Delete a finished job. The answer is the job as it was.",
+    description="Delete a finished job. Returns the deleted job.",
     parameters=(JOB_IN_PATH,),
     answer=Job,
     failures=FAILURES | NOT_FOUND | UNFINISHED,
@@ -438,14 +438,14 @@ REQUEUE_JOB = Endpoint(
 
 PROJECT = Parameter("project", {"type": "string", "maxLength": LONGEST_PROJECT}, "The project's name, without `/`.")
 LIST = Parameter("task", ID, "The id of the list's task, or the first id that it had.")
-PAGED = (Parameter("after", TEXT, "Where the previous page ended: its `after`, or a `place`."), LIMIT)
+PAGED = (Parameter("after", TEXT, "The `after` of the previous page, or the `place` of an entry."), LIMIT)
 
 COMMAND_PROJECTS = Endpoint(
     name="command_projects",
     method="GET",
     path="/commands",
     needs=Action.SEE,
-    description="The projects with commands in groups that the token may touch, with their counts.",
+    description="The projects with commands in groups that the token may access, with their counts.",
     answer=CommandProjects,
     failures=FAILURES,
 )
@@ -521,7 +521,7 @@ COMMAND = Endpoint(
     method="GET",
     path="/commands/{project}/command/{id}",
     needs=Action.SEE_PAYLOADS,
-    description="A command by its id, with or without its number of failures: where it is now, and its previous runs.",
+    description="A command, its current status and its previous runs. The id may omit the number of failures.",
     parameters=(PROJECT, Parameter("id", TEXT, "The command's id.")),
     answer=CommandWhole,
     failures=FAILURES | NOT_FOUND,
@@ -571,8 +571,8 @@ EXPORT_COMMANDS = Endpoint(
     method="GET",
     path="/commands/{project}/export",
     needs=Action.SEE_PAYLOADS,
-    description="A project as it is at one moment: a line of JSON for each command and each list, as the import "
-    "reads them.",
+    description="A snapshot of a project: one line of JSON for each command and each list, in the format of the "
+    "import.",
     parameters=(PROJECT,),
     answer=bytes,
     failures=FAILURES,
@@ -602,7 +602,7 @@ SCHEDULES = Endpoint(
     method="GET",
     path="/schedules",
     needs=Action.SEE_PAYLOADS,
-    description="The schedules that add to groups that the token may touch, sorted by name.",
+    description="The schedules that add to groups that the token may access, sorted by name.",
     answer=list[Schedule],
     failures=FAILURES,
 )
@@ -611,7 +611,7 @@ SCHEDULE = Endpoint(
     method="GET",
     path="/schedules/{name}",
     needs=Action.SEE_PAYLOADS,
-    description="A schedule by its name. A schedule whose group the token may not touch is not found.",
+    description="A schedule by its name. A schedule whose group the token may not access is not found.",
     parameters=(SCHEDULE_IN_PATH,),
     answer=Schedule,
     failures=FAILURES | NOT_FOUND,
@@ -631,7 +631,7 @@ DELETE_SCHEDULE = Endpoint(
     method="DELETE",
     path="/schedules/{name}",
     needs=Action.OPERATE,
-    description="Delete a schedule. What it has added stays. The answer is the schedule as it was.",
+    description="Delete a schedule. Tasks and jobs that it has added stay. Returns the deleted schedule.",
     parameters=(SCHEDULE_IN_PATH,),
     answer=Schedule,
     failures=FAILURES | NOT_FOUND,
@@ -663,8 +663,8 @@ RUN_SCHEDULE = Endpoint(
     method="POST",
     path="/schedules/{name}/run",
     needs=Action.OPERATE,
-    description="Add at once what the schedule adds, even while it is paused. Its due times stay the same. The answer "
-    "is the new task.",
+    description="Add the schedule's task or job now, even while the schedule is paused. Its due times stay the same. "
+    "Returns the new task.",
     parameters=(SCHEDULE_IN_PATH,),
     body=ReasonRequest,
     answer=Task,
@@ -679,15 +679,16 @@ AUDIT = Endpoint(
     path="/audit",
     needs=Action.OPERATE,
     description="Changes that people and operating tokens made, newest first.\n\n"
-    "A token for some groups sees only changes to these groups, and none that concern several groups or no group.",
+    "A token restricted to groups sees only changes to single groups that it allows, not changes to several groups "
+    "or to none.",
     parameters=(
         Parameter("by", AUDIT_TEXT, "A user's name, or `token:` and the name of a token."),
         Parameter("action", AUDIT_TEXT, "requeue, move, purge, edit, pause, create token, ..."),
-        Parameter("group", {"type": "string", "maxLength": GROUP_LENGTH + 1}, "A name, or its beginning and *."),
-        Parameter("since", TEXT, f"At or after {AUDIT_TIME}"),
-        Parameter("until", TEXT, f"Before {AUDIT_TIME}"),
-        Parameter("reason", AUDIT_TEXT, "A part of the reason, in upper or lower case."),
-        Parameter("after", TEXT, "Where the previous page ended: its `after`; not for a file."),
+        Parameter("group", {"type": "string", "maxLength": GROUP_LENGTH + 1}, "A name, or a prefix followed by *."),
+        Parameter("since", TEXT, f"Only changes at or after this time: {AUDIT_TIME}"),
+        Parameter("until", TEXT, f"Only changes before this time: {AUDIT_TIME}"),
+        Parameter("reason", AUDIT_TEXT, "Part of the reason, ignoring case."),
+        Parameter("after", TEXT, "The `after` of the previous page. Ignored with `format`."),
         _limit(1_000),
         Parameter("format", FORMAT, "Return all entries as a file, not a page as JSON."),
     ),
@@ -710,8 +711,8 @@ BULK = Endpoint(
     path="/bulk",
     needs=Action.OPERATE,
     description="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
-    "The request fails if their number has changed by more than 10 and 1 %. A small operation may already have "
-    "ended when the server answers: see its `state`.",
+    "The request fails if their number has changed by more than 10 tasks and by more than 1 %. A small operation may "
+    "already have ended when the server answers: see its `state`.",
     answer=Operation,
     failures=FAILURES | KEY_REUSED,
     status=202,
@@ -721,7 +722,7 @@ OPERATIONS = Endpoint(
     method="GET",
     path="/operations",
     needs=Action.OPERATE,
-    description="Bulk operations, newest first. A token for some groups sees only its own.",
+    description="Bulk operations, newest first. A token restricted to some groups sees only its own.",
     parameters=(
         Parameter(
             "state",
@@ -774,7 +775,7 @@ UNDO_OPERATION = Endpoint(
     method="POST",
     path="/operations/{id}/undo",
     needs=Action.OPERATE,
-    description="Undo a bulk operation, except for tasks that have changed since. The undo is an operation itself.",
+    description="Undo a bulk operation, except for tasks that have changed since. The undo is itself an operation.",
     parameters=(IN_PATH,),
     body=ReasonRequest,
     answer=Operation,

@@ -5,7 +5,7 @@ TaskStoreError
     LimitExceeded      a limit is exceeded: ask for less
       TooManyGroups    the limit on groups is reached: use an existing one
   Forbidden            the caller may see these tasks but not change them: the message says what is missing
-  CommitRefused        a task that the commit names is gone or leased: drop the work, claim again
+  CommitRefused        a task that the commit names is gone or leased: discard the work, claim again
   JobUnfinished        the job has not finished, so it can't be deleted or requeued: wait
   KeyReused            the idempotency key was used with another request: use a new key
   Immutable            a task row was about to be changed in place: use the method that the message names
@@ -46,7 +46,7 @@ class InvalidInput(TaskStoreError):
 
 
 class LimitExceeded(InvalidInput):
-    """A limit of the store is exceeded; each limit is a setting. Nothing was changed. Ask for less."""
+    """A limit of the store is exceeded; each limit is a setting. Nothing was changed. Send or request less."""
 
     code = "limit"
 
@@ -67,9 +67,9 @@ class Forbidden(TaskStoreError):
 
 
 class CommitRefused(TaskStoreError):
-    """A task that the commit names is gone, or leased to another client. Nothing was changed.
+    """A task that the commit names no longer exists, or is leased to another client. Nothing was changed.
 
-    Usually the caller drops the work and claims again. `refusal` lists the ids by reason.
+    Usually the caller discards its work and claims again. `refusal` lists the ids by reason.
     """
 
     code = "refused"
@@ -113,7 +113,7 @@ class StoreUnavailable(TaskStoreError):
 
 
 class CommitUnknown(StoreUnavailable):
-    """The connection broke during COMMIT, or a standby did not confirm it. Check whether it happened."""
+    """The connection broke during COMMIT, or a standby did not confirm it. Check whether the change was made."""
 
     code = "commit_unknown"
 

@@ -31,7 +31,7 @@ def typed_as() -> str:
     """Return the program as the user types it: `taskstore` if installed, in a checkout `python3 manage.py`."""
     if Path(sys.argv[0]).name == "taskstore" or not MANAGE.exists():
         return "taskstore"
-    with suppress(OSError):  # The current folder may have been deleted.
+    with suppress(OSError):  # The current directory may have been deleted.
         if Path.cwd() == MANAGE.parent:
             return "python3 manage.py"
     return f"python3 {shlex.quote(str(MANAGE))}"
@@ -45,7 +45,7 @@ def version() -> str:
 
 
 def data_option(folder: Path | str) -> str:
-    """Return the option that selects this data folder, as typed after a command."""
+    """Return the option that selects this data directory, as typed after a command."""
     return f" --data {shlex.quote(str(Path(folder).expanduser().absolute()))}"
 
 
@@ -53,7 +53,7 @@ def unknown_command(name: str, known: Collection[str], others: Collection[str] =
     """Return an error that suggests a similar command; names in `others` need a closer match than those in `known`."""
     meant = get_close_matches(name, known, n=1, cutoff=0.5) or get_close_matches(name, others, n=1, cutoff=0.75)
     guess = f' Did you mean "{meant[0]}"?' if meant else ""
-    return f"there is no command {_printable(name)}.{guess} `{typed_as()} --help` lists all commands"
+    return f"unknown command: {_printable(name)}.{guess} `{typed_as()} --help` lists all commands"
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:

@@ -40,20 +40,20 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
 @click.option("--timeout-factor", type=FACTOR, default=2, show_default=True, metavar="N",
               help="Kill a command that takes this many times its expected duration.")  # fmt: skip
 @click.option("--least-timeout", "least_timeout_ms", type=parameter_types.duration_ms, default="30s", show_default=True,
-              metavar="TIME", help="Least time limit of a command.")  # fmt: skip
+              metavar="TIME", help="Minimum time limit of a command.")  # fmt: skip
 @click.option("--output-limit", "output_bytes", type=parameter_types.size_bytes, default="256KiB", show_default=True,
-              metavar="SIZE", help="Size to keep of each output: half from its start, half from its end.")  # fmt: skip
+              metavar="SIZE", help="How much of each output to keep, half from each end.")  # fmt: skip
 @click.option("--lease-factor", type=FACTOR, default=2, show_default=True, metavar="N",
               help="Lease of a list, as a multiple of its expected duration.")  # fmt: skip
 @click.option("--least-lease", "least_lease_ms", type=parameter_types.lease_ms, default="1min", show_default=True,
-              metavar="TIME", help="Least lease of a list.")  # fmt: skip
+              metavar="TIME", help="Minimum lease of a list.")  # fmt: skip
 @click.option("--renew", is_flag=True, help="Renew the lease of a list while it runs.")
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
               help="Time for a command to finish after SIGTERM or Ctrl-C; then others get it.")  # fmt: skip
 def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None:
-    """Run the shell lines of PROJECTs as the user that you are, until Ctrl-C.
+    """Run the shell commands of PROJECTs as the current user, until Ctrl-C.
 
-    Whoever may submit commands there decides what runs. No other project is touched.
+    Anyone who may submit commands to these projects decides what runs. Other projects are ignored.
 
     taskstore commands worker reports --lists-at-once 4 --memory 2GiB
     """

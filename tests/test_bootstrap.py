@@ -52,7 +52,7 @@ def test_the_first_start_makes_the_environment_and_the_second_is_immediate(start
     assert first.returncode == 0, first.stderr
     assert first.stdout == f"taskstore {program.version()}\n"
     assert list(copy.glob(".venv/lib/*/site-packages/django/__init__.py"))
-    assert first.stderr.startswith("taskstore: installing what the server needs into .venv, once:")
+    assert first.stderr.startswith("taskstore: installing the dependencies of the server into .venv, once:")
     assert first.stderr.count("\n") == 2
 
     # Without pip, uv or a network there is nothing that it could do but start.
@@ -82,7 +82,7 @@ def test_another_set_is_added_and_nothing_removed(start, copy):
     for name in ("uv", "tiny"):
         code = f"""
 from taskstore_project import bootstrap
-bootstrap.SETS[{name!r}] = "the test needs"
+bootstrap.SETS[{name!r}] = "the test"
 bootstrap.Environment(bootstrap.environment_folder()).install({name!r})
 """
         # One package of the server's, to have a second set that is quickly there.

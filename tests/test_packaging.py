@@ -256,7 +256,7 @@ def test_where_only_the_client_is_installed_help_and_mistakes_tell_so(taskstore,
     assert not re.search(r"^  up ", told.stdout, re.MULTILINE)
     assert 'pip install "taskstore[server]" adds: up, serve, token' in told.stdout
     told = taskstore("adn", packages=workers_packages)
-    why = 'taskstore: there is no command adn. Did you mean "add"? `taskstore --help` lists all commands\n'
+    why = 'taskstore: unknown command: adn. Did you mean "add"? `taskstore --help` lists all commands\n'
     assert (told.returncode, told.stderr) == (2, why)
     told = taskstore("--help")
     assert re.search(r"^  up  +Run the server", told.stdout, re.MULTILINE)

@@ -94,7 +94,7 @@ def again(cluster: Cluster, each: Supervised) -> None:
 PRIMARY = Fault(
     word="failover",
     name="primary",
-    remedy="a standby takes its place; it comes back as one",
+    remedy="a standby takes over; it rejoins as a standby",
     act=primary,
     goal_s=DATABASE_GAP_S,
 )
@@ -103,14 +103,14 @@ FAULTS = (
     Fault(
         word="postgresql",
         name="PostgreSQL of the primary",
-        remedy="its Patroni starts it again",
+        remedy="Patroni restarts it",
         act=postgresql,
         goal_s=DATABASE_GAP_S,
     ),
     Fault(
         word="standby",
         name="synchronous standby",
-        remedy="commits wait for another one",
+        remedy="commits wait for another standby",
         act=standby,
         goal_s=DATABASE_GAP_S,
         least_standbys=2,
@@ -118,12 +118,12 @@ FAULTS = (
     Fault(
         word="node",
         name="web node",
-        remedy="haproxy asks the others",
+        remedy="haproxy uses the other nodes",
         act=web_node,
         goal_s=WEB_GAP_S,
         least_nodes=2,
     ),
-    Fault(word="pgbouncer", name="pgbouncer", remedy="started again", act=pgbouncer),
-    Fault(word="haproxy", name="haproxy", remedy="started again", act=haproxy),
-    Fault(word="etcd", name="a member of etcd", remedy="the others agree without it", act=etcd),
+    Fault(word="pgbouncer", name="pgbouncer", remedy="restarted", act=pgbouncer),
+    Fault(word="haproxy", name="haproxy", remedy="restarted", act=haproxy),
+    Fault(word="etcd", name="a member of etcd", remedy="the other members continue", act=etcd),
 )

@@ -36,7 +36,7 @@ def statuses(observed: Observed) -> str:
 
 def gaps(observed: Observed) -> str:
     """Return the table of gaps by fault."""
-    head = ["kill -9", "longest gap, s", "goal, s", "met", "whole after, s"]
+    head = ["kill -9", "longest gap, s", "goal, s", "met", "recovered after, s"]
     return table([head, *(_gap(observed, happened) for happened in observed.faults)])
 
 
@@ -50,7 +50,7 @@ def _gap(observed: Observed, happened: Happened) -> list[str]:
 
 def rates(observed: Observed) -> str:
     """Return the table of throughput by number of web nodes."""
-    head = ["web nodes", "changes/s", "WAL a change, bytes"]
+    head = ["web nodes", "changes/s", "WAL per change, bytes"]
     return table([head, *(_rate(observed, window) for window in observed.windows)])
 
 
@@ -66,6 +66,6 @@ def about_cores(observed: Observed) -> str:
     if nodes < 2:
         return ""
     return (
-        f"All of it, with the clients, shares the {cores()} cores of this machine: more web nodes than are idle bring"
-        " nothing here. Each on a machine of its own is what they are for."
+        f"Everything, including the clients, shares {cores()} cores, so additional web nodes don't increase throughput"
+        " here. They are intended for separate machines."
     )

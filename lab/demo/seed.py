@@ -94,7 +94,7 @@ class Seed:
         self._register(list(sizes))
         self._remember(sizes)
         for name in list(sizes)[7:9]:
-            pauses.pause(name, Actor("demo", reason="maintenance of what it needs"))
+            pauses.pause(name, Actor("demo", reason="maintenance of a dependency"))
         sow_jobs(self.chance, range(FIRST_OWNER, FIRST_OWNER + self.workers))
         self._schedule(list(sizes))
         totals.fold_here()

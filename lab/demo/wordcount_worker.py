@@ -109,7 +109,7 @@ def words_of(text: str) -> list[str]:
 
 
 def map_lines(store: Store, run: str) -> int:
-    """Replace some lines by the counts of their words, a task per first letter. Returns how many lines."""
+    """Replace some lines with the counts of their words, a task per first letter. Returns how many lines."""
     lines = store.claim(f"{run}/map", LINES_AT_ONCE)
     counts: dict[str, Counter[str]] = {}
     for line in lines:
@@ -120,7 +120,7 @@ def map_lines(store: Store, run: str) -> int:
 
 
 def reduce_letter(store: Store, run: str) -> int:
-    """Replace all counts of one letter by their sums. Returns how many letters were finished."""
+    """Replace all counts of one letter with their sums. Returns how many letters were finished."""
     rights = store.claim(f"{run}/reduce", 1)
     if not rights:
         return 0

@@ -1,4 +1,4 @@
-"""The admin of tasks: find, add, change and delete them. A change replaces a task by a successor."""
+"""The admin of tasks: find, add, change and delete them. A change replaces a task with a successor."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TaskAdmin(ActsOnSelected):
     list_display = ("id", "group_link", "state", "available", "held_by", "priority", "claims", "error_start")
     list_filter = (StateFilter,)
     search_fields = ("id",)  # Shows the search box; get_search_results does the search.
-    search_help_text = "Any id of a task, current or earlier, or the exact name of a group."
+    search_help_text = "Enter a task's id (current or earlier), or the exact name of a group."
     allowed_lookups = ("group", "state")
     readonly_fields = (*FACTS, "shown_data")
 

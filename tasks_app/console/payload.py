@@ -110,5 +110,5 @@ def hex_lines(data: bytes) -> Iterator[HexLine]:
 
 
 def _visible(text: str) -> str:
-    # Control characters are invisible, and browsers drop some: replace them by their Unicode symbols.
+    # Control characters are invisible, and browsers drop some: replace them with their Unicode symbols.
     return re.sub(r"[\x00-\x08\x0b-\x1f]", lambda found: chr(0x2400 + ord(found[0])), text.replace("\r\n", "\n"))

@@ -78,7 +78,7 @@ class ResendKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One all-or-nothing change, under the condition that all `depends` exist."""
+    """One all-or-nothing change, on the condition that all `depends` exist."""
 
     owner: int
     adds: tuple[NewTask, ...] = ()

@@ -142,7 +142,7 @@ def _wrong(operation: Operation, limits: Limits) -> Iterator[Problem]:
 
 def _wrong_claim(claim: Claim, limits: Limits) -> Iterator[Problem]:
     if not claim.groups:
-        yield "group", sentences.REQUIRED
+        yield "group", f"{sentences.REQUIRED}, unless groups names at least one group"
     # What is beyond the limit is refused for that.
     for place, group in enumerate(claim.groups[: limits.groups]):
         if group or not isinstance(claim, Query):

@@ -53,7 +53,7 @@ def fields_of(options: Iterable[Option]) -> list[tuple[str, Any, Any]]:
 
 
 class SelectedTasks(Asked, frozen=True, kw_only=True):
-    """Which tasks are meant: those with the ids, or all that are in the group and the state and meet the search."""
+    """The tasks to preview: those with these ids, or all that match the group, the state and the search."""
 
     verb: BulkVerb
     group: str | UnsetType = UNSET
@@ -104,7 +104,7 @@ class SelectedTasks(Asked, frozen=True, kw_only=True):
 
 
 class AgreedTasks(SelectedTasks, frozen=True, kw_only=True):
-    """What is to be done to the tasks of a preview, of which `bound`, `as_of` and `count`, as `expected`, come back."""
+    """A bulk operation on the tasks of a preview, with its `bound`, its `as_of`, and its `count` as `expected`."""
 
     bound: Annotated[int, Meta(ge=1, le=INT64_MAX, description="The value from the preview.")]
     as_of: Annotated[int, Meta(ge=1, le=LATEST_MS, description="The value from the preview.")]

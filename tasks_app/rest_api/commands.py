@@ -54,7 +54,7 @@ Whole = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
 
 
 class CommandRequest(Asked, frozen=True, kw_only=True):
-    """A line for a shell."""
+    """A shell command to submit."""
 
     cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
     until: (
@@ -99,7 +99,7 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
 
 
 class ReopenRequest(Asked, frozen=True, kw_only=True):
-    """Why a list is taken from its worker."""
+    """The reason for taking a list from its worker."""
 
     reason: Reason = ""
 
@@ -108,7 +108,7 @@ class ReopenRequest(Asked, frozen=True, kw_only=True):
 
 
 class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
-    """Which commands or lists are meant."""
+    """The commands or lists to change."""
 
     ids: Annotated[Ids, Meta(description="Ids of tasks; all eligible ones if absent.")] | UnsetType = UNSET
 
@@ -123,7 +123,7 @@ class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
 
 
 class RetryRequest(IdsRequest, frozen=True, kw_only=True):
-    """Which finished commands are to be run once more. Without ids and status: those that failed for good."""
+    """The finished commands to run again. Without `ids` and `status`, those that have failed for good."""
 
     status: Annotated[CommandStatus, Meta(description="Only commands with this status.")] | UnsetType = UNSET
 

@@ -107,7 +107,7 @@ class OptionsRequest(Asked, frozen=True, kw_only=True):
 
 
 class JobRequest(AskedOperation, frozen=True, kw_only=True):
-    """A function to run, once a worker has time or later."""
+    """A function to run as soon as a worker is free, or at a later time."""
 
     function: Annotated[str, Meta(description="The dotted path of the function.")]
     args: Args = ()

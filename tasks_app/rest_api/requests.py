@@ -73,7 +73,7 @@ class AddOrMove(Add, frozen=True, kw_only=True):
 
 
 class Update(WithData, frozen=True, kw_only=True):
-    """A task to replace by a successor with a new id. Its group stays; an add with `keep` moves a task."""
+    """A task to replace with a successor that has a new id. Its group stays; use an add with `keep` to move it."""
 
     id: Int64
     keep: Annotated[
@@ -108,7 +108,7 @@ class AskedOperation(Asked, frozen=True, kw_only=True):
 
 
 class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
-    """One all-or-nothing change, under the condition that all `depends` exist."""
+    """One all-or-nothing change, on the condition that all `depends` exist."""
 
     adds: tuple[AddOrMove, ...] = ()
     updates: tuple[Update, ...] = ()
@@ -169,9 +169,7 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     group: str | UnsetType = UNSET
     groups: Annotated[
         tuple[str, ...],
-        Meta(
-            description="Several groups instead of `group`: higher priority first, and groups fairly within a priority."
-        ),
+        Meta(description="Several groups instead of `group`: higher priority first, then a fair share for each group."),
     ] = ()
     wait: Wait = 0
     duration: Duration = 60_000
@@ -207,7 +205,7 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
 
 
 class ClientRequest(Asked, frozen=True, kw_only=True):
-    """What a worker says of itself."""
+    """A worker's report about itself."""
 
     name: ClientText = ""
     host: ClientText = ""

@@ -31,7 +31,7 @@ from .search import query_of, refuse_broken_path
 
 
 class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
-    """What is to be added, and when."""
+    """The task or job to add, and when to add it."""
 
     reason: Reason = ""
 

@@ -98,12 +98,16 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
     """The task or job to add, and the times."""
 
     cron: Annotated[
-        str, Meta(description="Five cron fields, or six with seconds first, @daily or the like, or every 30s.")
+        str,
+        Meta(
+            description="Five cron fields, six fields that start with the seconds, a name such as @daily, or an "
+            "interval such as every 30s."
+        ),
     ]
     zone: Annotated[str, Meta(description="The name of a time zone.")] = "UTC"
     catch_up: CatchUp = CatchUp.SKIP
-    task: Annotated[PlannedTask | UnsetType, Meta(description="Give either this or job.")] = UNSET
-    job: Annotated[PlannedJob | UnsetType, Meta(description="Give either this or task.")] = UNSET
+    task: Annotated[PlannedTask | UnsetType, Meta(description="Give either `task` or `job`.")] = UNSET
+    job: Annotated[PlannedJob | UnsetType, Meta(description="Give either `task` or `job`.")] = UNSET
 
     @property
     def adds(self) -> PlannedTask | PlannedJob:

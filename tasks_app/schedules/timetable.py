@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -14,6 +15,7 @@ from itertools import count, dropwhile, islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from cronsim.cronsim import Field
 
 from taskstore.types import sentences
 from taskstore.types.tasks import Problem
@@ -93,6 +95,8 @@ class Timetable:
             times = CronSim(_expanded(self.cron), start.astimezone(zone_of(self.zone)), reverse=backwards)
         # CronSim raises the last three for some invalid expressions.
         except (CronSimError, AssertionError, TypeError, ValueError) as problem:
+            if nowhere := _missing_date(self.cron):
+                raise NotATimetable(nowhere) from None
             raise NotATimetable(f"{RIGHT}: {problem}" if isinstance(problem, CronSimError) else RIGHT) from None
         return (round(time.timestamp()) * SECOND_MS for time in times)
 
@@ -132,6 +136,20 @@ def _expanded(cron: str) -> str:
     if len(cron) > LONGEST:
         raise NotATimetable(sentences.at_most(LONGEST, "characters", len(cron)))
     return ALIASES.get(cron, cron)
+
+
+def _missing_date(cron: str) -> str:
+    """Return the error of an invalid expression whose only mistake is a date that no year has; otherwise empty."""
+    parts = cron.split()
+    if len(parts) not in (5, 6):
+        return ""
+    *_, day, month, _ = parts
+    parts[-2] = "1"  # January has all days that any month has.
+    with suppress(CronSimError, AssertionError, TypeError, ValueError):
+        Field.MONTH.parse(month.upper())
+        CronSim(" ".join(parts), datetime.now(UTC))
+        return f"must match a date that exists: there is no day {day} in month {month}"
+    return ""
 
 
 def _moment(at_ms: int) -> datetime:

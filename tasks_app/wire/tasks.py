@@ -89,7 +89,9 @@ class Add(WithData, frozen=True, kw_only=True):
     group: str = ""
     id: Annotated[
         Int64,
-        Meta(description="Of a task that the same commit deletes: this one is its successor. Else ignored."),
+        Meta(
+            description="The id of a task that this commit deletes: the new task is its successor. Ignored otherwise."
+        ),
     ] = 0
 
     def every_problem(self) -> Iterator[Problem]:

@@ -36,7 +36,7 @@ class StoreCommand(click.Command):
     def __init__(self, *args: Any, needs: Scope, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += [
-            click.Option(["--json", "is_json"], is_flag=True, help="JSON for programs: a line for each thing."),
+            click.Option(["--json", "is_json"], is_flag=True, help="Print JSON for programs, one line per item."),
             click.Option(["--url"], metavar="URL", help="Server address."),
             click.Option(["--token"], metavar="TOKEN", help="Access token."),
         ]

@@ -19,6 +19,7 @@ from . import parameter_types
 from .base import Scope, command
 from .context import Session, as_json, now_ms
 from .errors import Failure, Interrupted, Mistake
+from .read import living
 from .tables import Column, exact, facts, number, printable, relative, table
 
 LOOK_EVERY_S = 0.5
@@ -44,7 +45,7 @@ Options = dict[str, Any]
 def changes(function: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments that every bulk operation has."""
     for decorate in (
-        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
         click.option("--type", "typed", default="", metavar="TEXT", help="Confirmation text, for scripts."),
         click.option("--take-claimed", is_flag=True, help="Include claimed tasks; their leases end."),
         parameter_types.reason,
@@ -113,7 +114,7 @@ def change(
     previewed = {each.name: options[each.name] for each in action.options if each.is_previewed and each.name in options}
     seen = session.store.bulk_preview(action.name, **meant(terms), **previewed)
     if not seen.count:
-        raise Failure("no matching tasks, so nothing was changed")
+        raise nothing_found(session, action, meant(terms).get("ids", []))
     shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed))
     if not session.is_json:
         session.show(shown)
@@ -130,6 +131,23 @@ def meant(terms: Sequence[str]) -> Options:
     if all(term.isascii() and term.isdigit() for term in terms):
         return {"ids": list(map(int, terms))}
     return {"q": " ".join(terms)}
+
+
+def nothing_found(session: Session, action: BulkAction, ids: Sequence[int]) -> Failure:
+    """Explain why a selection finds nothing. `ids`: the selected ids, empty for a search."""
+    reasons, successors = [], []
+    for id in ids[:MOST_TARGETS]:
+        try:
+            current = living(session, id)
+        except Failure as problem:
+            reasons.append(problem.message)
+            continue
+        if current.id != id:
+            reasons.append(f"task {id} was replaced by task {current.id}")
+            successors.append(str(current.id))
+    remedy = session.typed(f"{action.name} {' '.join(successors)}")
+    advice = f": use `{remedy}` with the same options" if successors else ""
+    return Failure(f"{'; '.join(reasons) or 'no matching tasks'}, so nothing was changed{advice}")
 
 
 def question(
@@ -175,7 +193,7 @@ def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
     """Ask for confirmation and return the text typed for it. Raises Failure if the user declines."""
     if seen.to_type and not typed:
         return answer_to(f"type {seen.to_type} to confirm: ", f"say --yes and --type {seen.to_type!r}")
-    if not is_agreed and answer_to("go on? [y/N] ", "say --yes").lower() not in ("y", "yes"):
+    if not is_agreed and answer_to("continue? [y/N] ", "say --yes").lower() not in ("y", "yes"):
         raise Failure("nothing was changed")
     return typed
 
@@ -194,14 +212,14 @@ def standard_input() -> TextIO:
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Report refusals as failures; other invalid input stays a usage error."""
+def refusals(subject: str = "") -> Iterator[None]:
+    """Report refusals as failures that begin with `subject`; other invalid input stays a usage error."""
     try:
         yield
     except InvalidInput as mistake:
         if not REFUSALS & mistake.fields.keys():
             raise
-        raise Failure("; ".join(text for texts in mistake.fields.values() for text in texts)) from None
+        raise Failure(subject + "; ".join(text for texts in mistake.fields.values() for text in texts)) from None
 
 
 @contextmanager
@@ -256,10 +274,10 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
 
 @command("operations", needs=Scope.OPERATE)
 @click.option(
-    "--limit", type=click.IntRange(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
+    "--limit", type=parameter_types.Number(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
 )
 def operations(session: Session, limit: int) -> None:
-    """List the changes to many tasks, newest first."""
+    """List bulk operations, newest first."""
     found = session.some(session.store.operations(limit=limit).operations, "no operations")
     if session.is_json:
         session.tell(map(as_json, found))
@@ -285,7 +303,7 @@ def _cells(operation: Operation) -> list[str]:
 @parameter_types.reason
 def undo(session: Session, operation: int, reason: str) -> None:
     """Undo operation N, except for tasks that have changed since."""
-    with refusals(), named(session, operation):
+    with refusals(f"operation {operation}: "), named(session, operation):
         begun = session.store.undo_operation(operation, reason)
     follow(session, begun)
 
@@ -293,7 +311,7 @@ def undo(session: Session, operation: int, reason: str) -> None:
 @command("cancel", needs=Scope.OPERATE)
 @click.argument("operation", type=parameter_types.ID, metavar="N")
 def cancel(session: Session, operation: int) -> None:
-    """Stop operation N; what is done stays done."""
+    """Stop operation N. Changes already made stay."""
     with named(session, operation):
         found = session.store.operation(operation)
     if found.state != RUNNING:
@@ -310,7 +328,7 @@ def cancel(session: Session, operation: int) -> None:
 @parameter_types.group
 @parameter_types.reason
 def pause(session: Session, group: str, reason: str) -> None:
-    """Pause GROUP: it hands out no tasks until it is resumed; commits go on."""
+    """Pause GROUP: it hands out no tasks until it is resumed, but commits still work."""
     found = session.store.pause(group, reason)
     if session.is_json:
         session.tell([{"group": group, "paused": as_json(found)}])

@@ -16,7 +16,7 @@ from .errors import Failure
 from .tables import number
 
 ids = click.argument("ids", nargs=-1, metavar="[ID...]")
-all_ = click.option("--all", "is_all", is_flag=True, help="Every one in the project.")
+all_ = click.option("--all", "is_all", is_flag=True, help="All in the project.")
 lists = click.option(
     "--list", "lists", type=parameter_types.ID, multiple=True, metavar="TASK", help="A list; may be repeated."
 )

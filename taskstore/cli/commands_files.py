@@ -50,9 +50,9 @@ def import_(session: Session, /, directory: Path, project: str) -> None:
 @directory
 @project
 def export(session: Session, /, directory: Path, project: str) -> None:
-    """Write all commands and lists of a project into DIR, as TDF2's directories have them.
+    """Write all commands and lists of a project into DIR, in the layout of TDF2's directories.
 
-    DIR is new, or empty; it is there only when it is whole.
+    DIR must be new or empty. It appears only when it is complete.
     """
     with reporting(session, "nothing was written"):
         written = write_entries(session.store.commands.export_project(project), directory)

@@ -45,7 +45,7 @@ def seconds(text: str) -> int:
     help="Read commands from a file, one per line; - for standard input.",
 )
 @click.option(
-    "--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="First line of the file to submit."
+    "--from-line", type=parameter_types.Number(min=1), default=1, metavar="N", help="First line of the file to submit."
 )
 @project
 @click.option(
@@ -56,7 +56,7 @@ def seconds(text: str) -> int:
 )
 @click.option(
     "--max-fails",
-    type=click.IntRange(min=1),
+    type=parameter_types.Number(min=1),
     metavar="N",
     help="Failures after which a command is given up [default: 3].",
 )

@@ -85,9 +85,9 @@ def write(session: Session, pieces: Iterable[bytes], output: IO[bytes]) -> int:
     shell_complete=parameter_types.group_names,
     default="",
     metavar="GROUP",
-    help="Add all tasks to this group, whatever the lines say.",
+    help="Add all tasks to this group, regardless of the group in each line.",
 )
-@click.option("--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="First line to import.")
+@click.option("--from-line", type=parameter_types.Number(min=1), default=1, metavar="N", help="First line to import.")
 def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> None:
     """Add the tasks of an NDJSON file as written by `export`, in commits of 1 000 lines."""
     count = 0

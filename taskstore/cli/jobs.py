@@ -52,7 +52,9 @@ def job() -> None:
     help="Earliest start: 2026-01-31T12:00 (UTC), or +10min.",
 )
 @click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
-@click.option("--max-attempts", type=click.IntRange(min=1), metavar="N", help="Attempts before the job fails for good.")
+@click.option(
+    "--max-attempts", type=parameter_types.Number(min=1), metavar="N", help="Attempts before the job fails for good."
+)
 @click.option(
     "--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="Time limit of one attempt."
 )
@@ -94,7 +96,7 @@ def value_of(text: str) -> Any:
 @click.option("--status", type=click.Choice([each.value for each in JobStatus]))
 @click.option("--function", metavar="PATH")
 @click.option(
-    "--limit", type=click.IntRange(1, MOST), default=50, show_default=True, metavar="N", help="Show at most N."
+    "--limit", type=parameter_types.Number(1, MOST), default=50, show_default=True, metavar="N", help="Show at most N."
 )
 def list_jobs(session: Session, /, **asked: Any) -> None:
     """List jobs by the time they are due or finished, latest first."""
@@ -138,7 +140,7 @@ def no_job(id: int) -> Failure:
 
 
 def whole(found: Job, now: int) -> RenderableType:
-    texts = [found.error.traceback or found.error.line if found.error else "", found.log and f"It wrote:\n{found.log}"]
+    texts = [found.error.traceback or found.error.line if found.error else "", found.log and f"Output:\n{found.log}"]
     known = facts((name, what) for name, what in _facts(found, now) if what)
     return Group(known, *(Text(f"\n{printable_lines(text.rstrip())}") for text in texts if text))
 

@@ -47,6 +47,13 @@ def lease_ms(text: str) -> int:
     return length_ms
 
 
+def claim_ms(text: str) -> int:
+    """Parse how long a claimed task is leased. No time at all would make it available again at once."""
+    if length_ms := duration_ms(text):
+        return length_ms
+    raise click.BadParameter(f"must be longer than 0, such as 30s or 10min, not {text}")
+
+
 def size_bytes(text: str) -> int:
     """Parse an amount of memory such as 256KiB, 512MiB, 2GiB."""
     if found := SIZE_TEXT.fullmatch(text):
@@ -79,9 +86,20 @@ def pair(text: str) -> tuple[str, str]:
 
 
 class Number(click.IntRange):
-    """A whole number, called `number` in messages instead of by click's internal name."""
+    """A whole number in a range, whose errors are sentences like those of the server."""
 
     name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        least, most = self.min, self.max
+        try:
+            number = int(value)
+        except ValueError:
+            raise click.BadParameter(f"must be a whole number, not {value}", ctx, param) from None
+        if (least is None or least <= number) and (most is None or number <= most):
+            return number
+        right = f"at least {least}" if most is None else f"between {least} and {most}"
+        raise click.BadParameter(f"must be {right}, not {value}", ctx, param)
 
 
 ID = Number(1, LARGEST)
@@ -110,7 +128,7 @@ def in_name_of(otherwise: int | None, words: str) -> Callable[[Any], Any]:
     """Return the option for a client id."""
     return click.option(
         "--client",
-        type=click.IntRange(-LARGEST - 1, LARGEST),
+        type=Number(-LARGEST - 1, LARGEST),
         envvar="TASKSTORE_CLIENT",
         default=otherwise,
         metavar="N",
@@ -119,5 +137,5 @@ def in_name_of(otherwise: int | None, words: str) -> Callable[[Any], Any]:
 
 
 # By default tasks have no owner, so that the next command can change them too.
-client = in_name_of(NOBODY, "nobody's")
+client = in_name_of(NOBODY, "no client")
 new_client = in_name_of(None, "a new one")

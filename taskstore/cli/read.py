@@ -209,7 +209,7 @@ def _rates(groups: Sequence[GroupStats]) -> str:
 @parameter_types.labels
 @parameter_types.limit
 def ls(session: Session, group: str, state: str | None, labels: Sequence[tuple[str, str]], limit: int) -> None:
-    """List the tasks of GROUP, longest available first."""
+    """List the tasks of GROUP, those available longest first."""
     if state:
         terms = [f"group:{quoted(group)}", f"state:{state}"]
         terms += [f"label.{quoted(name)}:{quoted(value)}" for name, value in labels]
@@ -271,7 +271,7 @@ def show(session: Session, id: int) -> None:
         session.tell([as_json(task)])
         return
     if task.id != id:
-        session.note(f"{id} is {task.id} now")
+        session.note(f"{id} is now {task.id}")
     session.show(whole(task, now_ms()))
 
 

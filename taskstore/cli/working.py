@@ -91,15 +91,15 @@ def tell_added(session: Session, tasks: Sequence[Task]) -> None:
 @command("claim", needs=Scope.WORK)
 @click.argument("groups", nargs=-1, required=True, shell_complete=parameter_types.group_names)
 @click.option(
-    "--for", "duration_ms", type=parameter_types.duration_ms, default="1min", metavar="TIME", show_default=True,
+    "--for", "duration_ms", type=parameter_types.claim_ms, default="1min", metavar="TIME", show_default=True,
     help="Length of the lease.",
 )  # fmt: skip
 @click.option("--wait", "wait_ms", type=parameter_types.duration_ms, default="0s", metavar="TIME",
               help="How long to wait for a task.")  # fmt: skip
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000), default=1, metavar="N", help="Claim at most N tasks [default: 1]."
+    "--limit", type=parameter_types.Number(1, 1_000), default=1, metavar="N", help="Claim at most N tasks [default: 1]."
 )
-@click.option("--oldest", is_flag=True, help="Claim the longest available first.")
+@click.option("--oldest", is_flag=True, help="Claim the tasks that have been available longest.")
 @parameter_types.new_client
 def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: bool, **asked: Any) -> None:
     """Claim a task of GROUPS: only you can change it until the lease ends. Exit code 1 if there was none."""
@@ -148,7 +148,7 @@ def update(
     [made] = session.store.commit(updates=[at_time(change, task, at_ms)])
     if session.is_json:
         session.tell([as_json(made)])
-    session.say(f"task {id} is {made.id} now")
+    session.say(f"task {id} is now {made.id}")
 
 
 def at_time(change: Change, task: Task, at_ms: int | None) -> Change:

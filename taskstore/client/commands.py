@@ -195,7 +195,7 @@ class CommandCalls:
         return Call.of(endpoints.COMMAND_RESULTS, path=_path(project), query=query)
 
     def get(self, project: str, id: str) -> Call[CommandWhole | None]:
-        """Return a command by its id, with or without its number of fails, or None if it does not exist."""
+        """Return a command by its id, with or without its number of failures, or None if it does not exist."""
         return Call.of(endpoints.COMMAND, path=_path(project, id=id), may_be_missing=True)
 
     def retry(

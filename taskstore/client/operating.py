@@ -30,7 +30,7 @@ class Operating:
     __slots__ = ()
 
     def pause(self, group: str, reason: str = "") -> Call[Pause]:
-        """Stop handing out tasks of the group; commits go on. A group that is paused already keeps its pause.
+        """Stop handing out tasks of the group; commits still work. A group that is paused already keeps its pause.
 
         `reason` is shown to other operators.
         """
@@ -85,8 +85,8 @@ class Operating:
 
         `take_claimed`: include leased tasks, whose workers' results will be rejected. `options`: `to` and `create` of a
         move; `error` and `priority` of an edit; `at` (ms since the Epoch), `spread_minutes` and `here` of a requeue.
-        Raises InvalidInput if the number of tasks has changed by more than 10 and 1 % since the preview, or if
-        `typed` is not the preview's `to_type`.
+        Raises InvalidInput if the number of tasks has changed by more than 10 and by more than 1 % since the preview,
+        or if `typed` is not the preview's `to_type`.
         """
         body = {
             **preview.asked,

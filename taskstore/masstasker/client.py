@@ -162,7 +162,7 @@ class Client:
         self.do(create(*tasks))
 
     def update(self, *tasks: Task) -> None:
-        """Replace tasks by their changed versions. Raises as `do`."""
+        """Replace tasks with their changed versions. Raises as `do`."""
         self.do(update(*tasks))
 
     def delete(self, *tasks: Task | TaskRef) -> None:

@@ -79,7 +79,7 @@ def create(*tasks: Task) -> Operation:
 
 
 def update(*tasks: Task) -> Operation:
-    """Replace tasks by their changed versions, without changing until when they are owned."""
+    """Replace tasks with their changed versions, without changing until when they are owned."""
 
     def draw(draft: Draft) -> None:
         for task in tasks:

@@ -72,7 +72,7 @@ class Target(Struct, frozen=True, kw_only=True):
     """A group to which a requeue moves tasks."""
 
     group: str
-    count: Annotated[int, Meta(description="Tasks, without claimed ones.")]
+    count: Annotated[int, Meta(description="Tasks that are not claimed.")]
     claimed: Annotated[int, Meta(description="Claimed tasks, which are included if `claimed` is take.")]
 
 
@@ -82,16 +82,18 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: Annotated[int, Meta(description="Send it as `expected`.")]
     by_state: ByState
     claimed: Annotated[int, Meta(description="Claimed tasks: skipped unless `claimed` is take.")]
-    ready_already: Annotated[int, Meta(description="Ready, not failed and no dead letters: a requeue skips them.")]
+    ready_already: Annotated[
+        int, Meta(description="Ready tasks that are neither failed nor dead letters; a requeue skips them.")
+    ]
     group: Annotated[str, Meta(description="The group of all these tasks; empty for several groups or no task.")]
     samples: Annotated[Ids, Meta(description="A few of the ids.")]
     bound: Annotated[Int64, Meta(description="Send it unchanged: tasks added later are left alone.")]
     as_of: Annotated[int, Meta(description="Send it unchanged: the time of the preview, in ms.")]
     to_type: Annotated[str, Meta(description="The text to send as `typed`; empty if none is needed.")]
     targets: Annotated[
-        tuple[Target, ...] | None, Meta(description="Only of a requeue: the target groups, largest first.")
+        tuple[Target, ...] | None, Meta(description="For a requeue only: the target groups, largest first.")
     ] = None
-    ended: Annotated[int | None, Meta(description="Only of a requeue: ended commands, which it skips.")] = None
+    ended: Annotated[int | None, Meta(description="For a requeue only: ended commands, which it skips.")] = None
 
 
 class Links(Struct, frozen=True, kw_only=True):

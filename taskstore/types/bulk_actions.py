@@ -88,7 +88,7 @@ REQUEUE = BulkAction(
             label="Available from (UTC)",
             description="The time from which the tasks are available.",
             fact="available at",
-            hint="Leave empty for now.",
+            hint="Leave empty for the current time.",
             default=0,
             is_rare=True,
         ),
@@ -126,7 +126,7 @@ MOVE = BulkAction(
             name="create",
             kind=Kind.FLAG,
             label="Create the group if it doesn't exist",
-            description="Whether to create the group if it does not exist.",
+            description="Create the group if it does not exist.",
             default=False,
         ),
     ),
@@ -135,7 +135,7 @@ EDIT = BulkAction(
     name="edit",
     done="Edited",
     doing="Editing",
-    help=f"""Give tasks another error text or priority: {WHICH}.
+    help=f"""Change the error text or the priority of tasks: {WHICH}.
 
     Other fields stay unchanged. A task with an error text counts as failed.
 

@@ -169,7 +169,7 @@ class Command:
 
     @property
     def first_id(self) -> str:
-        """The id without the number of fails, which all duplicates share."""
+        """The id without the number of failures, which all duplicates share."""
         stem, _, fails = self.id.rpartition("_")
         return stem if stem and fails == str(self.fails) else self.id
 
@@ -273,7 +273,7 @@ def why_no_id(name: str) -> str | None:
     if not ID.fullmatch(name):
         return "must consist of letters, digits and _ . -, and must not start with . or -"
     if len(NUMBER_OF_FAILS.sub("", name)) > LONGEST_ID:
-        return f"must have at most {LONGEST_ID} characters before the number of fails"
+        return f"must have at most {LONGEST_ID} characters before the number of failures"
     return None
 
 

@@ -24,7 +24,7 @@ class Submission(Struct, frozen=True, kw_only=True):
 
 
 class ProjectCounts(Struct, frozen=True, kw_only=True):
-    """A project in numbers."""
+    """The counts of a project."""
 
     project: str
     counts: Annotated[
@@ -60,7 +60,7 @@ class RunningList(Struct, frozen=True, kw_only=True):
 
 
 class Statistics(Struct, frozen=True, kw_only=True):
-    """The durations of runs. All values are 0 without runs."""
+    """The durations of runs. All values are 0 if there are no runs."""
 
     count: int = 0
     mean_ms: float = 0
@@ -90,7 +90,7 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     """A command and its current status."""
 
     id: str
-    first_id: Annotated[str, Meta(description="The id without the number of fails, which all duplicates share.")] = (
+    first_id: Annotated[str, Meta(description="The id without the number of failures, which all duplicates share.")] = (
         field(name="first")
     )
     project: str
@@ -144,13 +144,15 @@ class ListSeen(Struct, frozen=True, kw_only=True):
     """A list without its commands."""
 
     task: Annotated[Int64, Meta(description="The current id of its task.")]
-    origin: Annotated[Int64, Meta(description="The first id of its task, which finds it until it has finished.")]
+    origin: Annotated[
+        Int64, Meta(description="The first id of its task. It identifies the list until the list has finished.")
+    ]
     name: str
     status: CommandStatus
     commands: Annotated[int, Meta(description="The number of commands.")]
-    expected_duration: Annotated[int, Meta(description="Of all its commands together, in seconds.")]
+    expected_duration: Annotated[int, Meta(description="The total of all its commands, in seconds.")]
     worker: Annotated[str, Meta(description="The worker that runs it or has finished it.")]
-    left_ms: Annotated[int, Meta(description="Of a running list: milliseconds until its lease ends.")] = field(
+    left_ms: Annotated[int, Meta(description="For a running list, milliseconds until its lease ends.")] = field(
         name="left"
     )
     done: Annotated[int, Meta(description="Finished commands, as last reported by the worker.")]

@@ -15,7 +15,7 @@ class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str
     ready: Annotated[int, Meta(description="Available tasks.")]
     claimed: Annotated[int, Meta(description="Leased tasks.")]
-    expired: Annotated[int, Meta(description="Tasks whose lease ran out and that were not claimed since.")]
+    expired: Annotated[int, Meta(description="Tasks whose lease has expired and that have not been claimed since.")]
     scheduled: Annotated[int, Meta(description="Tasks that are not yet available and not leased.")]
     failed: Annotated[int, Meta(description="Tasks with an error; each is also counted by its state.")]
     oldest_ready_ms: Annotated[

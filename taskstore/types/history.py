@@ -18,7 +18,7 @@ class End(Struct, frozen=True, kw_only=True):
     client_id: Annotated[Int64, Meta(description="The client of that commit or claim.")] = field(name="clientid")
     how: Ending
     successor: Annotated[
-        Int64 | None, Meta(description="null: there is none; a step that follows was restored by an undo.")
+        Int64 | None, Meta(description="null if there is none. If another step follows, an undo restored the task.")
     ]
     operator: Annotated[str, Meta(description="Empty if a worker ended it.")]
     reason: str
@@ -42,7 +42,7 @@ class Step(Struct, frozen=True, kw_only=True):
 class History(Struct, frozen=True, kw_only=True):
     """A task under all its ids, oldest first. Ids whose history was reduced or pruned are left out."""
 
-    id: Annotated[Int64, Meta(description="The id of the request.")]
+    id: Annotated[Int64, Meta(description="The requested id.")]
     origin: Int64
     created_at_ms: Annotated[int, Meta(description="When the first task of the chain was added.")] = field(
         name="created"

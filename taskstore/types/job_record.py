@@ -91,9 +91,9 @@ class Attempt:
 class JobOptions:
     """How to run a job. Durations are in milliseconds.
 
-    `max_attempts`: attempts until it succeeds. `backoff_ms`: the pause before the second attempt, which doubles for
-    each further one up to an hour. `timeout_ms`: the time limit of one attempt; None means none. `memory_bytes`: the
-    memory limit of its process; None means none. `on_lost`: retry the job or fail it if its worker dies. `max_lost`:
+    `max_attempts`: the maximum number of attempts. `backoff_ms`: the pause before the second attempt, which doubles for
+    each further one up to an hour. `timeout_ms`: the time limit of one attempt, if there is one. `memory_bytes`: the
+    memory limit of its process, if there is one. `on_lost`: retry the job or fail it if its worker dies. `max_lost`:
     how many workers may die before the job fails.
     """
 

@@ -28,13 +28,13 @@ class Job(Struct, frozen=True, kw_only=True):
     log: Annotated[str, Meta(description="The end of the last attempt's output.")]
     worker: Annotated[str, Meta(description="The worker that runs it or ran it last; empty if none or unknown.")]
     host: str
-    pid: Annotated[int, Meta(description="Of the process; 0 if unknown.")]
+    pid: Annotated[int, Meta(description="The id of the process; 0 if unknown.")]
     started: Annotated[int, Meta(description="When the last attempt started; 0 if none or unknown.")]
     priority: int
     created: Annotated[int, Meta(description="When it was enqueued; milliseconds since the Epoch.")]
     updated: Annotated[int, Meta(description="When it last changed; milliseconds since the Epoch.")]
-    available_at_ms: Annotated[int, Meta(description="When it is due; of a started job: when its lease ends.")] = field(
-        name="timespec"
+    available_at_ms: Annotated[int, Meta(description="When it is due; for a started job, when its lease ends.")] = (
+        field(name="timespec")
     )
     is_whole: Annotated[
         bool, Meta(description="false: its record is too large for a list; request the job by its id.")

@@ -22,7 +22,7 @@ class ScheduleState(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """How to treat due times that passed while no server ran."""
+    """How to treat due times that passed while no server was running."""
 
     SKIP = "skip"
     LATEST = "latest"  # Add one for all of them.

@@ -13,7 +13,7 @@ class Health(Struct, frozen=True, kw_only=True):
     """The server process is running."""
 
     status: str = "ok"
-    instance: Annotated[str, Meta(description="An id that differs after each start and in each process.")]
+    instance: Annotated[str, Meta(description="An id that is different for each process and after each start.")]
 
 
 class Problems(Struct, frozen=True, kw_only=True):

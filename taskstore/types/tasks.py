@@ -19,7 +19,7 @@ from .scalars import GROUP_LENGTH, LABEL_LENGTH, TYPE_LENGTH, DataType, Ids, Int
 
 
 class Ending(StrEnum):
-    """How a task ended. The first six leave a successor (contract.md section 5)."""
+    """How a task ended. All but `deleted` and `purged` leave a successor."""
 
     CLAIMED = "claimed"
     RENEWED = "renewed"
@@ -32,7 +32,7 @@ class Ending(StrEnum):
 
 
 class State(StrEnum):
-    """The state of a task at a moment. A failed task is also in one of the other states."""
+    """The state of a task at a given moment. A failed task is also in one of the other states."""
 
     READY = "ready"
     CLAIMED = "claimed"
@@ -198,7 +198,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An update: replaces a task by a successor with a new id. Fields that are None stay unchanged.
+    """An update: replaces a task with a successor with a new id. Fields that are None stay unchanged.
 
     `timespec_ms`: as in NewTask. `error`: "" clears it. `group`: moves the task. `release`: gives the task back, so
     that it has no owner and is not leased. `data_type`: without it, new data has no type.
@@ -218,7 +218,7 @@ class Change:
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """All reasons for which nothing was changed."""
+    """The reasons why nothing was changed."""
 
     changes: Annotated[Ids, Meta(description="Tasks to update that do not exist.")] = ()
     deletes: Annotated[Ids, Meta(description="Tasks to delete that do not exist.")] = ()

@@ -114,5 +114,5 @@ class LaneConnection:
         held, self._held = self._held, b""
         if self._http.is_open:
             self._http.receive(held)
-            if not self.is_answering:
-                self._http.resume_reading()
+            # Also when the lane has taken what was held: then nothing is held, and no other answer would come here.
+            self._http.resume_reading()

@@ -1,4 +1,4 @@
-"""What the commands that start a server share: data folder, database, first admin, token for this machine."""
+"""What the commands that start a server share: data directory, database, first admin, token for this machine."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def refuse_strangers(address: Address, *, no_auth: bool) -> None:
 
 
 def folder_lock(folder: Path) -> AbstractContextManager[Lock | None]:
-    """The lock of the data folder; None where another server has it and may.
+    """The lock of the data directory; None where another server has it and may.
 
     Raises FolderTaken when both would write the same SQLite file.
     """
@@ -158,7 +158,7 @@ def allow(url: str, *, no_auth: bool, commands: bool) -> None:
 
 def make_ready(lock: Lock | None, url: str, bootstrap_group: str) -> None:
     startup_migration.migrate()
-    # Not before: a folder with something else in it, where no server can start, stays as it is.
+    # Not before: a directory with something else in it, where no server can start, stays as it is.
     private_files.put_right(settings.TASKSTORE_DATA)
     put_first_task(bootstrap_group)
     if lock:
@@ -166,7 +166,7 @@ def make_ready(lock: Lock | None, url: str, bootstrap_group: str) -> None:
         lock.begin(url, settings.TASKSTORE_DURABILITY)
     # Said at once: whatever fails after this, nobody could ever learn the password.
     if password := make_first_admin():
-        say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only now).")
+        say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only once).")
 
 
 def put_first_task(group: str) -> None:
@@ -183,7 +183,7 @@ def recover(lock: Lock) -> None:
 @contextmanager
 def access_for_this_machine(lock: Lock | None, url: str, grpc: GrpcPort | None) -> Iterator[None]:
     """Addresses and a token of this start for programs on this machine, in `server.json` while the server runs."""
-    if not lock:  # The first server of the folder has written its own.
+    if not lock:  # The first server of the directory has written its own.
         yield
         return
     file = ServerFile(settings.TASKSTORE_DATA)
@@ -272,7 +272,7 @@ def spare_the_collector() -> None:
 
 def say_ready(url: str, grpc: GrpcPort | None) -> None:
     if grpc:
-        say(f"Clients of MassTasker find it at {grpc.address}.")
+        say(f"MassTasker clients can connect to {grpc.address}.")
     say(f"Task Store is ready: {settings.TASKSTORE_PUBLIC_URL or url}/console/")
     sd_notify.tell(sd_notify.READY)
 

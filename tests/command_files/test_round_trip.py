@@ -115,7 +115,7 @@ def test_where_bytes_are_missing_the_file_says_how_many(tmp_path):
         ),
         ("new", replace(EXAMPLE, cmd="a\r"), "its command line must not contain line breaks"),
         ("new", replace(EXAMPLE, id="../a"), "new/../a: must consist of letters"),
-        ("new", replace(EXAMPLE, id="a" * 201), "must have at most 200 characters before the number of fails"),
+        ("new", replace(EXAMPLE, id="a" * 201), "must have at most 200 characters before the number of failures"),
         ("new", replace(EXAMPLE, run=RUN), "must not have a run: its status is new"),
         ("completed", EXAMPLE, "must have a run: its status is completed"),
         (

@@ -139,14 +139,14 @@ def link(html, words):
 
 def test_it_says_that_a_group_has_no_tasks_and_how_to_add_one(viewer):
     html = page(viewer)
-    assert "Workers have finished and deleted them all" in html
+    assert "Workers have finished and deleted all tasks of this group" in html
     assert "&quot;group&quot;: &quot;mail&quot;" in html
 
 
 def test_it_says_that_no_task_is_in_a_state_and_leads_to_all(viewer):
     add(count=3)
     html = page(viewer, "name=mail&state=expired")
-    assert "No lease has run out" in html
+    assert "No lease has expired" in html
     assert '<a href="/console/group?name=mail">Show all 3 tasks</a>' in html
 
 

@@ -81,3 +81,9 @@ def test_a_dependency_in_a_foreign_group_is_not_there(api):
     api.add("mail")
     _, answer = Api(groups=("mail",)).post("/claim", {"clientid": ANN, "group": "mail", "depends": [foreign]})
     assert answer["error"]["depends"] == [foreign]
+
+
+@pytest.mark.parametrize("groups", [{}, {"groups": []}])
+def test_a_claim_without_a_group_is_told_of_both_fields(api, groups):
+    status, answer = api.post("/claim", {"clientid": 1, **groups})
+    assert (status, answer["errors"]) == (400, {"group": ["is required, unless groups names at least one group"]})

@@ -284,6 +284,20 @@ def test_what_comes_before_the_answer_is_kept(worker):
     assert worker.lane.taken == 1
 
 
+def test_reading_goes_on_after_a_kept_request_that_the_lane_takes(worker):
+    async def scenario():
+        connection = worker.connection()
+        connection.receive(request_of(worker.secret))
+        connection.receive(request_of(worker.secret, CLAIM.ljust(MOST_HELD)))
+        assert connection.transport.is_paused
+        await connection.answered()
+        return connection
+
+    connection = worker.served.run(scenario())
+    assert connection.sent.count(NOTHING) == worker.lane.taken == 2
+    assert not connection.transport.is_paused
+
+
 def test_it_waits_for_the_body(worker):
     async def scenario():
         connection = worker.connection()

@@ -94,6 +94,22 @@ def test_an_expression_that_makes_no_sense_is_named(cron):
         Timetable(cron=cron)
 
 
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [
+        ("0 0 31 2 *", "must match a date that exists: there is no day 31 in month 2"),
+        ("0 0 0 31 feb,apr *", "must match a date that exists: there is no day 31 in month feb,apr"),
+        ("0 0 30 2 *", "must match a date that exists: there is no day 30 in month 2"),
+        ("0 0 32 2 *", "Bad day-of-month"),
+        ("0 0 31 13 *", "Bad month"),
+        ("0 99 31 2 *", "Bad hour"),
+    ],
+)
+def test_a_date_that_no_year_has_is_told_from_a_wrong_field(cron, words):
+    [(field, told)] = problems_of(cron, "UTC")
+    assert (field, told.endswith(words)) == ("cron", True)
+
+
 @pytest.mark.parametrize("zone", ["", "Moon/Base", "../etc/passwd", "Europe", "a\0b"])
 def test_a_zone_that_nobody_knows_is_named_beside_the_expression(zone):
     assert [field for field, _ in problems_of("nonsense", zone)] == ["zone", "cron"]

@@ -88,7 +88,7 @@ def test_a_mistyped_command_is_told_with_the_one_that_is_like_it(empty_place, ty
     told = empty_place.manage(*typed.split())
     name = typed.split()[-1]
     guess = f' Did you mean "{meant}"?' if meant else ""
-    why = f"taskstore: there is no command {name}.{guess} `python3 manage.py --help` lists all commands\n"
+    why = f"taskstore: unknown command: {name}.{guess} `python3 manage.py --help` lists all commands\n"
     assert (told.returncode, told.stdout, told.stderr) == (2, "", why)
 
 
@@ -105,7 +105,7 @@ def test_a_misspelt_variable_is_told(empty_place, command):
 
 
 def copied(store, text):
-    """What comes of a command that was shown to be copied: typed in a shell that knows nothing of the data folder."""
+    """What comes of a shown command that is copied into a shell that knows nothing of the data directory."""
     environment = {name: value for name, value in store._environment.items() if name != "TASKSTORE_DATA"}
     command = text.replace("python3", shlex.quote(sys.executable))
     return subprocess.run(
@@ -148,7 +148,7 @@ def test_a_function_is_enqueued_run_and_its_result_read(store):
             [job] = map(json.loads, store.manage("job", "list", "--status", "failed", "--json").stdout.splitlines())
             told = store.manage("job", "show", str(job["id"])).stdout
             assert re.search(r"^worker +ann *$", told, re.MULTILINE)
-            assert "raise ValueError(text)\nValueError: no luck\n\nIt wrote:\nabout to fail\n" in told
+            assert "raise ValueError(text)\nValueError: no luck\n\nOutput:\nabout to fail\n" in told
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(END_SECONDS) == 0
             assert "ann works for jobs/default, at most 1 at a time" in worker.stdout.read()

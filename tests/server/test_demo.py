@@ -103,7 +103,7 @@ def test_the_token_of_this_machine_is_not_sent_elsewhere(store, server):
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(None, "can't read {file}: No such file or directory"), ("1 2 3\n...", "there is no word in this text")],
+    [(None, "can't read {file}: No such file or directory"), ("1 2 3\n...", "this text contains no words")],
 )
 def test_a_file_that_is_no_use_is_told(sqlite_store, tmp_path, content, complaint):
     file = tmp_path / "text"

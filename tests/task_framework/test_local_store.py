@@ -18,6 +18,7 @@ from tasks_app.local_store import LocalStore
 from tasks_app.writer.writer import running
 from taskstore.errors import CommitRefused, InvalidInput, StoreUnavailable
 from taskstore.types.tasks import Change, NewTask, Order
+from taskstore.worker.worker import Worker
 from tests.behaviour.databases import only_sqlite
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -114,6 +115,47 @@ def test_at_its_end_claims_find_nothing_and_nothing_works_any_more():
         assert claim.result(timeout=10) == []
     assert running("default") is None
     wait_until(lambda: threading.active_count() <= before)  # A thread is counted until it has ended.
+
+
+def test_a_worker_that_stops_does_not_get_again_what_it_gives_back(store):
+    has_begun, may_end = threading.Event(), threading.Event()
+    worker = Worker(store, threads=2, wait_ms=5_000, grace_s=0)
+
+    @worker.handle("mail")
+    def send(task):
+        has_begun.set()
+        may_end.wait(timeout=30)
+
+    store.commit(adds=[NewTask(group="mail")])
+    with ThreadPoolExecutor() as threads:
+        running = threads.submit(worker.run)
+        try:
+            assert has_begun.wait(timeout=10)
+            wait_until(lambda: writer().waiting == 1 + SCHEDULER)
+            worker.stop()
+            running.result(timeout=20)
+        finally:
+            worker.stop()
+            may_end.set()
+    [task] = store.search("group:mail").tasks
+    assert (task.owner, task.claims) == (0, 1)
+    assert store.claim("mail", wait_ms=0)[0].origin == task.origin
+
+
+def test_a_claim_that_was_broken_off_takes_nothing(store):
+    claiming = store.for_claims()
+    with ThreadPoolExecutor() as threads:
+        claim = threads.submit(claiming.claim, "mail", wait_ms=30_000)
+        wait_until(lambda: writer().waiting == 1 + SCHEDULER)
+        claiming.hang_up()
+        with pytest.raises(StoreUnavailable):
+            claim.result(timeout=10)
+    with pytest.raises(StoreUnavailable):
+        claiming.claim("mail")
+    [added] = store.commit(adds=[NewTask(group="mail")])
+    assert store.tasks([added.id]) == [added]
+    claiming.close()
+    assert len(store.claim("mail")) == 1
 
 
 def test_a_database_that_is_away_is_a_store_that_is_away(store, monkeypatch):

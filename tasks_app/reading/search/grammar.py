@@ -54,7 +54,7 @@ HINTS = {
     Key.ERROR: "part of the error; * matches any text",
     Key.LABEL: "label.NAME:VALUE, or label:NAME for any value",
     Key.DATA: "data:TEXT, or data.PATH:VALUE in JSON",
-    Key.AGE: ">1h or <10min: time since the task got its id, which every change renews",
+    Key.AGE: ">1h or <10min: time since the task got its current id; every change assigns a new one",
     Key.AVAILABLE: "<now, >now+1h or <2026-01-31T12:00",
     Key.FAILED_FROM: "the group in which a dead letter failed, or a prefix followed by *",
 }

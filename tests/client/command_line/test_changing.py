@@ -21,7 +21,7 @@ def test_it_shows_what_it_would_do_and_asks(command, ann, served, typing):
     asked = ("requeue", "group:mail", "state:failed", "--reason", "a test")
     typing("n\n")
     told = command(*asked)
-    assert (told.code, told.err) == (1, "go on? [y/N] taskstore: nothing was changed\n")
+    assert (told.code, told.err) == (1, "continue? [y/N] taskstore: nothing was changed\n")
     assert told.words[:4] == [
         "requeue group:mail state:failed",
         "tasks 3 in mail",
@@ -100,7 +100,8 @@ def test_a_token_for_other_groups_edits_nothing(command, ann):
     task = ann.add("mail")
     secret = tokens.create("Bob", Scope.OPERATE, groups=["pay/*"])[1]
     told = command("edit", str(task.id), "--priority", "1", "--yes", token=secret)
-    assert (told.code, told.err) == (1, "taskstore: no matching tasks, so nothing was changed\n")
+    unknown = f"task {task.id} does not exist, or its history has expired"
+    assert (told.code, told.err) == (1, f"taskstore: {unknown}, so nothing was changed\n")
     assert ann.task(task.id).priority == 0
 
 
@@ -134,8 +135,8 @@ def test_tasks_are_requeued_for_later(command, ann):
         (2, ("purge", "nonsense", "--yes"), "q: nonsense: say where to look"),
         (2, ("requeue", "group:mail"), "confirmation needs a terminal: say --yes"),
         (2, ("edit", "group:mail", "--yes"), "nothing to change: give --error TEXT or --priority N, or both"),
-        (2, ("edit", "group:mail", "--priority", "101", "--yes"), "101 is not in the range"),
-        (2, ("edit", "group:mail", "--priority", "high", "--yes"), "'high' is not a valid number"),
+        (2, ("edit", "group:mail", "--priority", "101", "--yes"), "must be between -100 and 100, not 101"),
+        (2, ("edit", "group:mail", "--priority", "high", "--yes"), "must be a whole number, not high"),
         (
             2,
             ("edit", "group:mail", "--error", "x" * 100_001, "--yes"),
@@ -153,10 +154,10 @@ def test_tasks_are_requeued_for_later(command, ann):
             "spread_minutes: must be a whole number between 0",
         ),
         (1, ("edit", "group:nowhere", "--priority", "1", "--yes"), "no matching tasks"),
-        (1, ("edit", "999999", "--priority", "1", "--yes"), "no matching tasks"),
+        (1, ("edit", "999999", "--priority", "1", "--yes"), "task 999999 does not exist, or its history"),
         (1, ("undo", "7"), "operation 7 does not exist: `taskstore operations --url"),
         (1, ("cancel", "7"), "operation 7 does not exist: `taskstore operations --url"),
-        (2, ("cancel", "9" * 30), "is not in the range"),
+        (2, ("cancel", "9" * 30), f"must be between 1 and {2**63 - 1}, not 999"),
     ],
 )
 def test_what_can_not_be_done_changes_nothing(command, ann, code, arguments, words):
@@ -166,6 +167,23 @@ def test_what_can_not_be_done_changes_nothing(command, ann, code, arguments, wor
     assert words in told.err
     assert not BulkOperation.objects.exists()
     assert ann.task(task.id)
+
+
+@pytest.mark.parametrize("options", [("move", "--to", "mail"), ("edit", "--error", "x"), ("requeue",), ("purge",)])
+def test_an_id_that_was_replaced_names_its_successor(command, ann, served, options):
+    verb, *rest = options
+    first, second = ann.add("mail"), ann.add("mail")
+    [held] = ann.claim("mail", order="oldest")
+    ann.delete(second.id)
+    told = command(verb, str(first.id), *rest, "--yes")
+    remedy = f"taskstore {verb} {held.id} --url {served.url} --token TOKEN"
+    assert (told.code, told.err) == (
+        1,
+        f"taskstore: task {first.id} was replaced by task {held.id}, so nothing was changed: "
+        f"use `{remedy}` with the same options\n",
+    )
+    told = command(verb, str(second.id), *rest, "--yes")
+    assert (told.code, f"task {second.id} has ended: deleted by client" in told.err) == (1, True)
 
 
 def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing):
@@ -182,7 +200,7 @@ def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing)
     assert command("undo", str(number), "--reason", "a mistake").words[0] == "done 3, skipped 0, failed 0"
     assert [task.data for task in ann.group("mail")] == [b"kept"] * 3
     again = command("undo", str(number))
-    assert (again.code, "already undone" in again.err) == (1, True)
+    assert (again.code, again.err) == (1, f"taskstore: operation {number}: it was already undone\n")
 
 
 def test_one_that_goes_on_is_left_or_cancelled(command, ann, served, monkeypatch):

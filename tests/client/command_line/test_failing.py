@@ -66,4 +66,7 @@ def test_a_group_that_nobody_knows_is_named(command, served):
 
 def test_an_id_that_is_none_is_told_so(command):
     told = command("show", "abc")
-    assert (told.code, told.err.splitlines()[-1]) == (2, "Error: Invalid value for 'ID': 'abc' is not a valid number.")
+    assert (told.code, told.err.splitlines()[-1]) == (
+        2,
+        "Error: Invalid value for 'ID': must be a whole number, not abc",
+    )

@@ -42,7 +42,7 @@ def test_a_task_is_shown_by_any_id_that_it_had(command, ann):
     old = ann.add("mail", '{"to": "ann"}')
     [new] = ann.claim("mail")
     told = command("show", str(old.id))
-    assert told.err == f"{old.id} is {new.id} now\n"
+    assert told.err == f"{old.id} is now {new.id}\n"
     assert "owner 1" in told.words
     assert '  "to": "ann"' in told.out.splitlines()
     ann.delete(new)

@@ -83,7 +83,9 @@ def test_a_lease_is_renewed_and_given_back(command, ann):
         (("add", "mail", "x", "--label", "gold"), "must be NAME=VALUE, not gold"),
         (("claim", "mail", "--for", "a while"), "must be a duration such as"),
         (("update", "1", "--label", "a=b", "--no-labels"), "either --label or --no-labels"),
-        (("delete", "0"), "0 is not in the range"),
+        (("claim", "other", "--for", "0s"), "must be longer than 0, such as 30s or 10min, not 0s"),
+        (("delete", "0"), f"must be between 1 and {2**63 - 1}, not 0"),
+        (("job", "enqueue", "a.b", "--max-attempts", "0"), "must be at least 1, not 0"),
         (("add", "", "x"), "group"),
     ],
 )
