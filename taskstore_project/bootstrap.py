@@ -84,7 +84,7 @@ def add_requirements(name: str) -> None:
 
 
 def environment_folder() -> Path:
-    """Return `.venv`, or the folder that TASKSTORE_ENVIRONMENT names: several interpreters can have one each."""
+    """Return `.venv`, or the directory that TASKSTORE_ENVIRONMENT names: several interpreters can have one each."""
     return PROJECT / os.environ.get("TASKSTORE_ENVIRONMENT", ".venv")
 
 
@@ -159,7 +159,7 @@ class Uv:
         self.command = command
 
     def create(self, environment: Environment) -> None:
-        # The folder may exist already, with uv inside.
+        # The directory may exist already, with uv inside.
         self.run("venv", "--allow-existing", "--python", base_python(), str(environment.folder))
 
     def install(self, environment: Environment, *what: str) -> None:
@@ -208,7 +208,7 @@ def installers(environment: Environment) -> Iterator[Uv | Pip]:
 
 
 def fetch_uv(folder: Path) -> None:
-    """Try to install uv, which is several times as fast as pip, into a separate folder."""
+    """Try to install uv, which is several times as fast as pip, into a separate directory."""
     pip = [base_python(), "-m", "pip", "install", "--quiet", "--target", str(folder)]
     subprocess.run(
         [*pip, *locked("uv")],
@@ -251,7 +251,7 @@ def version_of(python: Path) -> str:
 
 
 def pyenv_folders() -> list[str]:
-    """Return the folders of pyenv's interpreters, which its shims hide until they are selected."""
+    """Return the directories of pyenv's interpreters, which its shims hide until they are selected."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     return [str(folder) for folder in root.glob("versions/*/bin")]
 
@@ -270,7 +270,7 @@ def fingerprint(name: str) -> str:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Keep two commands that start together from filling the same folder at once."""
+    """Keep two commands that start together from filling the same directory at once."""
     with open(__file__, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

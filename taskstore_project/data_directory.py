@@ -1,4 +1,4 @@
-"""The files in a server's data folder beside the database: its lock, and its address for programs on this machine."""
+"""The files in a server's data directory beside the database: its lock, and its address for local programs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Note:
 
 
 class FolderTaken(CannotRun):
-    """Another server works in this folder."""
+    """Another server works in this directory."""
 
     def __init__(self, folder: Path, other: Note) -> None:
         super().__init__(f"another server{other} is using the data in {folder}: stop it, or choose another --data")
 
 
 class Lock:
-    """The lock of a folder's only server. The system releases it when the process dies.
+    """The lock of a directory's only server. The system releases it when the process dies.
 
     It is a separate file, because closing any other descriptor of a locked file can release the lock.
     """
@@ -58,7 +58,7 @@ class Lock:
 
     @classmethod
     def take(cls, folder: Path) -> Self:
-        """Take the lock. Raises FolderTaken when another server has it, CannotRun when the folder can't be written."""
+        """Take the lock. Raises FolderTaken if another server has it, CannotRun if the directory can't be written."""
         try:
             descriptor = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as problem:
@@ -100,7 +100,7 @@ class Lock:
 
 @contextmanager
 def made_if_done(folder: Path) -> Iterator[None]:
-    """Lock the folder, creating it if necessary. If the work in it fails, removes everything that was created.
+    """Lock the directory, creating it if necessary. If the work in it fails, removes everything that was created.
 
     Raises FolderTaken when a server uses it, CannotRun when it can't be written.
     """
@@ -134,7 +134,7 @@ def made_if_done(folder: Path) -> Iterator[None]:
 
 def _read(descriptor: int) -> Note:
     line, _, _ = os.pread(descriptor, 10_000, 0).partition(b"\n")
-    if not line:  # A new folder.
+    if not line:  # A new directory.
         return Note()
     try:
         return Note(**json.loads(line))

@@ -1,4 +1,4 @@
-"""Keep the data folder private: folders have mode 0700 and files 0600."""
+"""Keep the data directory private: directories have mode 0700 and files 0600."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def make(file: Path) -> None:
 
 
 def put_right(folder: Path) -> None:
-    """Make the folder and its contents private, and log a warning that lists what was not.
+    """Make the directory and its contents private, and log a warning that lists what was not.
 
-    Does not change files of other users, and no folder that is shared or contains more than a store.
+    Does not change files of other users, and no directory that is shared or contains more than a store.
     """
     if _is_shared(folder):
         log.warning("%s does not belong to the store alone: other users may read its files there", folder)

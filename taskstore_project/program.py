@@ -31,7 +31,7 @@ def typed_as() -> str:
     """Return the program as the user types it: `taskstore` if installed, in a checkout `python3 manage.py`."""
     if Path(sys.argv[0]).name == "taskstore" or not MANAGE.exists():
         return "taskstore"
-    with suppress(OSError):  # The current folder may have been deleted.
+    with suppress(OSError):  # The current directory may have been deleted.
         if Path.cwd() == MANAGE.parent:
             return "python3 manage.py"
     return f"python3 {shlex.quote(str(MANAGE))}"
@@ -45,7 +45,7 @@ def version() -> str:
 
 
 def data_option(folder: Path | str) -> str:
-    """Return the option that selects this data folder, as typed after a command."""
+    """Return the option that selects this data directory, as typed after a command."""
     return f" --data {shlex.quote(str(Path(folder).expanduser().absolute()))}"
 
 

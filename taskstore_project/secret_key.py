@@ -1,4 +1,4 @@
-"""The key that signs sessions: created at the first start and kept in the data folder, or shared by several servers."""
+"""The key that signs sessions: created at the first start in the data directory, or shared by several servers."""
 
 import os
 import secrets
@@ -12,7 +12,7 @@ SHORTEST = 50
 def read_or_make(folder: Path) -> str:
     """Return the key in `folder`, creating both if necessary, with access for this user only.
 
-    Raises ImproperlyConfigured when the folder can't be used.
+    Raises ImproperlyConfigured when the directory can't be used.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ TASKSTORE_SOCKETS_PER_PERSON = environment.number("TASKSTORE_SOCKETS_PER_PERSON"
 TASKSTORE_SOCKETS = environment.number("TASKSTORE_SOCKETS", 2_000)
 # The number of trusted proxies in front of the server, each of which adds an address to X-Forwarded-For.
 TASKSTORE_PROXIES = environment.number("TASKSTORE_PROXIES", 0, least=0)
-# The key that signs sessions on several servers; without it, each server creates one in its data folder.
+# The key that signs sessions on several servers; without it, each server creates one in its data directory.
 TASKSTORE_SECRET_KEY_FILE = environment.file("TASKSTORE_SECRET_KEY_FILE")
 # A stopping server keeps serving for so long while /readyz fails, so that proxies notice it. The whole stop should take
 # at most half a minute.
@@ -110,7 +110,7 @@ TYPED_BEHIND = "" if DEFAULT_DATA.expanduser().absolute() == TASKSTORE_DATA else
 
 # ---- Django
 
-# These commands need no key, and must not create a folder or a database when --data is mistyped.
+# These commands need no key, and must not create a directory or a database when --data is mistyped.
 if sys.argv[1:2] and sys.argv[1] in ("backup", "migrate", "restore", "token", "verify"):
     SECRET_KEY = secret_key.read_or_draw(TASKSTORE_DATA)
 else:
@@ -188,7 +188,7 @@ TEMPLATES = [
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"] if IS_CHECKOUT else []
-# Served from their folders, without collectstatic.
+# Served from their directories, without collectstatic.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 

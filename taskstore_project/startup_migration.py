@@ -27,7 +27,7 @@ def alone() -> Iterator[None]:
     Raises CannotRun when the database can't be reached.
     """
     with reached() as database:
-        # No statement on SQLite, where the folder's lock excludes a second server.
+        # No statement on SQLite, where the directory's lock excludes a second server.
         if statements := dialect_of(DEFAULT_DB_ALIAS).lock(MIGRATION_LOCK):
             database.set_autocommit(False)
             with database.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""What every test has: the settings with a data folder of their own, servers, the browser, the selection by marks."""
+"""What every test has: settings with a data directory of their own, servers, the browser, the selection by marks."""
 
 import asyncio
 import os

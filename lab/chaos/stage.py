@@ -74,7 +74,7 @@ class Places:
 
     @cached_property
     def sqlite(self) -> Path:
-        """A data folder to copy, whose SQLite file has tables and a token."""
+        """A data directory to copy, whose SQLite file has tables and a token."""
         folder = self.new_folder("sqlite")
         make_store(folder, "")
         return folder

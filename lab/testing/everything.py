@@ -69,7 +69,7 @@ def run_everything(plan: Plan) -> bool:
 
 @contextmanager
 def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Yield the address of each database; empty for SQLite, which has a file in the data folder of each run."""
+    """Yield the address of each database; empty for SQLite, which has a file in the data directory of each run."""
     if POSTGRESQL not in databases:
         yield dict.fromkeys(databases, "")
         return

@@ -49,7 +49,7 @@ def _trouble(operation: Operation) -> str:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        # The settings write a key to the data folder.
+        # The settings write a key to the data directory.
         os.environ |= {"TASKSTORE_DATA": folder, "DJANGO_SETTINGS_MODULE": "taskstore_project.settings"}
         import django
         from django.db.migrations.loader import MigrationLoader

@@ -28,7 +28,7 @@ class Run:
     name: str  # For the summary.
     module: str  # That does it, with its arguments.
     arguments: Sequence[str] = ()
-    url: str = ""  # Of the database; empty: the SQLite file in the data folder.
+    url: str = ""  # Of the database; empty: the SQLite file in the data directory.
     folder: Path
 
     @property
@@ -151,7 +151,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def clean_environment(data: Path) -> dict[str, str]:
-    """Return the environment of gates and tests: default settings and a separate data folder."""
+    """Return the environment of gates and tests: default settings and a separate data directory."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith("TASKSTORE_")}
     for name in ("DATABASE_URL", "DATABASE_PASSWORD_FILE"):
         kept.pop(name, None)

@@ -31,6 +31,7 @@ class Pool:
     mark_ms: int
     priority: int = 0
     ids: list[int] = field(default_factory=list)  # Of that priority. None where there are fewer than CANDIDATES.
+    is_plain: bool = True  # Whether claims from the group may be plain: see plain.py.
 
     def take(self, number: int) -> list[int]:
         """So many of the ids, at random. They are not in it any more."""
@@ -66,9 +67,16 @@ class Pools:
         return pool.mark_ms if pool else NO_MARK_MS
 
     def knows(self, group: str, number: int) -> bool:
-        """Whether so many ids could be taken now."""
+        """Whether so many ids could be taken now, by plain claims."""
         pool = self._pools.get(group)
-        return pool is not None and len(pool.ids) >= number and time.monotonic() - self._forgotten_s <= KEPT_S
+        is_there = pool is not None and pool.is_plain and len(pool.ids) >= number
+        return is_there and time.monotonic() - self._forgotten_s <= KEPT_S
+
+    def put_back(self, group: str, ids: Iterable[int]) -> None:
+        """Nothing came of taking these: something is unusual about the group, and probably will be for a while."""
+        if pool := self._pools.get(group):
+            pool.ids[:0] = ids
+            pool.is_plain = False
 
     def take(self, group: str, number: int) -> tuple[int, list[int]] | None:
         """A priority and so many ids of it; None where that many are not known."""

@@ -160,6 +160,8 @@ class PlainPostgreSQL(PostgreSQL):
         yield from questions.answered()
         [(now_ms, is_log_intact, sent_commits, sent_ids, is_unusual)] = numbers
         if is_unusual or not is_log_intact:
+            for group, each in chosen.items():
+                self._pools.put_back(group, each)
             return None
         named = {row[0]: record_of(row[:-1]) for row in rows}
         candidates = {

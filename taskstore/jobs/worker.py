@@ -87,7 +87,7 @@ def run_worker(
     Raises NotPrepared, which names the module that can't be imported or contains no jobs, and the errors of a Client.
     """
     if os.getcwd() not in sys.path:
-        # Python puts the folder of the installed command on the path, but users expect the current one.
+        # Python puts the directory of the installed command on the path, but users expect the current one.
         sys.path.insert(0, os.getcwd())
     runner = [REGISTERED, *modules]
     JobWorker(store or Client(), queues or [DEFAULT_QUEUE], runner=runner, **options).run()

@@ -45,8 +45,8 @@ def restore(file: Path, tell: Tell) -> Manifest:
     """Create missing tables, and insert the whole backup in one transaction.
 
     Ids jump ahead, so that none is given out again. Raises CannotRun, without changing a row, when the file is not a
-    complete backup or has other tables, when the store is not empty, or when a server runs in this folder. Then it
-    leaves no new folder or file behind.
+    complete backup or has other tables, when the store is not empty, or when a server runs in this directory. Then it
+    leaves no new directory or file behind.
     """
     with opened(file) as archive, made_if_done(settings.TASKSTORE_DATA):
         with startup_migration.alone():
@@ -77,7 +77,7 @@ def need_empty(session: Session) -> None:
     if held := ", ".join(f"{what}: {grouped(count)}" for what, count in counts.items() if count):
         raise CannotRun(
             f"the store in {startup_migration.place()} is not empty ({held}): "
-            "restore into a new --data folder or database"
+            "restore into a new --data directory or database"
         )
 
 

@@ -16,10 +16,10 @@ from django.urls import reverse
 from .markdown import Document
 
 HERE = Path(__file__).parent
-INDEX = "docs/README.md"  # Code hosts show it for the folder.
+INDEX = "docs/README.md"  # Code hosts show it for the directory.
 # Pages beside docs/, and their names under /docs/.
 FRONT = {"README.md": "readme", "CHANGELOG.md": "changelog"}
-# Folders of code that pages link to. Only these and docs/ are shown.
+# Directories of code that pages link to. Only these and docs/ are shown.
 CODE = ("taskstore/", "tasks_app/", "taskstore_project/")
 # Files that are sent as images; all others are sent as plain text.
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml", ".jpg": "image/jpeg"}
@@ -49,9 +49,9 @@ class Group:
 
 
 class Library:
-    """The pages in `root`, which is a checkout or the folder of an installed wheel.
+    """The pages in `root`, which is a checkout or the directory of an installed wheel.
 
-    `code` is the folder of the packages that pages refer to.
+    `code` is the directory of the packages that pages refer to.
     """
 
     def __init__(self, root: Path, code: Path) -> None:
@@ -111,7 +111,7 @@ class Library:
         return reverse("documentation:file", args=[path])
 
     def place(self, path: str) -> Path | None:
-        """Return the file or folder of this path if it may be shown: all of docs/, and code that a page links to."""
+        """Return the file or directory of this path if it may be shown: all of docs/, and code that a page links to."""
         parts = path.split("/")
         if not all(parts) or any(part.startswith(".") for part in parts) or "\0" in path:
             return None

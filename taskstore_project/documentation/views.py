@@ -78,7 +78,7 @@ def find(request: HttpRequest) -> HttpResponse:
 @require_safe
 @fresh
 def file(request: HttpRequest, path: str) -> HttpResponseBase:
-    """Send an image, an example or a file of code that a page links to, or list the files of a folder."""
+    """Send an image, an example or a file of code that a page links to, or list the files of a directory."""
     place = LIBRARY.place(path.removesuffix("/"))
     if place is None:
         raise Http404

@@ -152,5 +152,5 @@ class Crew:
 
 
 def _search_path() -> str:
-    """Where Python finds this project, also in a checkout that is not the current folder."""
+    """Where Python finds this project, also in a checkout that is not the current directory."""
     return os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))

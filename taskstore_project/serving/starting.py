@@ -1,4 +1,4 @@
-"""What the commands that start a server share: data folder, database, first admin, token for this machine."""
+"""What the commands that start a server share: data directory, database, first admin, token for this machine."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def refuse_strangers(address: Address, *, no_auth: bool) -> None:
 
 
 def folder_lock(folder: Path) -> AbstractContextManager[Lock | None]:
-    """The lock of the data folder; None where another server has it and may.
+    """The lock of the data directory; None where another server has it and may.
 
     Raises FolderTaken when both would write the same SQLite file.
     """
@@ -158,7 +158,7 @@ def allow(url: str, *, no_auth: bool, commands: bool) -> None:
 
 def make_ready(lock: Lock | None, url: str, bootstrap_group: str) -> None:
     startup_migration.migrate()
-    # Not before: a folder with something else in it, where no server can start, stays as it is.
+    # Not before: a directory with something else in it, where no server can start, stays as it is.
     private_files.put_right(settings.TASKSTORE_DATA)
     put_first_task(bootstrap_group)
     if lock:
@@ -183,7 +183,7 @@ def recover(lock: Lock) -> None:
 @contextmanager
 def access_for_this_machine(lock: Lock | None, url: str, grpc: GrpcPort | None) -> Iterator[None]:
     """Addresses and a token of this start for programs on this machine, in `server.json` while the server runs."""
-    if not lock:  # The first server of the folder has written its own.
+    if not lock:  # The first server of the directory has written its own.
         yield
         return
     file = ServerFile(settings.TASKSTORE_DATA)

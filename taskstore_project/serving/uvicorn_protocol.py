@@ -129,7 +129,7 @@ class Protocol(HttpToolsProtocol):
             self.data_received(begun)
         if self._is_in_cycle:
             self.cycle.keep_alive = False
-        elif not self._lane.is_answering:
+        else:  # Also while the lane has bytes to pass on: they may be only the beginning of a request.
             self.loop.call_later(GRACE_S, self._close_if_idle)
 
     @property

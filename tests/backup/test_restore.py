@@ -172,7 +172,7 @@ def test_a_store_that_holds_anything_is_left_alone(command, refusal, filled, fil
     empty()
     held()
     before = contents()
-    assert f"is not empty ({words}): restore into a new --data folder or database" in refusal("restore", file)
+    assert f"is not empty ({words}): restore into a new --data directory or database" in refusal("restore", file)
     assert contents() == before
 
 

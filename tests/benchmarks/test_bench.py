@@ -64,13 +64,13 @@ def test_it_measures_and_writes_a_report_and_leaves_nothing_behind(bench, disk, 
 def test_it_says_what_there_is_when_a_name_is_wrong(bench):
     done = bench("rest", "rset")
     assert done.returncode == 2
-    assert re.fullmatch(r"taskstore: there is nothing called rset to measure; there is .*rest.*\n", done.stderr)
+    assert re.fullmatch(r"taskstore: rset is not a known scene or contender; use some of .*rest.*\n", done.stderr)
 
 
 @pytest.mark.once
 def test_it_compares_with_a_checkout_only(bench, tmp_path):
     done = bench("--against", str(tmp_path))
-    assert (done.returncode, done.stderr) == (2, f"taskstore: there is no checkout of this project in {tmp_path}\n")
+    assert (done.returncode, done.stderr) == (2, f"taskstore: {tmp_path} is not a checkout of this project\n")
 
 
 @pytest.mark.once
@@ -78,4 +78,4 @@ def test_it_compares_with_a_checkout_only(bench, tmp_path):
 def test_it_takes_no_nonsense_for_a_number(bench, number):
     done = bench(f"--rounds={number}")
     assert done.returncode == 2
-    assert "is no whole number from 1" in done.stderr
+    assert "must be a whole number of at least 1, not" in done.stderr

@@ -64,13 +64,16 @@ def test_it_opens_pages_beside_those_who_commit(chaos):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["kill-sever"], r"taskstore: there is nothing called kill-sever to try; there is .*kill-server.*\n"),
+        (["kill-sever"], r"taskstore: kill-sever is not a known scene; use one of .*kill-server.*\n"),
         (
             ["kill-postgresql", "--database", "sqlite"],
-            r"taskstore: kill-postgresql: there is no such thing to try on sqlite\n",
+            r"taskstore: kill-postgresql can't be tried on sqlite: choose another database\n",
         ),
-        (["--folder", "/nowhere"], r"taskstore: there is no folder /nowhere for the databases\n"),
-        (["--long", "never"], r"(?s)usage: .*argument --long: never is no number of hours above 0\n"),
+        (
+            ["--folder", "/nowhere"],
+            r"taskstore: the directory /nowhere does not exist: name another one with --folder\n",
+        ),
+        (["--long", "never"], r"(?s)usage: .*argument --long: must be a number of hours above 0, not never\n"),
     ],
 )
 def test_it_says_what_is_wrong_with_what_it_was_told(chaos, arguments, complaint):

@@ -72,9 +72,9 @@ def test_it_leaves_nothing_behind_when_it_is_ended(started, disk, how):
         (["--seconds", "0"], r"(?s)usage: .*argument --seconds: must be a number between 1 and 3600, not 0\n"),
         (
             ["--folder", "/nowhere"],
-            r"taskstore: there is no folder /nowhere for the databases, or we may not write there\n",
+            r"taskstore: the directory /nowhere does not exist or is not writable: name another one with --folder\n",
         ),
-        (["--save", "/nowhere/report.md"], r"taskstore: there is no folder /nowhere for the report\n"),
+        (["--save", "/nowhere/report.md"], r"taskstore: the directory /nowhere for the report does not exist\n"),
     ],
 )
 def test_it_says_what_is_wrong_with_what_it_was_told(started, arguments, complaint):

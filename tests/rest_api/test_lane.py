@@ -21,6 +21,7 @@ from tasks_app.writer.writer import Writer
 from taskstore import endpoints
 from taskstore.types.rights import Action
 from taskstore.types.tasks import NewTask
+from taskstore_project.serving import uvicorn_protocol
 from taskstore_project.serving.lane_connection import LONGEST_HEAD, MOST_HELD
 from taskstore_project.serving.uvicorn_protocol import Protocol
 from tests.served import PATIENCE_S
@@ -405,6 +406,27 @@ def test_at_the_end_of_the_server_it_answers_and_closes(worker, monkeypatch, mis
     assert connection.sent.count(b"200 OK") == connection.sent.lower().count(b"connection: close") == 1
     assert connection.transport.is_closed
     assert worker.lane.taken == (not missing)
+
+
+def test_the_server_does_not_wait_for_the_rest_of_a_kept_request(worker, monkeypatch):
+    kept: list[AskedOnLane] = []
+    monkeypatch.setattr(Writer, "take", lambda writer, asked: kept.append(asked))
+    monkeypatch.setattr(uvicorn_protocol, "GRACE_S", 0)
+
+    async def scenario():
+        connection = worker.connection()
+        connection.receive(request_of(worker.secret))
+        connection.receive(b"POST /cl")
+        kept[0].succeed([])
+        end(connection, monkeypatch)
+        assert connection.sent.count(NOTHING) == 1
+        async with asyncio.timeout(PATIENCE_S):
+            while not connection.transport.is_closed:
+                await asyncio.sleep(0.01)
+                if not isinstance(connection.protocol, Protocol):
+                    connection.protocol.factory.close_idle()
+
+    worker.served.run(scenario())
 
 
 def test_a_server_that_ends_takes_nothing_more_on_the_lane(worker, monkeypatch):

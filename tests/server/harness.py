@@ -1,4 +1,4 @@
-"""Real server processes, each with a data folder and a database of its own."""
+"""Real server processes, each with a data directory and a database of its own."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Server:
 
 
 class Store:
-    """A data folder with its database, in which servers and commands are started."""
+    """A data directory with its database, in which servers and commands are started."""
 
     def __init__(self, parent: Path, database_url: str = "") -> None:
         self.folder = parent / "data"

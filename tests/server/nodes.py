@@ -1,4 +1,4 @@
-"""Servers as on different machines: a data folder each, one database, and a proxy in front."""
+"""Servers as on different machines: a data directory each, one database, and a proxy in front."""
 
 from __future__ import annotations
 

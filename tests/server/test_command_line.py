@@ -105,7 +105,7 @@ def test_a_misspelt_variable_is_told(empty_place, command):
 
 
 def copied(store, text):
-    """What comes of a command that was shown to be copied: typed in a shell that knows nothing of the data folder."""
+    """What comes of a shown command that is copied into a shell that knows nothing of the data directory."""
     environment = {name: value for name, value in store._environment.items() if name != "TASKSTORE_DATA"}
     command = text.replace("python3", shlex.quote(sys.executable))
     return subprocess.run(

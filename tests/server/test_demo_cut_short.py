@@ -65,8 +65,8 @@ def test_without_a_server_it_says_what_to_do(store):
     done = store.manage("demo", "wordcount")
     assert done.returncode == 2
     assert done.stderr == (
-        f"taskstore: no server runs on this data folder: start one with `python3 manage.py up --data {store.folder}`, "
-        "or name one with --url and --token\n"
+        "taskstore: no server runs on this data directory: "
+        f"start one with `python3 manage.py up --data {store.folder}`, or name one with --url and --token\n"
     )
 
 

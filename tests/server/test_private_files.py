@@ -1,4 +1,4 @@
-"""What is in the data folder is for its user alone."""
+"""What is in the data directory is for its user alone."""
 
 import os
 import stat
@@ -110,4 +110,4 @@ def test_a_folder_that_many_share_is_left_alone(tmp_path, monkeypatch, caplog):
     for folder in (shared, home):
         private_files.put_right(folder)
         assert stat.S_IMODE((folder / "notes").stat().st_mode) == 0o644
-    assert caplog.text.count("no folder of the store's own") == 2
+    assert caplog.text.count("does not belong to the store alone") == 2

@@ -245,6 +245,20 @@ def test_a_paused_group_and_a_higher_priority_are_noticed(play, trips):
     play(scenario)
 
 
+def test_a_higher_priority_that_is_leased_uses_up_no_ids(play, trips):
+    async def scenario(writer):
+        await busy(writer)
+        await writer.submit(adding(priority=5))
+        for _ in range(4):  # The last of them finds out that the short way is none.
+            await writer.submit(CLAIM)
+        sent = len(trips)
+        [one], [other] = [await writer.submit(CLAIM) for _ in range(2)]
+        assert (one.priority, other.id) == (0, one.id + 1)
+        assert len([pipeline for pipeline, _ in trips[sent:] if pipeline is writer._connection._connection]) == 4
+
+    play(scenario)
+
+
 def test_what_fails_between_the_trips_is_not_done(play, monkeypatch):
     send = postgresql_pipeline.Pipeline.send
 

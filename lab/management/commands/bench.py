@@ -43,7 +43,7 @@ class Command(ProjectCommand):
             type=Path,
             default=Path(tempfile.gettempdir()),
             metavar="DIR",
-            help="on the disk to measure; the database's user has to reach it (default: %(default)s)",
+            help="on the disk to measure; the database's user must be able to reach it (default: %(default)s)",
         )
         parser.add_argument(
             "--against",
@@ -66,9 +66,9 @@ class Command(ProjectCommand):
         # Whoever ends us wants what we started to end too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if not folder.is_dir():
-            raise CannotRun(f"there is no folder {folder} for the databases")
+            raise CannotRun(f"the directory {folder} does not exist: name another one with --folder")
         if against and not (against / "taskstore_project").is_dir():
-            raise CannotRun(f"there is no checkout of this project in {against}")
+            raise CannotRun(f"{against} is not a checkout of this project")
         pace = pace_of(QUICK if quick else FULL, **options)
         selected = selection(scenes(pace, against and against.resolve()), parts, quick=quick)
         get_peers(selected)
@@ -100,7 +100,7 @@ class Command(ProjectCommand):
 def at_least_one(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) >= 1:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is no whole number from 1")
+    raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
 
 
 def pace_of(pace: Pace, *, seconds: int | None, rounds: int | None, **_: Any) -> Pace:
@@ -110,13 +110,13 @@ def pace_of(pace: Pace, *, seconds: int | None, rounds: int | None, **_: Any) ->
 def selection(everything: Sequence[Scene], parts: Sequence[str], *, quick: bool) -> list[Scene]:
     """Raises CannotRun when a word names nothing, or nothing is left."""
     if unknown := [part for part in parts if part not in names(everything)]:
-        raise CannotRun(f"there is nothing called {unknown[0]} to measure; there is {', '.join(names(everything))}")
+        raise CannotRun(f"{unknown[0]} is not a known scene or contender; use some of {', '.join(names(everything))}")
     # What is quick is a choice of scenes too, but one that a name overrules.
     quick_ones = [scene for scene in everything if scene.is_quick]
     named = any(scene.is_named_by(parts) for scene in everything)
     found = chosen(quick_ones if quick and not named else everything, parts)
     if not found:
-        raise CannotRun(f"{' '.join(parts)}: no such contender takes part there")
+        raise CannotRun(f"{' '.join(parts)}: this contender does not take part in this scene")
     return found
 
 
@@ -125,7 +125,7 @@ def get_peers(selected: Sequence[Scene]) -> None:
     if not any(entry.contender.kind == "peers" for scene in selected for entry in scene.entries):
         return
     if not bootstrap.requirements("bench").exists():
-        raise CannotRun("what the peers need is listed in the project's repository, not in the installed package")
+        raise CannotRun("the packages of the peers are listed only in the project's repository: run this in a checkout")
     bootstrap.add_requirements("bench")
     importlib.invalidate_caches()
 
@@ -135,7 +135,9 @@ def get_browser(selected: Sequence[Scene]) -> None:
     if not any(scene.needs_browser for scene in selected):
         return
     if not bootstrap.requirements("test").exists():
-        raise CannotRun("what drives a browser is listed in the project's repository, not in the installed package")
+        raise CannotRun(
+            "the packages that drive a browser are listed only in the project's repository: run this in a checkout"
+        )
     bootstrap.add_requirements("test")
     importlib.invalidate_caches()
 

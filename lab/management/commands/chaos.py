@@ -47,7 +47,7 @@ class Command(ProjectCommand):
             type=Path,
             default=Path(tempfile.gettempdir()),
             metavar="DIR",
-            help="for the databases; PostgreSQL's user has to reach it (default: %(default)s)",
+            help="for the databases; PostgreSQL's user must be able to reach it (default: %(default)s)",
         )
         parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
 
@@ -55,11 +55,11 @@ class Command(ProjectCommand):
         # Make SIGTERM end all started processes too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if not folder.is_dir():
-            raise CannotRun(f"there is no folder {folder} for the databases")
+            raise CannotRun(f"the directory {folder} does not exist: name another one with --folder")
         selected = selection(scenes, tiny=options["tiny"])
         databases = list(Database) if database == "both" else [Database(database)]
         if not any(found in scene.databases for scene in selected for found in databases):
-            raise CannotRun(f"{' '.join(scenes)}: there is no such thing to try on {database}")
+            raise CannotRun(f"{' '.join(scenes)} can't be tried on {database}: choose another database")
         results: list[Result] = []
         try:
             with Places(folder) as places:
@@ -82,14 +82,14 @@ def hours(text: str) -> float:
         found = 0.0
     if 0 < found <= 24 * 365:
         return found
-    raise argparse.ArgumentTypeError(f"{text} is no number of hours above 0")
+    raise argparse.ArgumentTypeError(f"must be a number of hours above 0, not {text}")
 
 
 def selection(names: Sequence[str], *, tiny: bool) -> list[Scene]:
     """Raises CannotRun when a name names nothing."""
     known = {scene.name: scene for scene in SCENES}
     if unknown := [name for name in names if name not in known]:
-        raise CannotRun(f"there is nothing called {unknown[0]} to try; there is {', '.join(known)}")
+        raise CannotRun(f"{unknown[0]} is not a known scene; use one of {', '.join(known)}")
     return [known[name] for name in names] or [scene for scene in SCENES if scene.is_tiny or not tiny]
 
 

@@ -78,7 +78,7 @@ class Command(ProjectCommand):
             type=Path,
             default=Path(tempfile.gettempdir()),
             metavar="DIR",
-            help="for the databases; PostgreSQL's user has to reach it (default: %(default)s)",
+            help="for the databases; PostgreSQL's user must be able to reach it (default: %(default)s)",
         )
         demo.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
 
@@ -88,9 +88,9 @@ class Command(ProjectCommand):
         # Background processes of a shell script ignore SIGINT by default.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise CannotRun(f"there is no folder {folder} for the databases, or we may not write there")
+            raise CannotRun(f"the directory {folder} does not exist or is not writable: name another one with --folder")
         if save and not save.parent.is_dir():
-            raise CannotRun(f"there is no folder {save.parent} for the report")
+            raise CannotRun(f"the directory {save.parent} for the report does not exist")
         pace, plan = pace_of(**options), plan_of(**options)
         refuse_what_is_too_small(pace, plan, **options)
         say, seed = Progress(), seed or secrets.token_hex(4)
@@ -151,7 +151,7 @@ def pace_of(*, seconds: int | None, quick: bool, only: str | None, times: int | 
 def refuse_what_is_too_small(pace: Pace, plan: Plan, *, only: str | None, times: int | None, **_: Any) -> None:
     """Raise CannotRun where the chosen fault could not be tried."""
     if times and not only:
-        raise CannotRun("--times needs --only")
+        raise CannotRun("--times must be given together with --only")
     for fault in pace.faults if only else ():
         if len(plan.nodes) < fault.least_nodes or len(plan.databases) <= fault.least_standbys:
             raise CannotRun(f"--only {only} needs more nodes: leave out --quick, and --nodes {len(plan.nodes)}")

@@ -43,7 +43,7 @@ class Command(ProjectCommand):
         wordcount.add_argument("--workers", type=number_up_to(MOST_WORKERS), default=8, metavar="N", help="default: 8")
         wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random meanwhile")
         wordcount.add_argument("--keep", action="store_true", help="leave the output tasks in the store")
-        wordcount.add_argument("--url", help="of the server (default: the one that runs on this data folder)")
+        wordcount.add_argument("--url", help="of the server (default: the one that runs on this data directory)")
         wordcount.add_argument("--token", help="for that server, scope work (default: this machine's own)")
 
         seed = demos.add_parser("seed", help="fill an empty store with plausible work, to try the console with")
@@ -59,7 +59,7 @@ class Command(ProjectCommand):
 
     def seed(self, *, tasks: int, groups: int, workers: int, **_: Any) -> None:
         if tasks < 2 * groups:
-            raise CannotRun(f"{tasks} tasks are too few for {groups} groups: there have to be two for each")
+            raise CannotRun(f"{tasks} tasks are too few for {groups} groups: each needs at least two")
         startup_migration.need_store()
         if Task.objects.exists():
             raise CannotRun("this store holds tasks: fill an empty one, for example with --data DIR")
@@ -143,18 +143,18 @@ def read(files: Sequence[Path]) -> str:
     except OSError as problem:
         raise CannotRun(f"can't read {problem.filename}: {problem.strerror}") from None
     if not words_of(text):
-        raise CannotRun("there is no word in this text: name a file that has some")
+        raise CannotRun("this text contains no words: name another file")
     return text
 
 
 def access(url: str | None, token: str | None) -> tuple[str, str]:
-    """Return address and token of the server: as given, else of the one that serves this data folder."""
+    """Return address and token of the server: as given, else of the one that serves this data directory."""
     here = ServerFile(settings.TASKSTORE_DATA)
     if not url:
         url, token = here.url(), token or here.token()
     if not url:
         raise CannotRun(
-            f"no server runs on this data folder: start one with `{typed('up')}`, or name one with --url and --token"
+            f"no server runs on this data directory: start one with `{typed('up')}`, or name one with --url and --token"
         )
     if not token:
         # Never send the token of this machine's server to another one.
@@ -164,5 +164,5 @@ def access(url: str | None, token: str | None) -> tuple[str, str]:
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
         raise CannotRun(f"no server answers at {url} ({problem}): start one with `{typed('up')}`") from None
     if answer.is_error:
-        raise CannotRun(f"what answers at {url} is no task store: /healthz says {answer.status_code}")
+        raise CannotRun(f"the server at {url} is not a task store: /healthz answers {answer.status_code}")
     return url, token
