@@ -459,7 +459,7 @@ class SavedSearch(models.Model):
 
 
 class AuditEntry(models.Model):
-    """What a person or an operating token changed: who, when, what, how many, why, and how it ended.
+    """A change by a person or by a token with the scope `operate`: who, when, what, how many, why, and how it ended.
 
     Never changed, and deleted only when it is old; see triggers.py.
     """

@@ -54,7 +54,7 @@ class Parameter:
     name: str
     schema: Mapping[str, Any]
     description: str = ""
-    has_slashes: bool = False  # In a path: the value may hold `/`, written as it is or as %2F.
+    has_slashes: bool = False  # In a path: the value may hold `/`, written as is or as %2F.
 
     @property
     def may_repeat(self) -> bool:
@@ -150,7 +150,10 @@ def _limit(most: int) -> Parameter:
 
 IN_PATH = Parameter("id", ID)
 GROUP_IN_PATH = Parameter(
-    "name", GROUP, "The name of the group, with any characters; `/` as it is or as %2F.", has_slashes=True
+    "name",
+    GROUP,
+    "The name of the group. It can contain any characters; send `/` as is or as %2F.",
+    has_slashes=True,
 )
 SEARCH_TERMS = {"type": "string", "maxLength": SEARCH_LENGTH}
 AFTER = Parameter("after", TEXT, "The `after` of the previous page.")
@@ -383,7 +386,7 @@ JOBS = Endpoint(
     method="GET",
     path="/jobs",
     needs=Action.SEE_PAYLOADS,
-    description="Jobs, sorted by the time at which they are or were due, or finished; the latest first.",
+    description="Jobs, sorted by due or end time, latest first.",
     parameters=(
         Parameter("queue", TEXT, "Only jobs of this queue."),
         Parameter("status", _one_of(*JobStatus), "Only jobs with this status."),
@@ -506,7 +509,7 @@ COMMAND_RESULTS = Endpoint(
     method="GET",
     path="/commands/{project}/results",
     needs=Action.SEE_PAYLOADS,
-    description="Commands that have ended, or that have one status, newest first.",
+    description="Commands that have ended or, with `status`, those with that status, newest first.",
     parameters=(
         PROJECT,
         Parameter("status", _one_of(*sorted(set(CommandStatus) - OF_LISTS)), "Only commands with this status."),
@@ -678,9 +681,9 @@ AUDIT = Endpoint(
     method="GET",
     path="/audit",
     needs=Action.OPERATE,
-    description="Changes that people and operating tokens made, newest first.\n\n"
-    "A token restricted to groups sees only changes to single groups that it allows, not changes to several groups "
-    "or to none.",
+    description="Changes that people and tokens with the scope `operate` made, newest first.\n\n"
+    "A token restricted to groups sees only changes to individual groups that it allows, not changes to several "
+    "groups or to none.",
     parameters=(
         Parameter("by", AUDIT_TEXT, "A user's name, or `token:` and the name of a token."),
         Parameter("action", AUDIT_TEXT, "requeue, move, purge, edit, pause, create token, ..."),
@@ -765,7 +768,8 @@ CANCEL_OPERATION = Endpoint(
     method="POST",
     path="/operations/{id}/cancel",
     needs=Action.OPERATE,
-    description="Cancel a bulk operation after the tasks that it is changing now. An ended operation stays unchanged.",
+    description="Stop a bulk operation once the tasks that it is changing now are done. A finished operation is not "
+    "affected.",
     parameters=(IN_PATH,),
     answer=Operation,
     failures=FAILURES | NOT_FOUND,
@@ -801,7 +805,7 @@ READYZ = Endpoint(
     path="/readyz",
     needs=None,
     description="The server process is ready: it can read and write the store, and it is not about to stop. "
-    "Otherwise the answer says why.",
+    "Otherwise the response says why.",
     answer=Health,
     failures={503: FAILURES[503]},
 )

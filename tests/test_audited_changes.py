@@ -1,4 +1,4 @@
-"""Each change by a person or an operating token leaves one entry in the audit, by whichever address it is made.
+"""Each change by a person or a token with the scope `operate` leaves one entry in the audit log, at any address.
 
 An address that changes something and has no row here fails.
 """
@@ -172,7 +172,7 @@ PARAMETERS = {"args": "[]", "kwargs": "{}"}
 PASSWORDS = {"old_password": OLD, "new_password1": NEW, "new_password2": NEW}
 BOB = {"username": "carl", "password1": NEW, "password2": NEW, "usable_password": "true"}
 
-# By its name: what the audit says, and how it is done.
+# By its name: what the audit log says, and how it is done.
 CONSOLE = {
     "add": ("add", console("add", group="mail", delay="0", unit="seconds", priority="0")),
     "pause": ("pause", console("pause", name="mail")),

@@ -1,4 +1,6 @@
-"""The audit of changes by people and operating tokens. Rows are written once; the database refuses to change them.
+"""The audit log of changes by people and tokens with the scope `operate`.
+
+Rows are written once; the database refuses to change them.
 
 Every function that makes such a change records it in the same transaction.
 """

@@ -13,7 +13,7 @@ A page names its groups, and gets the counts of these alone:
     "summed": <ms>                                                                the time of the last three
 }}
 {"seq": 8, "at": <ms>, "age": <ms>, "delta": {"groups": {"mail": [...]}}}         the changes
-    In groups of ended jobs and commands, a list has one more number: the finished tasks.
+    In groups of finished jobs and commands, a list has one more number: the finished tasks.
 {"seq": 8, "at": <ms>, "age": <ms>}                                               a heartbeat
 
 `seq` rises by one with every delta. `at` is the time of the counts by the database's clock, `age` their age when the

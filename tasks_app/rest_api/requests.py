@@ -44,7 +44,8 @@ class AddOrMove(Add, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Move the task `id`, which must be among the `deletes`, into this group. Data (with its type), "
-            "error, labels and priority stay unchanged unless they are given; `timespec` is that of an update."
+            "error, labels and priority stay unchanged unless they are given; `timespec` means the same as in an "
+            "update."
         ),
     ] = False
     release: Annotated[bool, Meta(description="Only with `keep`. Give the task back: owner 0, not leased.")] = False

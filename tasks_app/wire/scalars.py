@@ -20,13 +20,13 @@ TimespecAlias = Annotated[
     Meta(
         ge=-(LATEST_MS // 2),
         le=LATEST_MS,
-        description="Another name for `timespec`, for clients of the original Task Store. It counts milliseconds too.",
+        description="Another name for `timespec`, for clients of the original Task Store. It is in milliseconds, too.",
     ),
 ]
 Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="The length of the lease in milliseconds.")]
 Wait = Annotated[int, Meta(ge=0, le=MOST_WAIT_MS, description="Milliseconds to wait for a task that can be claimed.")]
 MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="The maximum number of tasks to claim.")]
-Labels = Annotated[dict[str, str], Meta(description="String to string, at most 64.")]
+Labels = Annotated[dict[str, str], Meta(description="At most 64 labels; names and values are text.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
 CLIENT_TEXT_LENGTH = 255
 ClientText = Annotated[str, Meta(description="At most 255 characters.")]

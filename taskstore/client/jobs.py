@@ -39,8 +39,8 @@ class JobCalls:
     ) -> Call[Job]:
         """Enqueue a call of a function and return the job.
 
-        `function`: its dotted path. `args` and `kwargs` must be JSON. `at_ms`: when it is due, in milliseconds. 0: now;
-        negative: its absolute value from now; positive: that time since the Epoch. Raises InvalidInput.
+        `function`: its dotted path. `args` and `kwargs` must be JSON. `at_ms`: when it is due. 0: now; negative: that
+        many milliseconds from now; positive: milliseconds since the Epoch. Raises InvalidInput.
         """
         if isinstance(args, str | bytes) or not isinstance(args, Sequence):
             raise InvalidInput({"args": [f"must be a list of arguments, not {args!r:.50}"]})

@@ -102,7 +102,7 @@ class Functions(Protocol):
 class JobFunction:
     """A function that workers run as a job. Calling it directly runs it in this process."""
 
-    path: str  # The name by which workers know it: `module.qualname`.
+    path: str  # Its dotted path: `module.qualname`.
     function: Callable[..., Any]
     queue: str = DEFAULT_QUEUE
     priority: int = 0

@@ -1,4 +1,4 @@
-"""The audit: who changed what."""
+"""The audit log: who changed what."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .scalars import After, At, Int64, prepare
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """A change that a person or an operating token made."""
+    """A change by a person or by a token with the scope `operate`."""
 
     id: Int64
     at_ms: At = field(name="at")
@@ -29,7 +29,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 class AuditPage(Struct, frozen=True, kw_only=True):
-    """Entries of the audit, newest first."""
+    """Entries of the audit log, newest first."""
 
     entries: tuple[AuditEntry, ...]
     after: After

@@ -93,7 +93,7 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: Annotated[
         tuple[Target, ...] | None, Meta(description="For a requeue only: the target groups, largest first.")
     ] = None
-    ended: Annotated[int | None, Meta(description="For a requeue only: ended commands, which it skips.")] = None
+    ended: Annotated[int | None, Meta(description="For a requeue only: finished commands, which it skips.")] = None
 
 
 class Links(Struct, frozen=True, kw_only=True):
@@ -118,7 +118,10 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: int
     skipped: int
     failed: int
-    gone: Annotated[int, Meta(description="Expected tasks that others changed or ended first.")]
+    gone: Annotated[
+        int,
+        Meta(description="Tasks of the preview that others changed or deleted before the operation reached them."),
+    ]
     by: Annotated[str, Meta(description="A user's name, or `token:` and the name of a token.")]
     reason: str
     began_at_ms: At = field(name="began")

@@ -28,8 +28,8 @@ class Heard(Struct, frozen=True, kw_only=True, omit_defaults=True):
     done_per_minute: Annotated[
         float | None,
         Meta(
-            description="Tasks done per minute over the last ten full minutes, in all groups. A task is done when its "
-            "lease ends by an update that does not give it back. Only in the list."
+            description="Tasks done per minute over the last ten full minutes, in all groups. A task counts as "
+            "done when an update ends its lease without giving the task back. Only in the list."
         ),
     ] = None
 

@@ -81,7 +81,7 @@ class ProjectStatus(ProjectCounts, frozen=True, kw_only=True):
         ),
     ]
     durations: Annotated[
-        Statistics, Meta(description="The number of finished runs considered, at most the newest 1 000.")
+        Statistics, Meta(description="How long finished runs took; at most the newest 1 000 are considered.")
     ]
     fails: Annotated[int, Meta(description="The number of failures among them.")]
 
@@ -102,7 +102,7 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     expected_duration: Annotated[int, Meta(description="Seconds.")]
     max_fails: int
     fails: int
-    list: Annotated[str, Meta(description="TDF2's directory name of the list in which it ran.")]
+    list: Annotated[str, Meta(description="The list in which it ran, as TDF2 names its directory.")]
     run: Annotated[Run | None, Meta(description="null: it has not run.")]
     is_whole: Annotated[bool, Meta(description="false: only the beginnings of its outputs are included.")] = field(
         name="whole"

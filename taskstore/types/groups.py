@@ -25,7 +25,7 @@ class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     out_per_minute: Annotated[float, Meta(description="Tasks that left it. Claims, renewals and edits don't count.")]
     paused: Annotated[bool, Meta(description="true: the group hands out no tasks.")]
     finished: Annotated[
-        int, Meta(description="Ended jobs and commands, which don't count as ready. Absent if there are none.")
+        int, Meta(description="Finished jobs and commands, which don't count as ready. Absent if there are none.")
     ] = 0
 
 

@@ -109,7 +109,7 @@ class JobOptions:
 class JobRecord:
     """The data of a job's task."""
 
-    function: str  # The dotted path by which workers know it.
+    function: str  # Its dotted path.
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     options: JobOptions = JobOptions()

@@ -23,7 +23,7 @@ class Job(Struct, frozen=True, kw_only=True):
     kwargs: Mapping[str, Any]
     options: JobOptions
     attempts: Annotated[tuple[Attempt, ...], Meta(description="Oldest first; the last may be under way.")]
-    result: Annotated[Any, Meta(description="The function's return value; null until then.")]
+    result: Annotated[Any, Meta(description="The function's return value; null until the job has succeeded.")]
     error: Annotated[JobError | None, Meta(description="The error of the last attempt, if it failed.")]
     log: Annotated[str, Meta(description="The end of the last attempt's output.")]
     worker: Annotated[str, Meta(description="The worker that runs it or ran it last; empty if none or unknown.")]

@@ -25,13 +25,13 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ReasonRequest(Asked, frozen=True, kw_only=True):
-    """A reason, which the audit records."""
+    """A reason, which the audit log records."""
 
     reason: Reason = ""
 
 
 class TasksRequest(Asked, frozen=True, kw_only=True):
-    """The ids of tasks, for more than fit into a URL."""
+    """The ids of tasks, if there are too many for a URL."""
 
     ids: Ids
 

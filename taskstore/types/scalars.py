@@ -21,7 +21,7 @@ Timespec = Annotated[
     Meta(
         ge=-(LATEST_MS // 2),
         le=LATEST_MS,
-        description="Milliseconds. 0: now. Negative: its absolute value from now. Positive: that time since the Epoch.",
+        description="0: now. Negative: that many milliseconds from now. Positive: milliseconds since the Epoch.",
     ),
 ]
 Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Higher values are claimed first.")]

@@ -41,7 +41,7 @@ class DueTask(Struct, frozen=True, kw_only=True):
 class DueJob(Struct, frozen=True, kw_only=True):
     """The job that a schedule enqueues."""
 
-    function: Annotated[str, Meta(description="The dotted path by which workers know it.")]
+    function: Annotated[str, Meta(description="The dotted path of the function.")]
     args: Annotated[Sequence[Any], Meta(description="Any JSON.")] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE

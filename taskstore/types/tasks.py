@@ -57,7 +57,7 @@ ATTEMPTS = "attempts"  # The label in which workers count attempts; see worker/v
 FAILED_FROM = "failed_from"  # The label of a dead letter with the group in which it failed. Only the rules write it.
 
 
-# The last part of the names of groups with ended jobs and commands.
+# The last part of the names of groups with finished jobs and commands.
 RESULTS = {
     "jobs": frozenset({"succeeded", "failed"}),
     "commands": frozenset(
@@ -168,8 +168,8 @@ class Origin(NamedTuple):
 class NewTask:
     """A task to add.
 
-    `timespec_ms`: when it becomes available, in milliseconds. 0: now; negative: its absolute value from now; positive:
-    that time since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL of data that is a
+    `timespec_ms`: when it becomes available. 0: now; negative: that many milliseconds from now; positive: milliseconds
+    since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL of data that is a
     protobuf Any. `id`: a task that the same commit deletes, whose successor this task becomes. The other fields are set
     by the store.
     """
