@@ -332,8 +332,8 @@ def pause(session: Session, group: str, reason: str) -> None:
     found = session.store.pause(group, reason)
     if session.is_json:
         session.tell([{"group": group, "paused": as_json(found)}])
-    why = f": {found.reason}" if found.reason else ""
-    session.say(f"{group} is paused by {found.by}, {relative(found.at_ms, now_ms())}{why}")
+    why = f". Reason: {found.reason}" if found.reason else ""
+    session.say(f"{group} is paused (by {found.by}, {relative(found.at_ms, now_ms())}){why}")
 
 
 @command("resume", needs=Scope.OPERATE)

@@ -107,7 +107,7 @@ def submit_file(
                 session.tell(map(as_json, newest))
     if count == 0:
         raise click.UsageError("the file must have at least one line")
-    session.say(f"submitted {number(count)} commands to the project {project}, the last one as {newest[-1].id}")
+    session.say(f"submitted {number(count)} commands to project {project}, the last one as {newest[-1].id}")
 
 
 def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
@@ -141,4 +141,4 @@ def tell(session: Session, project: str, made: Sequence[CommandSeen]) -> None:
     if session.is_json:
         session.tell(map(as_json, made))
     for each in made:
-        session.say(f"command {each.id} is {each.status} in the project {project}")
+        session.say(f"submitted command {each.id} to project {project}")

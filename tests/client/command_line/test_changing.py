@@ -230,7 +230,9 @@ def interrupt(*_):
 
 def test_a_group_is_paused_and_goes_on(command, ann):
     ann.add("mail")
-    assert command("pause", "mail", "--reason", "no route").words == ["mail is paused by token:Ann, now: no route"]
+    assert command("pause", "mail", "--reason", "no route").words == [
+        "mail is paused (by token:Ann, now). Reason: no route"
+    ]
     assert command("stats").words[1].endswith("paused")
     assert command("claim", "mail").code == 1
     assert command("resume", "mail", "--json").records == [{"group": "mail", "paused": None}]

@@ -33,7 +33,7 @@ def test_a_line_is_submitted(commands):
     told = commands("submit", "echo 'A'; sleep 2; echo 'B'")
     [made] = commands_in("default", CommandStatus.NEW)
     assert (told.out, made.cmd) == (
-        f"command {made.id} is new in the project default\n", "echo 'A'; sleep 2; echo 'B'",
+        f"submitted command {made.id} to project default\n", "echo 'A'; sleep 2; echo 'B'",
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_each_line_of_a_file_that_is_not_blank_is_a_command(commands, tmp_path, 
     told = commands("submit", *arguments[way], stdin=text)
     made = commands_in("default", CommandStatus.NEW)
     assert [each.cmd for each in made] == ["echo 1", "  # 2", "echo ä"]
-    assert told.out == f"submitted 3 commands to the project default, the last one as {made[-1].id}\n"
+    assert told.out == f"submitted 3 commands to project default, the last one as {made[-1].id}\n"
 
 
 def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands):
