@@ -98,7 +98,7 @@ REQUEUE = BulkAction(
             label="Spread over (minutes)",
             description="The number of minutes over which the tasks become available, evenly.",
             fact="spread over",
-            hint="Leave empty for all at once.",
+            hint="Leave empty to make all tasks available at once.",
             default=0,
             is_rare=True,
         ),

@@ -91,7 +91,7 @@ def test_failed_commands_are_selected_and_run_once_more_by_keyboard_and_dialog(p
     page.keyboard.press("x")
     expect(page.get_by_text("1 selected")).to_be_visible()
     person.ask("Retry…")
-    expect(person.dialog.get_by_role("heading")).to_have_text("Retry 1 command of default?")
+    expect(person.dialog.get_by_role("heading")).to_have_text("Retry 1 command in default?")
     expect(person.link("Cancel")).to_be_focused()
     page.keyboard.press("Escape")
     page.get_by_label("All 3 failed count commands").check()

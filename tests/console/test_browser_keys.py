@@ -68,7 +68,7 @@ def test_the_tasks_are_walked_or_the_table_that_was_touched_last(person):
     person.page.locator(".signatures thead").click()
     press(person, "j")
     expect(first.get_by_role("link").first).to_be_focused()
-    person.page.get_by_text("By error").click()
+    person.page.get_by_text("1 error", exact=True).click()
     press(person, "j", "j", "x")
     expect(person.rows().nth(1)).to_be_checked()
 

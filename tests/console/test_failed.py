@@ -46,7 +46,10 @@ def test_on_the_page_of_a_group_it_is_about_that_group(viewer):
     html = page(viewer, "/console/group?name=mail&state=failed")
     assert re.findall(r'<th role="rowheader"[^>]*><a [^>]*><code class="error">([^<]*)<', html) == ["timed out"]
     assert all("group%3A%22mail%22" in link for link in links(html))
-    assert "By error" not in page(viewer, "/console/group?name=mail")
+    assert "<summary>1 error</summary>" in html
+    assert "<summary>" not in page(viewer, "/console/group?name=mail")
+    add(error="refused")
+    assert "<summary>2 different errors</summary>" in page(viewer, "/console/group?name=mail&state=failed")
 
 
 def test_it_says_when_nothing_failed(viewer):
