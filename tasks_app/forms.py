@@ -95,7 +95,7 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
         widget=forms.Textarea({"rows": 3}),
         help_text="A task with an error counts as failed.",
     )
-    reason = forms.CharField(required=False, max_length=1000, help_text="Optional, recorded in the audit.")
+    reason = forms.CharField(required=False, max_length=1000, help_text="Optional, recorded in the audit log.")
 
     class Meta:
         model = Task

@@ -160,7 +160,7 @@ def changed_fields(message: Any) -> list[str]:
 
 
 def write_down(request: HttpRequest, action: str, user: User, **details: Any) -> None:
-    """Record the change in the audit, with the user's new rights."""
+    """Record the change in the audit log, with the user's new rights."""
     audit.record(
         actor_of(request.user),
         action,

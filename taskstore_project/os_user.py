@@ -16,5 +16,5 @@ def users_name() -> str:
 
 
 def actor() -> Actor:
-    """Return the user as an actor for the audit."""
+    """Return the user as an actor for the audit log."""
     return Actor(f"{users_name()} (command line)")

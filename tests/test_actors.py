@@ -1,4 +1,4 @@
-"""Who asks, as one value: what verbs let them change, and what the audit says of them."""
+"""Who asks, as one value: what verbs let them change, and what the audit log says of them."""
 
 import pytest
 

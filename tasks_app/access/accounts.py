@@ -1,4 +1,4 @@
-"""Accounts of people: administrators add, close and reopen them, and change rights. The audit records each change.
+"""Accounts of people: administrators add, close and reopen them, and change rights. The audit log records each change.
 
 People can't change their own rights, and at least one administrator always remains.
 """

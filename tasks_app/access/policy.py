@@ -52,7 +52,7 @@ OF_PEOPLE = "this needs the role commands or admin"
 
 
 def actor_of(principal: Principal, reason: str = "") -> Actor:
-    """Return the actor of a principal, for the verbs and the audit."""
+    """Return the actor of a principal, for the verbs and the audit log."""
     name = f"token:{principal.name}" if isinstance(principal, Token) else principal.get_username()
     return Actor(name, scope_of(principal), actions_of(principal), reason)
 

@@ -1,4 +1,4 @@
-"""The history of tasks and the audit, read-only."""
+"""The history of tasks and the audit log, read-only."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return None
         return super().response_action(request, queryset, *more, **named)
 
-    # The audit replaces Django's own log.
+    # The audit log replaces Django's own log.
     log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
 
 

@@ -120,7 +120,7 @@ def must_change(project: str, actor: Actor) -> None:
 
 
 def record(actor: Actor, action: str, project: str, done: int) -> None:
-    """Record a change of so many commands of the project in the audit."""
+    """Record a change of so many commands of the project in the audit log."""
     audit.record(actor, action, selection=f"commands of {project}", done=done)
 
 

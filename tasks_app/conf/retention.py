@@ -61,7 +61,7 @@ def days() -> int:
 
 
 def audit_days() -> int:
-    """For how long the audit is kept. The database refuses to delete what is younger (triggers.py)."""
+    """For how long the audit log is kept. The database refuses to delete what is younger (triggers.py)."""
     return int(getattr(settings, "TASKSTORE_AUDIT_DAYS", AUDIT_DAYS))
 
 

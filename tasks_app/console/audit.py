@@ -1,4 +1,4 @@
-"""The pages of the audit: its list, one entry, and the export."""
+"""The pages of the audit log: its list, one entry, and the export."""
 
 from __future__ import annotations
 

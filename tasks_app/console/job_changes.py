@@ -58,7 +58,7 @@ def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
         )
     given = form.cleaned_data
     old: Mapping[str, Sequence[Any] | Mapping[str, Any]] = {"args": [*job.args], "kwargs": {**job.kwargs}}
-    # Unchanged parameters are not written again: the audit says whether somebody edited them.
+    # Unchanged parameters are not written again: the audit log says whether somebody edited them.
     changed = {name for name in old if name in given and in_lines(given[name]) != in_lines(old[name])}
     if "confirmed" not in asked:
         differences = [

@@ -1,6 +1,6 @@
 """Sign-in, sign-out, the choice of a password, and the theme.
 
-Sign-ins, failed sign-ins, lock-outs and sign-outs are recorded in the audit and in the log.
+Sign-ins, failed sign-ins, lock-outs and sign-outs are recorded in the audit log and in the server's log.
 """
 
 from __future__ import annotations

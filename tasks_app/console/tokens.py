@@ -27,7 +27,7 @@ MOST_DAYS = 36_500
 SCOPES = {
     Scope.READ: "sees groups, tasks and their data",
     Scope.WORK: "also adds, claims and commits tasks, as workers do",
-    Scope.OPERATE: "also overrides owners, changes many tasks at once, pauses groups and sees the audit",
+    Scope.OPERATE: "also overrides owners, changes many tasks at once, pauses groups and sees the audit log",
     Scope.COMMANDS: "like work, and also submits shell commands that workers run on their machines",
 }
 

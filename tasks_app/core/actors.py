@@ -1,4 +1,4 @@
-"""Who asks for a change, what they may do, and why they want it: one value from the request to the audit."""
+"""Who asks for a change, what they may do, and why they want it: one value from the request to the audit log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY_ACTION = frozenset(Action)
 class Actor:
     """A token, a person, a server, or the program itself, which has no name.
 
-    `name` is what the audit writes: `ann` is a user, `token:backup` a token, `node:web-1` a server that acts by
+    `name` is what the audit log writes: `ann` is a user, `token:backup` a token, `node:web-1` a server that acts by
     itself. No user's name has a colon.
     """
 
@@ -47,5 +47,5 @@ class Actor:
         return list(text("reason", self.reason, REASON_LENGTH))
 
 
-# Code that calls a verb without saying who asks. It may change every group and leaves no entry in the audit.
+# Code that calls a verb without saying who asks. It may change every group and leaves no entry in the audit log.
 PROGRAM = Actor("")

@@ -1,6 +1,6 @@
 """What the database itself watches over, put right after every migrate.
 
-Rows of the store are never changed, and those of the audit go only when they are older than TASKSTORE_AUDIT_DAYS:
+Rows of the store are never changed, and those of the audit log go only when they are older than TASKSTORE_AUDIT_DAYS:
 the triggers know the number of the last migrate, which each start of a server does.
 
 Not in a migration: on SQLite Django changes a table by building a new one, and the
@@ -28,7 +28,7 @@ OF_MANY_TABLES = ("tasks_app_endedtask",)
 
 
 def put_right(using: str, **_: Any) -> None:
-    """Make the triggers that refuse UPDATE, and DELETE of the audit; the first tables of the trail.
+    """Make the triggers that refuse UPDATE, and DELETE of the audit log; the first tables of the trail.
 
     And never let an id be given out again.
     """
@@ -53,9 +53,9 @@ def put_right(using: str, **_: Any) -> None:
 
 @contextmanager
 def lifted(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Let entries of the audit go however young they are, in the caller's transaction.
+    """Let entries of the audit log go however young they are, in the caller's transaction.
 
-    For a restore alone, into a store of which the audit holds nothing but the start of its server.
+    For a restore alone, into a store of which the audit log holds nothing but the start of its server.
     """
     on_table = f" ON {KEPT}" if connection.vendor == "postgresql" else ""
     with connection.cursor() as cursor:
@@ -108,8 +108,8 @@ SQLITE = [
 
 
 def keeping(vendor: str, days: int) -> list[str]:
-    """Statements that make the triggers which let an entry of the audit go only when it is older than so many days."""
-    refusal = f"entries of the audit are kept for {days} days"
+    """Return the statements for triggers that refuse to delete entries of the audit log younger than this many days."""
+    refusal = f"entries of the audit log are kept for {days} days"
     return _keeping_on_postgresql(refusal, days) if vendor == "postgresql" else _keeping_on_sqlite(refusal, days)
 
 

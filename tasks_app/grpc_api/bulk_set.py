@@ -72,7 +72,7 @@ class Setting:
 
     @property
     def in_words(self) -> dict[str, Any]:
-        """Return the values for the audit."""
+        """Return the values for the audit log."""
         values = {"to": self.group, "available": self.at_ms, "error": self.error, "labels": self.labels}
         return {name: value for name, value in values.items() if value}
 
@@ -95,7 +95,7 @@ async def bulk_set(request: pb.BulkSetRequest, token: Token) -> pb.BulkSetRespon
 
 
 def _set_all(refs: Refs, setting: Setting, token: Token, has_gone: threading.Event) -> int:
-    """Change the tasks that match now. Returns their number, which the audit records even after an early end."""
+    """Change the tasks that match now. Returns their number, which the audit log records even after an early end."""
     began = time.monotonic()
     work = _Work(refs=refs, setting=setting, actor=actor_of(token))
     try:

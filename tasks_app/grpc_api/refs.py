@@ -45,7 +45,7 @@ class Refs:
 
     @property
     def in_words(self) -> str:
-        """Describe the refs for the audit."""
+        """Describe the refs for the audit log."""
         labels = [f"label {name}: {value}" for selector in self.selectors for name, value in selector.items()]
         named = [f"{len(self.ids)} named tasks"] if self.ids else []
         return ", ".join([*named, *(f"group {group}" for group in sorted(self.groups)), *labels])

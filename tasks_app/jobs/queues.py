@@ -257,7 +257,7 @@ def _with_workers(jobs: Sequence[Job], tasks: Mapping[int, Task]) -> list[Job]:
 
 @transaction.atomic
 def delete(job: Job, actor: Actor = PROGRAM) -> None:
-    """Delete a finished job. The audit records it for operators; for workers, the history does.
+    """Delete a finished job. The audit log records it for operators; for workers, the history does.
 
     Raises JobUnfinished when it is not finished, or has changed in the meantime.
     """

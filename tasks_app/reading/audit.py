@@ -1,4 +1,4 @@
-"""The audit: its entries, filters, and export."""
+"""The audit log: its entries, filters, and export."""
 
 from __future__ import annotations
 

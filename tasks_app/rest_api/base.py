@@ -112,7 +112,7 @@ class View(APIView):
 
     @cached_property
     def actor(self) -> Actor:
-        """The token as verbs that change something, and the audit, know it."""
+        """The token as verbs that change something, and the audit log, know it."""
         return actor_of(self.token())
 
     def scope(self) -> GroupScope:

@@ -1,4 +1,4 @@
-"""Create, list, pause, resume, run and delete schedules. Each change is recorded in the audit."""
+"""Create, list, pause, resume, run and delete schedules. Each change is recorded in the audit log."""
 
 from __future__ import annotations
 

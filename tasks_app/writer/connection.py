@@ -292,7 +292,7 @@ class SQLiteConnection(WriterConnection):
         return result
 
     async def _execute(self, connection: sqlite3.Connection, statement: str, *, is_large: bool = False) -> None:
-        """Again while others lock the file. They are short: sessions, the audit, and without WAL readers, too."""
+        """Again while others lock the file. They are short: sessions, the audit log, and without WAL readers, too."""
         while True:
             try:
                 _ = await by_the_writer(connection.execute, statement) if is_large else connection.execute(statement)

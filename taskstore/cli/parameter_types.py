@@ -118,7 +118,7 @@ kwargs = click.option(
     metavar="NAME=VALUE",
     help="A keyword argument; may be repeated.",
 )
-reason = click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit.")
+reason = click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit log.")
 limit = click.option(
     "--limit", type=SIZE, default=50, metavar="N", help="Show at most N; 0 shows all.", show_default=True
 )

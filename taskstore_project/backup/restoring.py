@@ -32,7 +32,7 @@ TO_LOSE = {
     "ended tasks": "SELECT count(*) FROM tasks_app_endedtask",
     "paused groups": "SELECT count(*) FROM tasks_app_pausedgroup",
     "operations": "SELECT count(*) FROM tasks_app_bulkoperation",
-    "entries of the audit": (
+    "entries of the audit log": (
         "SELECT count(*) FROM tasks_app_auditentry "
         f"WHERE NOT (action = 'create token' AND substr(actor, 1, {len(audit.NODE)}) = '{audit.NODE}')"
     ),

@@ -162,7 +162,7 @@ def test_what_the_start_of_a_server_wrote_down_makes_way(command, filled, file):
         (lambda: Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")]), "tasks: 1"),
         (lambda: tokens.create("ann", Scope.READ), "tokens: 1"),
         (lambda: make_user("bob"), "people: 1"),
-        (lambda: audit.record(Actor("ann"), "pause", selection="group", done=1), "entries of the audit: 1"),
+        (lambda: audit.record(Actor("ann"), "pause", selection="group", done=1), "entries of the audit log: 1"),
         (lambda: PausedGroup.objects.create(group="mail", by="ann"), "paused groups: 1"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

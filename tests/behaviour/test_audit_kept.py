@@ -1,4 +1,4 @@
-"""The audit is only ever added to; the database itself sees to it. What is older than its days goes."""
+"""The audit log is only ever added to; the database itself sees to it. What is older than its days goes."""
 
 from collections.abc import Iterator
 from datetime import timedelta

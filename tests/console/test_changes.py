@@ -1,4 +1,4 @@
-"""Requeue, move and purge: the question, the deed, the audit."""
+"""Requeue, move and purge: the question, the deed, the audit log."""
 
 import re
 

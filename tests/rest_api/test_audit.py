@@ -1,4 +1,4 @@
-"""The audit over the API: filtered, page by page, and as files."""
+"""The audit log over the API: filtered, page by page, and as files."""
 
 import csv
 import io
