@@ -116,7 +116,7 @@ def test_a_file_that_is_no_use_is_told(sqlite_store, tmp_path, content, complain
 
 @pytest.mark.parametrize("number", ["0", "65", "-1", "two"])
 def test_a_number_of_workers_that_makes_no_sense_is_refused(number):
-    with pytest.raises(CommandError, match="it has to be from 1 to 64"):
+    with pytest.raises(CommandError, match="must be a number between 1 and 64"):
         call_command("demo", "wordcount", f"--workers={number}")
 
 

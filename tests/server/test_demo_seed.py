@@ -62,7 +62,7 @@ STATES = ("ready", "claimed", "expired", "scheduled", "failed")
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("option", "value", "told"),
-    [("--tasks", "0", "it has to be from 1 to 10000000"), ("--groups", "x", "from 1 to 10000")],
+    [("--tasks", "0", "must be a number between 1 and 10000000"), ("--groups", "x", "between 1 and 10000")],
 )
 def test_a_wrong_number_is_named(option, value, told):
     with pytest.raises(CommandError, match=told):

@@ -194,7 +194,7 @@ def test_nobody_gets_a_port_that_is_held_for_listeners_of_ours(port):
     address = resolve("127.0.0.1", int(port), "--grpc-port")
     with address.share(), ExitStack() as ours:
         for taking in (address.bind, address.share):
-            with pytest.raises(CannotRun, match="choose another one with --grpc-port"):
+            with pytest.raises(CannotRun, match="choose another port with --grpc-port"):
                 taking()
         for _ in range(2):
             listener = ours.enter_context(socket.socket())
@@ -255,7 +255,7 @@ def test_with_a_certificate_it_speaks_nothing_but_tls(sqlite_store, port, certif
 @pytest.mark.once
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - just that.
 def test_other_machines_come_by_tls_alone(settings, host, certificate):
-    with pytest.raises(CannotRun, match=r"set TASKSTORE_GRPC_CERTIFICATE .* or leave gRPC out with --grpc-port 0"):
+    with pytest.raises(CannotRun, match=r"set TASKSTORE_GRPC_CERTIFICATE .* or turn gRPC off with --grpc-port 0"):
         refuse_plaintext(resolve(host, 1))
     settings.TASKSTORE_GRPC_CERTIFICATE, settings.TASKSTORE_GRPC_KEY = certificate
     refuse_plaintext(resolve(host, 1))
