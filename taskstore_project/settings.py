@@ -45,7 +45,7 @@ TASKSTORE_HISTORY = environment.choice("TASKSTORE_HISTORY", "full", "finished", 
 # How long history is kept; on SQLite at most so many rows.
 TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)
-# How long the audit log is kept; the database itself refuses to delete younger entries.
+# How long the audit log is kept; the database itself refuses to delete newer entries.
 TASKSTORE_AUDIT_DAYS = environment.number("TASKSTORE_AUDIT_DAYS", 400)
 # How long some groups keep their tasks; older ones are deleted.
 TASKSTORE_RETENTION = environment.retention("TASKSTORE_RETENTION")

@@ -103,7 +103,9 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_HISTORY_ROWS", says="maximum history rows on SQLite", show=words.number),
         Limit(name="TASKSTORE_AUDIT_DAYS", says="audit retention", show=days),
         Limit(name="TASKSTORE_RETENTION", says="task retention by group", show=words_or("unlimited")),
-        Limit(name="TASKSTORE_COMMAND_LISTS", says="list creation rules for shell commands", show=words_or("none")),
+        Limit(
+            name="TASKSTORE_COMMAND_LISTS", says="rules for bundling shell commands into lists", show=words_or("none")
+        ),
         Limit(name="TASKSTORE_KEY_SECONDS", says="lifetime of an Idempotency-Key", show=seconds),
     ),
     "Sessions and rate limits": (

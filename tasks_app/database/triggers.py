@@ -108,7 +108,7 @@ SQLITE = [
 
 
 def keeping(vendor: str, days: int) -> list[str]:
-    """Return the statements for triggers that refuse to delete entries of the audit log younger than this many days."""
+    """Return the statements for triggers that refuse to delete entries of the audit log newer than this many days."""
     refusal = f"entries of the audit log are kept for {days} days"
     return _keeping_on_postgresql(refusal, days) if vendor == "postgresql" else _keeping_on_sqlite(refusal, days)
 

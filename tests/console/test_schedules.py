@@ -131,7 +131,8 @@ def test_who_may_not_see_data_changes_all_but_that(clock):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"cron": "0 0 30 2 *"}, "five cron fields"),
+        ({"cron": "nightly"}, "five cron fields"),
+        ({"cron": "0 0 30 2 *"}, "date that exists: there is no day 30 in month 2"),
         ({"zone": "Moon/Base"}, "the name of a time zone"),
         ({"group": ""}, "Must not be empty"),
         ({"group": "schedules"}, "a group other than"),
