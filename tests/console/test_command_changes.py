@@ -145,7 +145,7 @@ def test_one_list_is_parked(submitter, settings):
     make_lists("default")
     [one, _] = Task.objects.filter(group="commands/default/open")
     query = f"project=default&status=open&id={one.id}"
-    assert "Stash 1 list of default" in asked(submitter, f"verb=stash&{query}")
+    assert "Stash 1 list in default" in asked(submitter, f"verb=stash&{query}")
     submitter.post("/console/commands/stash", {"project": "default", "status": "open", "id": one.id, "expected": "1"})
     assert len(lists_in("default", CommandStatus.OPEN_STASHED)) == 1
 
