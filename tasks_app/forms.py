@@ -13,10 +13,12 @@ from typing import Any
 from django import forms
 
 from taskstore.errors import InvalidInput
+from taskstore.types.checks import is_utf8
+from taskstore.types.scalars import GROUP_LENGTH, MOST_PRIORITY
 from taskstore.types.tasks import FAILED_FROM, PLAIN, Change, NewTask
 
 from .core.operations import Commit
-from .core.validation import GROUP_LENGTH, MOST_PRIORITY, is_utf8, validate
+from .core.validation import validate
 from .managers import limits
 from .models import Task
 

@@ -12,11 +12,12 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from taskstore.errors import InvalidInput
+from taskstore.types.checks import group_name
+from taskstore.types.scalars import GROUP_LENGTH, LATEST_MS, MOST_PRIORITY
 from taskstore.types.tasks import NewTask
 
 from ..access import audit
 from ..access.policy import Action
-from ..core.validation import GROUP_LENGTH, LATEST_MS, MOST_PRIORITY, group_name
 from ..forms import NOBODY, with_plain_ends
 from ..models import Task
 from .pages import actor_for, page

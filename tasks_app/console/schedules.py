@@ -20,12 +20,11 @@ from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.job_record import DEFAULT_QUEUE
-from taskstore.types.schedules import CatchUp
+from taskstore.types.scalars import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY, REASON_LENGTH
+from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp
 
 from .. import schedules as verbs
 from ..access.policy import Action, may
-from ..core.actors import REASON_LENGTH
-from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY
 from ..forms import with_plain_ends
 from ..models import Task
 from ..schedules import (
@@ -36,8 +35,8 @@ from ..schedules import (
     StoredSchedule,
     Timetable,
     problems_of,
+    problems_of_plan,
 )
-from ..schedules.record import NAME_LENGTH
 from ..schedules.timetable import LONGEST, zone_of
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .snippets import command_to_schedule
@@ -83,7 +82,7 @@ NEW = {
 class ScheduleForm(forms.Form):
     """The plan of a schedule. `before` is the plan that it changes; without `sees_data`, its data stays as it is."""
 
-    name = forms.CharField(max_length=NAME_LENGTH)
+    name = forms.CharField(max_length=SCHEDULE_NAME_LENGTH)
     cron = forms.CharField(max_length=LONGEST)
     zone = forms.CharField()
     catch_up = forms.ChoiceField(choices=[(each, each) for each in CATCH_UPS])
@@ -132,7 +131,7 @@ class ScheduleForm(forms.Form):
         """Validate the plan as a whole, too, and show each error at its field."""
         if not self.errors:
             try:
-                refuse(self.plan().problems())
+                refuse(problems_of_plan(self.plan()))
             except InvalidInput as refused:
                 self.tell(refused)
         return self.cleaned_data

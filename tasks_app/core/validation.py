@@ -7,17 +7,12 @@ silently (NUL in text, lone surrogates, integers beyond 64 bits) is refused here
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
-from taskstore.types.scalars import GROUP_LENGTH as GROUP_LENGTH
-from taskstore.types.scalars import INT64_MAX as INT64_MAX
-from taskstore.types.scalars import INT64_MIN as INT64_MIN
-from taskstore.types.scalars import LABEL_LENGTH as LABEL_LENGTH
-from taskstore.types.scalars import LATEST_MS as LATEST_MS
-from taskstore.types.scalars import MOST_PRIORITY as MOST_PRIORITY
+from taskstore.types.checks import group_name, is_utf8, text
+from taskstore.types.scalars import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_WAIT_MS, Limits
 from taskstore.types.tasks import (
     FAILED_FROM,
     FIELDS,
@@ -31,21 +26,6 @@ from taskstore.types.tasks import (
 )
 
 from .operations import Claim, Commit, GroupScope, Operation, Query, Update
-
-MOST_CLAIMED = 1_000
-MOST_WAIT_MS = 60_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much the store takes at once (contract.md section 8). Each is a setting."""
-
-    data_bytes: int = 10 * 2**20
-    changes: int = 10_000  # Adds, updates, deletes and depends of a commit together.
-    labels: int = 64
-    groups: int = 1_000  # Of a claim.
-    values: int = 1_000_000  # In all objects and lists of a body of JSON together.
-    error_length: int = 100_000
 
 
 def validate(operation: Operation, limits: Limits) -> None:
@@ -186,31 +166,6 @@ def _own(check: Check, item: NewTask | Change) -> Any:
     if check.name == "labels" and FAILED_FROM in value:
         return {name: value[name] for name in value if name != FAILED_FROM}
     return value
-
-
-def group_name(path: str, name: str) -> Iterator[Problem]:
-    """What is wrong with a group's name."""
-    if not name:
-        yield path, sentences.NOT_EMPTY
-    yield from text(path, name, GROUP_LENGTH)
-
-
-def text(path: str, value: str, longest: int | None = None) -> Iterator[Problem]:
-    """What is wrong with a text, at most `longest` characters long."""
-    if longest is not None and len(value) > longest:
-        yield path, sentences.at_most(longest, "characters", len(value))
-    if "\0" in value:
-        yield path, sentences.NO_NUL
-    if not is_utf8(value):
-        yield path, sentences.VALID_UTF8
-
-
-def is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _integer(path: str, number: int) -> Iterator[Problem]:

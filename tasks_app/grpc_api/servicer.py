@@ -24,6 +24,7 @@ from taskstore.masstasker.masstasker_pb2 import (
     UpdateRequest,
     UpdateResponse,
 )
+from taskstore.types.checks import group_name
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..access import audit
@@ -31,7 +32,7 @@ from ..access.policy import Action, actor_of, scope_of
 from ..access.tokens import waiting_tokens
 from ..core.actors import Actor
 from ..core.operations import GroupScope, Query, Update
-from ..core.validation import group_name, refuse_wrong
+from ..core.validation import refuse_wrong
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
 from ..offload.threads import beside_the_loop as beside

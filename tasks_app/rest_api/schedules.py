@@ -1,4 +1,4 @@
-"""Schedules over REST: the bodies and the views."""
+"""Schedules over REST."""
 
 from __future__ import annotations
 
@@ -13,40 +13,29 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.types.requests import ReasonRequest
-from taskstore.types.scalars import prepare
+from taskstore.types.schedules import ScheduleRequest
+from taskstore.types.tasks import answer_of
 
 from .. import schedules
 from ..core.actors import Actor
 from ..offload.helper_process import helper
-from ..schedules import SchedulePlan, StoredSchedule
+from ..schedules import StoredSchedule
 from ..wire import strict_json
 from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
-from ..wire.scalars import Reason
 from ..wire.size import is_light
-from ..wire.tasks import answer_of
 from . import bodies
 from .base import View, serves
 from .search import query_of, refuse_broken_path
 
 
-class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
-    """The task or job to add, and when to add it."""
-
-    reason: Reason = ""
-
-    @property
-    def plan(self) -> SchedulePlan:
-        return SchedulePlan(**{name: getattr(self, name) for name in SchedulePlan.__struct_fields__})
-
-    @classmethod
-    def read(cls, request: Request) -> ScheduleRequest:
-        """Raises InvalidInput that names every wrong field."""
-        body = bodies.body_of(request)
-        if is_light(body):
-            return with_arguments(body, value_of(strict_json.read(body), cls))
-        [asked] = helper.run(decoded_with_arguments, body)
-        return asked
+def read(request: Request) -> ScheduleRequest:
+    """Raises InvalidInput that names every wrong field."""
+    body = bodies.body_of(request)
+    if is_light(body):
+        return with_arguments(body, value_of(strict_json.read(body), ScheduleRequest))
+    [asked] = helper.run(decoded_with_arguments, body)
+    return asked
 
 
 def decoded_with_arguments(body: bytes) -> Iterator[ScheduleRequest]:
@@ -62,9 +51,6 @@ def with_arguments(body: bytes, asked: ScheduleRequest) -> ScheduleRequest:
     job = written(body)["job"]
     arguments = {"args": tuple(job.get("args") or ()), "kwargs": job.get("kwargs") or {}}
     return msgspec.structs.replace(asked, job=msgspec.structs.replace(asked.job, **arguments))
-
-
-prepare(ScheduleRequest)
 
 
 Found = TypeVar("Found")
@@ -90,10 +76,10 @@ class OneSchedule(ScheduleView):
         refuse_broken_path(request)
         return answer(there(schedules.schedule(name, self.scope()), name))
 
-    @serves(endpoints.PUT_SCHEDULE, body=ScheduleRequest)
+    @serves(endpoints.PUT_SCHEDULE)
     def put(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        asked = ScheduleRequest.read(request)
+        asked = read(request)
         self.must_reach(asked.group)
         made, _ = schedules.put(name, asked.plan, self.actor.because(asked.reason))
         return answer(made)

@@ -11,16 +11,24 @@ from django.db import transaction
 from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
-from taskstore.types.schedules import LastRun, Schedule, SchedulePause, ScheduleState
+from taskstore.types.scalars import LATEST_MS
+from taskstore.types.schedules import (
+    SCHEDULE_NAME_LENGTH,
+    SCHEDULES,
+    LastRun,
+    Schedule,
+    SchedulePause,
+    SchedulePlan,
+    ScheduleState,
+)
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
-from ..core.validation import LATEST_MS
 from ..database import dialect_of
 from ..models import Task
-from .record import GROUP, NAME_LABEL, NAME_LENGTH, NotASchedule, SchedulePlan, ScheduleRecord
+from .record import NAME_LABEL, NotASchedule, ScheduleRecord, problems_of_plan, timetable_of
 
 MOST = 1_000
 TRIES = 3  # To lock the task of a schedule while a server is replacing it.
@@ -64,7 +72,7 @@ class StoredSchedule:
         record = self.record
         known: dict[str, Any] = {}
         if record:
-            known = {"cron": record.cron, "in_words": record.timetable.in_words, "zone": record.zone}
+            known = {"cron": record.cron, "in_words": timetable_of(record).in_words, "zone": record.zone}
             known |= {"catch_up": record.catch_up, "task": record.task or None, "job": record.job or None}
         return Schedule(
             name=self.name,
@@ -85,7 +93,7 @@ class StoredSchedule:
 
 def schedules(scope: GroupScope = EVERY_GROUP) -> list[StoredSchedule]:
     """Return the schedules, sorted by name."""
-    tasks = Task.objects.get_queryset().in_group(GROUP).order_by("id")[: 2 * MOST]
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES).order_by("id")[: 2 * MOST]
     found = map(StoredSchedule.of, tasks)
     return sorted((each for each in found if each.is_within(scope)), key=lambda each: (each.name, each.task.origin))
 
@@ -105,10 +113,10 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSc
     too many schedules, or when one of this name adds to a group out of the actor's scope. All functions that change
     a schedule raise Forbidden when it adds to a group that the actor may not change.
     """
-    problems = [*actor.problems(), *plan.problems()]
-    is_right = name.strip() == name != "" and name.isprintable() and "/" not in name and len(name) <= NAME_LENGTH
-    if not is_right or name in (".", ".."):  # No URL can have these two.
-        right = f"must have 1 to {NAME_LENGTH} printable characters, without / and without spaces at the ends"
+    problems = [*actor.problems(), *problems_of_plan(plan)]
+    is_right = name.strip() == name != "" and name.isprintable() and len(name) <= SCHEDULE_NAME_LENGTH
+    if not is_right or "/" in name or name in (".", ".."):  # No URL can have these.
+        right = f"must have 1 to {SCHEDULE_NAME_LENGTH} printable characters, without / and without spaces at the ends"
         problems.insert(0, ("name", right))
     refuse(problems)
     actor.must_change(plan.group)
@@ -179,7 +187,7 @@ def named(name: str, *, is_locked: bool = False) -> Task | None:
 
     `is_locked`: nobody claims or changes it until the caller's transaction ends.
     """
-    tasks = Task.objects.get_queryset().in_group(GROUP).bearing(NAME_LABEL, name).order_by("origin")
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, name).order_by("origin")
     if not is_locked:
         return tasks.first()
     # A query that waited for the lock of a replaced task finds the successor only when repeated.
@@ -193,7 +201,7 @@ def available_at_ms(record: ScheduleRecord) -> int:
 
 def first_due_of(plan: SchedulePlan) -> int:
     """Return the next due time from now. Raises InvalidInput about `cron` when there is none."""
-    due_ms = plan.timetable.after(Task.objects.now_ms())
+    due_ms = timetable_of(plan).after(Task.objects.now_ms())
     if due_ms is None:
         raise InvalidInput({"cron": ["must be an expression that comes due again"]})
     return due_ms
@@ -224,7 +232,7 @@ def _valid(found: StoredSchedule) -> ScheduleRecord:
 
 def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecord:
     """Return the record of a plan that replaces another one."""
-    keeps_times = before and before.due and before.timetable == plan.timetable
+    keeps_times = before and before.due and timetable_of(before) == timetable_of(plan)
     return ScheduleRecord(
         **{name: getattr(plan, name) for name in SchedulePlan.__struct_fields__},
         due=before.due if before and keeps_times else first_due_of(plan),
@@ -234,12 +242,12 @@ def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecor
 
 
 def _added(name: str, plan: SchedulePlan, actor: Actor) -> StoredSchedule:
-    if Task.objects.get_queryset().in_group(GROUP).count() >= MOST:
+    if Task.objects.get_queryset().in_group(SCHEDULES).count() >= MOST:
         raise InvalidInput(
             {"name": [f"must be the name of an existing schedule: there can be at most {MOST} schedules"]}
         )
     record = _changed(None, plan)
-    new = NewTask(group=GROUP, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
+    new = NewTask(group=SCHEDULES, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
     [task] = Task.objects.commit(owner=0, adds=[new])
     made = StoredSchedule.of(task)
     _record("put schedule", made, actor)

@@ -17,11 +17,10 @@ from tasks_app.core.schedules import fed_by
 from tasks_app.database.rows import ITEM_FIELDS, KEPT_COLUMNS
 from tasks_app.models import BulkItem, EndedTask
 from tasks_app.models import Task as StoredTask
-from tasks_app.rest_api.requests import AddOrMove
-from tasks_app.rest_api.requests import Update as AskedUpdate
-from tasks_app.wire.tasks import Add, answer_of
 from taskstore.client.working import CommitOnTheWire
-from taskstore.types.tasks import CONTENT, FIELDS, NAMED, PLAIN, Change, Kept, NewTask, Task
+from taskstore.types.requests import Add, AddOrMove
+from taskstore.types.requests import Update as AskedUpdate
+from taskstore.types.tasks import CONTENT, FIELDS, NAMED, PLAIN, Change, Kept, NewTask, Task, answer_of
 from tests.behaviour.ways import Seen
 
 pytestmark = pytest.mark.once

@@ -6,8 +6,9 @@ import pytest
 
 from tasks_app.core import validation
 from tasks_app.core.operations import Claim, Commit, Query, Update
-from tasks_app.core.validation import LATEST_MS, Limits, validate
+from tasks_app.core.validation import validate
 from taskstore.errors import InvalidInput, LimitExceeded
+from taskstore.types.scalars import LATEST_MS, Limits
 from taskstore.types.tasks import FAILED_FROM, FIELDS, Change, Kept, NewTask
 
 pytestmark = pytest.mark.once

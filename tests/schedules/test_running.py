@@ -10,7 +10,6 @@ from django.db import connection
 from tasks_app import schedules
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Claim
-from tasks_app.core.validation import LATEST_MS
 from tasks_app.managers import TaskManager
 from tasks_app.models import Task
 from tasks_app.schedules import PlannedJob, SchedulePlan, running
@@ -18,6 +17,7 @@ from tasks_app.schedules.record import iso
 from tasks_app.schedules.running import LEASE_MS, due_claim, settle, settle_all
 from taskstore.errors import StoreUnavailable
 from taskstore.types.job_record import JobRecord
+from taskstore.types.scalars import LATEST_MS
 from taskstore.types.schedules import CatchUp, ScheduleState
 from taskstore.types.tasks import Change, NewTask
 from tests.server.harness import wait_for
