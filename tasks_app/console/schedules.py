@@ -21,7 +21,7 @@ from msgspec import UNSET
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.job_record import DEFAULT_QUEUE
 from taskstore.types.scalars import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY, REASON_LENGTH
-from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp
+from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Schedule
 
 from .. import schedules as verbs
 from ..access.policy import Action, may
@@ -32,7 +32,6 @@ from ..schedules import (
     PlannedTask,
     ScheduledJobOptions,
     SchedulePlan,
-    StoredSchedule,
     Timetable,
     problems_of,
     problems_of_plan,
@@ -213,14 +212,14 @@ class DueTime:
 @page(Action.SEE)
 def schedules(request: HttpRequest) -> HttpResponse:
     found = verbs.schedules()
-    oldest = {each.name: each.task.origin for each in reversed(found)}
+    oldest = {each.name: each.origin for each in reversed(found)}
     return render(
         request,
         "console/schedules.html",
         {
             "schedules": found,
             # A name means its oldest schedule: the others must not seem to be changed by it.
-            "doubles": {each.task.origin for each in found if oldest[each.name] != each.task.origin},
+            "doubles": {each.origin for each in found if oldest[each.name] != each.origin},
             "now_ms": Task.objects.now_ms(),
             "command": command_to_schedule(request),
         },
@@ -252,7 +251,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
     found = _named(name)
     sees_data = may(user_of(request), Action.SEE_PAYLOADS)
     asked = request.POST if request.method == "POST" else None
-    form = ScheduleForm(asked, found.record.plan if found.record else None, sees_data=sees_data)
+    form = ScheduleForm(asked, verbs.plan_of(name), sees_data=sees_data)
     form.fields.pop("name", None)
     made = _put(request, form, name) if form.is_valid() else None
     return _done(request, f"Changed schedule {name}.") if made else _form(request, form, found)
@@ -300,9 +299,7 @@ def _asked_first(
     return _done(request, message) if is_done else _question(request, _named(name), verb)
 
 
-def _question(
-    request: HttpRequest, found: StoredSchedule, verb: str, refused: InvalidInput | None = None
-) -> HttpResponse:
+def _question(request: HttpRequest, found: Schedule, verb: str, refused: InvalidInput | None = None) -> HttpResponse:
     return render(
         request,
         "console/_schedule_question.html" if is_partial(request) else "console/schedule_question.html",
@@ -318,7 +315,7 @@ def _question(
     )
 
 
-def _put(request: HttpRequest, form: ScheduleForm, name: str) -> StoredSchedule | None:
+def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None:
     """Save a valid form. Returns None when the plan is refused, with the errors in the form."""
     try:
         made, _ = verbs.put(name, form.plan(), actor_for(request))
@@ -328,7 +325,7 @@ def _put(request: HttpRequest, form: ScheduleForm, name: str) -> StoredSchedule 
     return made
 
 
-def _form(request: HttpRequest, form: ScheduleForm, found: StoredSchedule | None = None) -> HttpResponse:
+def _form(request: HttpRequest, form: ScheduleForm, found: Schedule | None = None) -> HttpResponse:
     context = {
         "form": form,
         "schedule": found,
@@ -359,7 +356,7 @@ def _zones() -> list[str]:
     return sorted(name for name in available_timezones() if "/" in name or name == "UTC")
 
 
-def _named(name: str) -> StoredSchedule:
+def _named(name: str) -> Schedule:
     found = verbs.schedule(name)
     if found is None:
         raise Http404

@@ -19,7 +19,6 @@ from taskstore.types.tasks import answer_of
 from .. import schedules
 from ..core.actors import Actor
 from ..offload.helper_process import helper
-from ..schedules import StoredSchedule
 from ..wire import strict_json
 from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
@@ -60,7 +59,7 @@ class Schedules(View):
     @serves(endpoints.SCHEDULES)
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.SCHEDULES)
-        return Response([each.seen for each in schedules.schedules(self.scope())])
+        return Response(schedules.schedules(self.scope()))
 
 
 class ScheduleView(View):
@@ -74,7 +73,7 @@ class OneSchedule(ScheduleView):
     @serves(endpoints.SCHEDULE)
     def get(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        return answer(there(schedules.schedule(name, self.scope()), name))
+        return Response(there(schedules.schedule(name, self.scope()), name))
 
     @serves(endpoints.PUT_SCHEDULE)
     def put(self, request: Request, name: str) -> Response:
@@ -82,24 +81,24 @@ class OneSchedule(ScheduleView):
         asked = read(request)
         self.must_reach(asked.group)
         made, _ = schedules.put(name, asked.plan, self.actor.because(asked.reason))
-        return answer(made)
+        return Response(made)
 
     @serves(endpoints.DELETE_SCHEDULE)
     def delete(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        return answer(there(schedules.delete(name, self.actor), name))
+        return Response(there(schedules.delete(name, self.actor), name))
 
 
 class Pause(ScheduleView):
     @serves(endpoints.PAUSE_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
-        return answer(there(schedules.pause(name, self.who_asks(request)), name))
+        return Response(there(schedules.pause(name, self.who_asks(request)), name))
 
 
 class Resume(ScheduleView):
     @serves(endpoints.RESUME_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
-        return answer(there(schedules.resume(name, self.who_asks(request)), name))
+        return Response(there(schedules.resume(name, self.who_asks(request)), name))
 
 
 class RunNow(ScheduleView):
@@ -112,7 +111,3 @@ def there(found: Found | None, name: str) -> Found:
     if found is None:
         raise NotFound(f"Schedule {name} does not exist.")
     return found
-
-
-def answer(found: StoredSchedule) -> Response:
-    return Response(found.seen)

@@ -5,7 +5,7 @@ from taskstore.types.schedules import PlannedJob, PlannedTask, ScheduledJobOptio
 from .record import NAME_LABEL, ScheduleRecord, problems_of_plan
 from .running import Scheduler, work
 from .timetable import Timetable, problems_of
-from .verbs import StoredSchedule, delete, pause, put, resume, run_now, schedule, schedules
+from .verbs import delete, pause, plan_of, put, resume, run_now, schedule, schedules
 
 __all__ = [
     "NAME_LABEL",
@@ -15,10 +15,10 @@ __all__ = [
     "ScheduleRecord",
     "ScheduledJobOptions",
     "Scheduler",
-    "StoredSchedule",
     "Timetable",
     "delete",
     "pause",
+    "plan_of",
     "problems_of",
     "problems_of_plan",
     "put",

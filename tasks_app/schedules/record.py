@@ -80,10 +80,6 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
         return replace(asked, labels=labels)
 
     @property
-    def timetable(self) -> Timetable:
-        return timetable_of(self)
-
-    @property
     def plan(self) -> SchedulePlan:
         """Return the plan alone."""
         return SchedulePlan(cron=self.cron, zone=self.zone, catch_up=self.catch_up, task=self.task, job=self.job)

@@ -67,8 +67,7 @@ class StoredSchedule:
         return self.record.due if self.record and self.state is ScheduleState.ON else None
 
     @property
-    def seen(self) -> Schedule:
-        """Return the schedule in the API's form."""
+    def answer(self) -> Schedule:
         record = self.record
         known: dict[str, Any] = {}
         if record:
@@ -91,22 +90,29 @@ class StoredSchedule:
         return scope.allows(self.record.group) if self.record else scope.is_everything
 
 
-def schedules(scope: GroupScope = EVERY_GROUP) -> list[StoredSchedule]:
+def schedules(scope: GroupScope = EVERY_GROUP) -> list[Schedule]:
     """Return the schedules, sorted by name."""
     tasks = Task.objects.get_queryset().in_group(SCHEDULES).order_by("id")[: 2 * MOST]
-    found = map(StoredSchedule.of, tasks)
-    return sorted((each for each in found if each.is_within(scope)), key=lambda each: (each.name, each.task.origin))
+    found = [each.answer for each in map(StoredSchedule.of, tasks) if each.is_within(scope)]
+    return sorted(found, key=lambda each: (each.name, each.origin))
 
 
-def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> StoredSchedule | None:
+def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> Schedule | None:
     """Return the schedule of this name; None when there is none within the scope."""
     task = named(name)
     found = StoredSchedule.of(task) if task else None
-    return found if found and found.is_within(scope) else None
+    return found.answer if found and found.is_within(scope) else None
+
+
+def plan_of(name: str) -> SchedulePlan | None:
+    """Return the plan of the schedule of this name, to be changed; None when there is none or its data is invalid."""
+    task = named(name)
+    record = StoredSchedule.of(task).record if task else None
+    return record.plan if record else None
 
 
 @transaction.atomic
-def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSchedule, bool]:
+def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[Schedule, bool]:
     """Create the schedule, or change the one of this name, which stays paused if it was.
 
     Returns it, and whether it is new. Raises InvalidInput that names every wrong field, and `name` when there are
@@ -126,47 +132,51 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSc
     task = named(name, is_locked=True)
     before = StoredSchedule.of(task) if task else None
     if before is None:
-        return _added(name, plan, actor), True
+        return _added(name, plan, actor).answer, True
     if not before.is_within(actor.scope):
         raise InvalidInput({"name": ["must be unique: a schedule with this name already exists"]})
     _refuse_forbidden(before, actor)
     if before.record and before.record.plan == plan and not before.error:
-        return before, False
-    return _replaced(before, _changed(before.record, plan), "put schedule", actor), False
+        return before.answer, False
+    return _replaced(before, _changed(before.record, plan), "put schedule", actor).answer, False
 
 
 @transaction.atomic
-def delete(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
+def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Delete a schedule, but not the tasks that it has added. Returns its last state; None when there is none."""
     found = _locked(name, actor)
     if found is None:
         return None
     Task.objects.commit(owner=0, deletes=[found.task.id], operator=actor.operator(Ending.DELETED))
     _record("delete schedule", found, actor)
-    return found
+    return found.answer
 
 
 @transaction.atomic
-def pause(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
+def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Pause a schedule until somebody resumes it. Returns it, None when there is none.
 
     Raises InvalidInput about `name` when it is broken.
     """
     found = _locked(name, actor)
-    if found is None or (record := _valid(found)).paused is not UNSET:
-        return found
+    if found is None:
+        return None
+    if (record := _valid(found)).paused is not UNSET:
+        return found.answer
     paused = SchedulePause(by=actor.name, at_ms=Task.objects.now_ms(), reason=actor.reason)
-    return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor)
+    return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor).answer
 
 
 @transaction.atomic
-def resume(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
+def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Resume a schedule from now on, without catching up. Returns it, None when there is none."""
     found = _locked(name, actor)
-    if found is None or (record := _valid(found)).paused is UNSET:
-        return found
+    if found is None:
+        return None
+    if (record := _valid(found)).paused is UNSET:
+        return found.answer
     resumed = msgspec.structs.replace(record, paused=UNSET, due=first_due_of(record))
-    return _replaced(found, resumed, "resume schedule", actor)
+    return _replaced(found, resumed, "resume schedule", actor).answer
 
 
 @transaction.atomic
