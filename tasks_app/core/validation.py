@@ -242,7 +242,7 @@ class Check(NamedTuple):
 
 def check_of(field: TaskField) -> Check:
     """Return what the type of the field asks: made once, so that no type is looked into for each task."""
-    kind, bounds = _kind_of(field.type)
+    kind, bounds = kind_of(field.type)
     if kind is int:
         least, most = bounds["ge"], bounds["le"]
 
@@ -263,7 +263,7 @@ def check_of(field: TaskField) -> Check:
             return text(path, value, longest)
 
     elif kind is dict:
-        [longest_name, longest_value] = [_kind_of(part)[1]["max_length"] for part in get_args(field.type)]
+        [longest_name, longest_value] = [kind_of(part)[1]["max_length"] for part in get_args(field.type)]
 
         def is_right(value: Any) -> bool:
             return not any(problems("", value))
@@ -286,10 +286,10 @@ def check_of(field: TaskField) -> Check:
     return Check(name, field.wire, is_right, problems, kind(), field.limit, unit)
 
 
-def _kind_of(type_: Any) -> tuple[Any, dict[str, Any]]:
-    """A type without its limits, and these by the names that msgspec has for them."""
+def kind_of(type_: Any) -> tuple[Any, dict[str, Any]]:
+    """A type without its limits, and these and its description by the names that msgspec has for them."""
     kind, *metas = get_args(type_) if get_origin(type_) is Annotated else [type_]
-    names = ("ge", "le", "max_length")
+    names = ("ge", "le", "max_length", "description")
     return get_origin(kind) or kind, {
         name: limit for meta in metas for name in names if (limit := getattr(meta, name)) is not None
     }

@@ -15,6 +15,7 @@ from tasks_app.core.operations import Claim, Commit, TaskRecord, Update
 from tasks_app.core.rules import World, decide
 from tasks_app.core.schedules import fed_by
 from tasks_app.database.rows import ITEM_FIELDS, KEPT_COLUMNS
+from tasks_app.forms import TaskForm
 from tasks_app.models import BulkItem, EndedTask
 from tasks_app.models import Task as StoredTask
 from taskstore.client.working import CommitOnTheWire
@@ -169,3 +170,9 @@ def test_the_client_sends_what_a_task_says():
     assert asked(adds=[NewTask(**WRITTEN)]).body["adds"] == [wanted]
     moved = {"id": 11, "keep": True, **wanted}
     assert asked(updates=[Change(id=11, **WRITTEN)]).body["adds"] == [moved]
+
+
+def test_people_can_edit_the_content():
+    inputs = set(TaskForm.base_fields)
+    assert inputs >= set(CONTENT) - {"data"} | {"content"}
+    assert TaskForm.base_fields["priority"].widget.attrs == {"min": -100, "max": 100}

@@ -147,7 +147,7 @@ def test_what_an_update_describes_is_not_counted():
 
 def edges(field):
     """Values of the field that are just right, and such that are just wrong, by what its type and the settings say."""
-    kind, bounds = validation._kind_of(field.type)
+    kind, bounds = validation.kind_of(field.type)
     most = bounds.get("max_length") or getattr(Limits(), field.limit or "data_bytes")
     if kind is int:
         least, largest = bounds["ge"], bounds["le"]
