@@ -55,7 +55,7 @@ class Plan:
 def run_everything(plan: Plan) -> bool:
     """Run the plan, print a summary, and return whether everything passed.
 
-    Raises CannotTest if something that is needed is missing.
+    Raises CannotTry if something that is needed is missing.
     """
     made = tempfile.TemporaryDirectory(prefix="taskstore-test-", dir=data_place())
     with made as name, addresses(plan.databases) as urls:
