@@ -45,7 +45,13 @@ MOST = 1_024  # Tasks that a plain batch names, and ids that it draws. Beyond it
 FEW_GROUPS = 8  # So many rows of counts are written one by one.
 
 # How the columns of these tables are called, in the order of the rows that are packed.
-PACKED_TABLES = {"tasks_app_task": COLUMNS, "tasks_app_endedtask": ENDED_COLUMNS}
+KEPT_COLUMNS = (*KEPT_ANSWER_COLUMNS, "ids")
+PACKED_TABLES = {
+    "tasks_app_task": COLUMNS,
+    "tasks_app_endedtask": ENDED_COLUMNS,
+    "tasks_app_keptanswer": KEPT_COLUMNS,
+}
+VARIED = {"key", "digest", "answer", "ids"}  # Columns whose values are hardly ever the same twice.
 ROW_TYPES = Statement(
     f"""
     SELECT relname::text, reltype::bigint, attname::text, atttypid::regtype::text, attnotnull
@@ -64,7 +70,6 @@ DELTA = f"""
     INSERT INTO tasks_app_countdelta ({", ".join(quoted(DELTA_COLUMNS))})
     VALUES ({", ".join(["%s"] * len(DELTA_COLUMNS))})
 """
-KEPT_COLUMNS = (*KEPT_ANSWER_COLUMNS, "ids")
 
 
 @dataclass(slots=True)
@@ -238,12 +243,11 @@ class PlainPostgreSQL(PostgreSQL):
         if written.removed:
             places = '","'.join([written.places[task_id] for task_id in written.removed])
             statements.append(Statement(REMOVAL, [f'{{"{places}"}}']))
-        for table, rows in (("tasks_app_task", written.drafts), ("tasks_app_endedtask", written.ended)):
+        answers = [(*row[:-2], _ids_of(written.drafts[row[-2] : row[-1]])) for row in written.kept]
+        packed_rows: tuple[Sequence[Row], ...] = (written.drafts, written.ended, answers)
+        for table, rows in zip(PACKED_TABLES, packed_rows, strict=True):
             if rows:
                 statements.append(Statement(INSERTION[table], [self.row_packers[table].packed(rows)]))
-        if written.kept:
-            answers = [(*row[:-2], _ids_of(written.drafts[row[-2] : row[-1]])) for row in written.kept]
-            statements.append(insertion_of("tasks_app_keptanswer", KEPT_COLUMNS, answers, "", self.array))
         if len(written.deltas) <= FEW_GROUPS:
             statements += [Statement(DELTA, row) for row in written.deltas]
         else:
@@ -260,7 +264,9 @@ def row_packers_of(rows: Iterable[Row]) -> Mapping[str, RowPacker] | None:
         row_types[table] = row_type
         columns[table].append(Column(name, type_name, is_filled))
     try:
-        return {table: RowPacker(row_types[table], columns[table], names) for table, names in PACKED_TABLES.items()}
+        return {
+            table: RowPacker(row_types[table], columns[table], names, VARIED) for table, names in PACKED_TABLES.items()
+        }
     except LookupError:
         return None
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, groupby
 from typing import Any, NamedTuple
@@ -110,15 +110,18 @@ class Column(NamedTuple):
 class RowPacker:
     """Packs rows of a table as the array that `unnest(%s::table[])` takes."""
 
-    def __init__(self, row_type: int, columns: Sequence[Column], names: Sequence[str]) -> None:
+    def __init__(
+        self, row_type: int, columns: Sequence[Column], names: Sequence[str], varied: Container[str] = ()
+    ) -> None:
         """`columns`: those of the row type, in its order; `names`: of the values in the rows that are packed.
 
+        `varied`: columns whose values are hardly ever the same twice.
         Raises LookupError where the two differ, or a column has a type that is not known here.
         """
         if {column.name for column in columns} != {*names}:
             raise LookupError("the table has other columns")
         self._row_type = row_type
-        self._row_of = _row_encoder([(names.index(column.name), column) for column in columns])
+        self._row_of = _row_encoder([(names.index(column.name), column) for column in columns], varied)
 
     def packed(self, rows: Sequence[Row]) -> PackedArray:
         pieces = [struct.pack("!iiIii", 1, 0, self._row_type, len(rows), 1)]
@@ -127,7 +130,7 @@ class RowPacker:
         return PackedArray(b"".join(pieces))
 
 
-def _row_encoder(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], bytes]:
+def _row_encoder(columns: Sequence[tuple[int, Column]], varied: Container[str]) -> Callable[[Row], bytes]:
     """Make the function that encodes a row: one expression, written as it would be by hand for these columns.
 
     To call a function for each value would take three times as long, and rows are most of what a batch sends.
@@ -146,7 +149,7 @@ def _row_encoder(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], bytes
         for place, column in run:
             known = f"known{len(parts)}"
             values[known] = Encoded(column.type_name)
-            is_looked_up = column.type_name not in NOT_LOOKED_UP
+            is_looked_up = column.type_name not in NOT_LOOKED_UP and column.name not in varied
             parts.append(f"{known}[row[{place}]]" if is_looked_up else f"{known}.of(row[{place}])")
     function: Callable[[Row], bytes] = eval(f"lambda row: join(({', '.join(parts)},))", values)  # noqa: S307 - Ours.
     return function
@@ -154,20 +157,25 @@ def _row_encoder(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], bytes
 
 NOT_LOOKED_UP = ("bytea", "jsonb")  # Each is another one mostly, and may be long or no key of a dict.
 MOST_TEXTS, LONGEST_TEXT = 10_000, 300
+TYPE_AND_LENGTH = struct.Struct("!Ii").pack  # Before each value of a row.
+
+
+def _labels(labels: Mapping[str, str]) -> bytes:
+    return ENCODERS["jsonb"](json.dumps(dict(labels)) if labels else "{}")
 
 
 class Encoded(dict[Any, bytes]):
     """Values of a column with their type and length: names, errors, endings, nothing. Few of them, many times."""
 
     def __init__(self, type_name: str) -> None:
-        self._oid = OIDS[type_name].to_bytes(4, "big")
-        self._to_bytes = ENCODERS.get(type_name) or _fixed_encoder(type_name)
-        self._is_json = type_name == "jsonb"
+        self._oid = OIDS[type_name]
+        self._to_bytes = _labels if type_name == "jsonb" else ENCODERS.get(type_name) or _fixed_encoder(type_name)
 
     def of(self, value: Any) -> bytes:
-        if self._is_json:
-            value = json.dumps(dict(value)) if value else "{}"
-        return self._oid + _element(value, self._to_bytes)
+        if value is None:
+            return TYPE_AND_LENGTH(self._oid, -1)
+        encoded = self._to_bytes(value)
+        return TYPE_AND_LENGTH(self._oid, len(encoded)) + encoded
 
     def __missing__(self, value: Any) -> bytes:
         encoded = self.of(value)
