@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -76,7 +76,7 @@ class Written:
 
     def supply(self, now_ms: int) -> Supply:
         """What it adds that can be claimed, now or later."""
-        available, next_in_ms = Counter[str](), dict[str, int]()
+        available, next_in_ms = defaultdict[str, int](int), dict[str, int]()
         for draft in self.drafts:
             in_ms = draft.available_at_ms - now_ms
             if in_ms <= 0:

@@ -225,6 +225,10 @@ class Pipeline:
         self._doubts = Doubts()
         connection.add_notice_handler(self._doubts.hear)
         self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
+        self._is_writing = False  # The system has not taken all of it yet.
+        # A timer for each wait would cost as much as the rest of waiting: one looks at the clock.
+        self._alarm: asyncio.TimerHandle | None = None
+        self._patience_until_s = float("inf")
         self._cancelling: asyncio.Task[None] | None = None  # Kept, or it might be collected amid its work.
         self._loop = asyncio.get_running_loop()
         self._socket = self._libpq.socket  # Lost with the connection, when the loop has to forget it.
@@ -281,12 +285,10 @@ class Pipeline:
         return sent
 
     async def answers(self, sent: Sent, within_s: float | None = None) -> list[list[Row]]:
-        alarm = self._loop.call_later(within_s, self._lose_patience) if within_s else None
-        try:
-            await sent.end
-        finally:
-            if alarm:
-                alarm.cancel()
+        self._patience_until_s = self._loop.time() + within_s if within_s else float("inf")
+        if within_s and self._alarm is None:
+            self._alarm = self._loop.call_later(within_s, self._look_at_the_clock)
+        await sent.end
         results, self._results = self._results, []
         rows: list[list[Row]] = []
         place = sent.forgotten
@@ -312,10 +314,11 @@ class Pipeline:
         is_long, sent_bytes = False, 0
         for parameter in parameters:
             if isinstance(parameter, PackedArray):
+                size = len(parameter)
                 values.append(parameter)
-                sent_bytes += len(parameter)
+                sent_bytes += size
                 formats.append(pq.Format.BINARY)
-                is_long |= len(parameter) > MANY_VALUES and parameter.length > MANY_VALUES
+                is_long |= size > MANY_VALUES and parameter.length > MANY_VALUES
             else:
                 values.append(None if parameter is None else str(parameter).encode())
                 formats.append(pq.Format.TEXT)
@@ -336,8 +339,10 @@ class Pipeline:
         try:
             if self._libpq.flush():
                 self._loop.add_writer(self._socket, self._flush)
-            else:
+                self._is_writing = True
+            elif self._is_writing:
                 self._loop.remove_writer(self._socket)
+                self._is_writing = False
         except psycopg.OperationalError as error:
             self._break(error)
 
@@ -373,8 +378,15 @@ class Pipeline:
             self.has_succeeded = True
             end.set_result(None)
 
-    def _lose_patience(self) -> None:
-        self._cancelling = self._loop.create_task(self._cancel())
+    def _look_at_the_clock(self) -> None:
+        self._alarm = None
+        left_s = self._patience_until_s - self._loop.time()
+        if self._end is None or left_s == float("inf"):
+            return  # The next wait that may end sets it again.
+        if left_s > 0:
+            self._alarm = self._loop.call_later(left_s, self._look_at_the_clock)
+        else:
+            self._cancelling = self._loop.create_task(self._cancel())
 
     async def _cancel(self) -> None:
         """Have the server end what it is doing, or without a word from it the connection."""
@@ -398,6 +410,8 @@ class Pipeline:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
         self._socket = -1  # Somebody else's from now on.
+        if self._alarm:
+            self._alarm.cancel()
 
     def _rows(self, result: pq.abc.PGresult) -> list[Row]:
         if not result.nfields:
