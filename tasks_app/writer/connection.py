@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -109,10 +109,11 @@ PLANS = {
 }
 
 
-def settings_of_batches(*, is_local: bool) -> Statement:
+@cache
+def settings_of_batches(*, is_local: bool, is_opportunistic: bool) -> Statement:
     """What PostgreSQL has to know before a batch: for the transaction, or for the session."""
     settings = PLANS | {
-        "synchronous_commit": "off" if is_opportunistic() else "on",
+        "synchronous_commit": "off" if is_opportunistic else "on",
         "statement_timeout": f"{SILENCE_S}s",
         "idle_in_transaction_session_timeout": f"{SILENCE_S}s",
     }
@@ -146,7 +147,7 @@ class PostgreSQLConnection(WriterConnection):
 
     async def _begin_batch(self, connection: Pipeline) -> Sequence[Statement]:
         """What a session of our own is told once is told in each transaction where a pooler stands between."""
-        settings = settings_of_batches(is_local=not connection.prepares)
+        settings = settings_of_batches(is_local=not connection.prepares, is_opportunistic=is_opportunistic())
         if self._told != (connection, settings):
             *_, row_types = await connection.run([settings, ROW_TYPES], ANSWERED_S)
             self.dialect.row_packers = row_packers_of(row_types)
