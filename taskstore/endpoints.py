@@ -114,7 +114,7 @@ TOKEN_FAILURES = {
     401: "The token is missing or invalid.",
     403: "The token does not allow this, or not in this group.",
     429: "Too many requests, or too many wrong tokens. Try again after `Retry-After` seconds.",
-    503: "The server cannot answer now. Try again after `Retry-After` seconds. With the code `commit_unknown` the "
+    503: "The server cannot process the request now. Try again after `Retry-After` seconds. With the code `commit_unknown` the "
     "change may have been made: check before you repeat it.",
 }
 FAILURES = TOKEN_FAILURES | {
@@ -715,7 +715,7 @@ BULK = Endpoint(
     needs=Action.OPERATE,
     description="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
     "The request fails if their number has changed by more than 10 tasks and by more than 1 %. A small operation may "
-    "already have ended when the server answers: see its `state`.",
+    "already have ended when the response arrives: see its `state`.",
     answer=Operation,
     failures=FAILURES | KEY_REUSED,
     status=202,

@@ -97,7 +97,7 @@ def play(cluster: Cluster, pace: Pace, seed: str, say: Callable[[str], None]) ->
     with at_work([address], cluster.token, notes, count=pace.clients, seed=seed, resends=True):
         windows = list(growing(cluster, pace, say)) if pace.measures else grown(cluster)
         faults = list(breaking(cluster, pace, say))
-    say("the clients have ended: what they were answered is compared with the database")
+    say("the clients have ended: comparing their responses with the database")
     truth = truth_of(notes, cluster.plan.direct_url, cluster.plan.url, cluster.token)
     history = History(list(events_in(notes.glob("client-*.jsonl"))), truth, may_be_unavailable=True)
     return Observed(windows, faults, history)

@@ -149,7 +149,7 @@ class Outage:
             if is_new:
                 self._since_s = time.monotonic()
         if is_new:
-            log.error("%s; requests are answered with 503 until it is back (%s)", reason_of(error), _cause_of(error))
+            log.error("%s; requests fail with 503 until it is back (%s)", reason_of(error), _cause_of(error))
 
     def worked(self, *parts: str) -> None:
         """These parts can use the database."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..database.postgresql_pipeline import Pipeline
 
 BEGIN, COMMIT = Statement("BEGIN"), Statement("COMMIT")
-ANSWER_LOST = "the change was committed, but the server lost its answer: look at the tasks before you try again"
+ANSWER_LOST = "the change was committed, but the server lost its response: check the tasks before you try again"
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
 # libpq's buffers never shrink, and SQLite's prepared statements keep their parameters. So a connection is replaced
@@ -203,7 +203,7 @@ class PostgreSQLConnection(WriterConnection):
             await self.close()
             told = translated(error)
             if is_last and connection.has_succeeded and isinstance(error, Exception):
-                log.exception("the answer to a batch was lost after its COMMIT")
+                log.exception("the response to a batch was lost after its COMMIT")
                 raise CommitUnknown(ANSWER_LOST) from error  # Any other error would have the batch done again.
             if told is None:
                 raise

@@ -140,7 +140,7 @@ class Client(BaseClient):
         try:
             yield from answer.iter_bytes()
         except httpx.TransportError as broken:
-            raise StoreUnavailable(f"the answer broke off: {broken}") from broken
+            raise StoreUnavailable(f"the response broke off: {broken}") from broken
         finally:
             answer.close()
 
@@ -315,7 +315,7 @@ class AsyncClient(BaseClient):
             async for piece in answer.aiter_bytes():
                 yield piece
         except httpx.TransportError as broken:
-            raise StoreUnavailable(f"the answer broke off: {broken}") from broken
+            raise StoreUnavailable(f"the response broke off: {broken}") from broken
         finally:
             await answer.aclose()
 

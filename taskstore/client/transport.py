@@ -258,7 +258,7 @@ def read(call: Call[T], answer: httpx.Response) -> T:
     try:
         return call.read(answer.content)
     except (ValueError, KeyError, TypeError) as problem:
-        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected answer: {problem!r}") from problem
+        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected response: {problem!r}") from problem
 
 
 @lru_cache(100)

@@ -243,7 +243,7 @@ def forget(token: Token, file: ServerFile) -> None:
 
 def leave_at_once() -> NoReturn:
     """End without waiting for the threads that are still at it, and without saying that all is well."""
-    log.warning("ended before everything was answered: a request took too long")
+    log.warning("stopped before all responses were sent: a request took too long")
     sys.stdout.flush()
     os._exit(CUT_OFF)
 

@@ -50,7 +50,7 @@ class Command(ProjectCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="demo")
-        demo = actions.add_parser("demo", help="work with it, kill its parts, and check that nothing answered was lost")
+        demo = actions.add_parser("demo", help="run load, kill nodes, and check that no acknowledged change is lost")
         demo.add_argument(
             "--nodes", type=number_up_to(MOST_NODES), metavar="N", help="web nodes (default: 3; quick: 1)"
         )

@@ -76,7 +76,7 @@ class Command(ProjectCommand):
         except (WorkerFailed, Refused, TimeoutError) as problem:
             raise CannotRun(str(problem)) from problem
         except ServerAway as problem:
-            raise CannotRun(f"the server at {url} does not answer: {problem}") from problem
+            raise CannotRun(f"the server at {url} does not respond: {problem}") from problem
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         self.compare(found, Counter(words_of(text)))
@@ -162,7 +162,7 @@ def access(url: str | None, token: str | None) -> tuple[str, str]:
     try:
         answer = httpx.get(f"{url}/healthz", trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
-        raise CannotRun(f"no server answers at {url} ({problem}): start one with `{typed('up')}`") from None
+        raise CannotRun(f"no server responds at {url} ({problem}): start one with `{typed('up')}`") from None
     if answer.is_error:
-        raise CannotRun(f"the server at {url} is not a task store: /healthz answers {answer.status_code}")
+        raise CannotRun(f"the server at {url} is not a task store: /healthz returns {answer.status_code}")
     return url, token
