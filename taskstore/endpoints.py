@@ -114,8 +114,8 @@ TOKEN_FAILURES = {
     401: "The token is missing or invalid.",
     403: "The token does not allow this, or not in this group.",
     429: "Too many requests, or too many wrong tokens. Try again after `Retry-After` seconds.",
-    503: "The server cannot process the request now. Try again after `Retry-After` seconds. With the code `commit_unknown` the "
-    "change may have been made: check before you repeat it.",
+    503: "The server cannot process the request now. Try again after `Retry-After` seconds. With the code "
+    "`commit_unknown` the change may have been made: check before you repeat it.",
 }
 FAILURES = TOKEN_FAILURES | {
     400: "The request is invalid. `errors` names every wrong field.",
