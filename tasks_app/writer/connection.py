@@ -347,7 +347,9 @@ class SQLiteConnection(WriterConnection):
         try:
             self._connected()
         except sqlite3.Error:  # The batch is committed: it has to be answered.
-            log.warning("the connection to the database could not be replaced, and keeps its memory", exc_info=True)
+            log.warning(
+                "the connection to the database could not be replaced; its memory is not released", exc_info=True
+            )
             self._connection = old
         else:
             if old is not None:

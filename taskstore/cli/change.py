@@ -328,7 +328,7 @@ def cancel(session: Session, operation: int) -> None:
 @parameter_types.group
 @parameter_types.reason
 def pause(session: Session, group: str, reason: str) -> None:
-    """Pause GROUP: it hands out no tasks until it is resumed, but commits still work."""
+    """Pause GROUP: it hands out no tasks until it is resumed, but commits continue."""
     found = session.store.pause(group, reason)
     if session.is_json:
         session.tell([{"group": group, "paused": as_json(found)}])

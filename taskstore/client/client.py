@@ -204,7 +204,7 @@ class ClaimingClient(Client):
         request.extensions["trace"] = self._note
         happened = None if self._has_ended else super()._ask(request, stream=stream)
         if happened is None or (self._has_ended and not isinstance(happened, httpx.Response)):
-            raise StoreUnavailable("this client has hung up")
+            raise StoreUnavailable("this client has been stopped")
         return happened
 
     def _note(self, event: str, info: Mapping[str, Any]) -> None:

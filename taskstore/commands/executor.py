@@ -63,7 +63,7 @@ class Lists:
             try:
                 commands = list_of(task)
             except NotACommand as problem:
-                logger.error("task %d of %s is laid aside: %s", task.id, task.group, problem)
+                logger.error("task %d of %s is moved aside: %s", task.id, task.group, problem)
                 aside.append(laid_aside(task, project, str(problem)))
                 continue
             clock = Clock.of_claim(task, claimed_ms)
@@ -183,7 +183,7 @@ class Lists:
             self._settle(Result(deletes=shown))
             return
         if work.lease_left_s() <= 0:
-            logger.warning("list %s of %s: its lease is over", work.commands.name, work.project)
+            logger.warning("list %s of %s: its lease has ended", work.commands.name, work.project)
         # Try even then, because no other worker may have claimed it yet.
         entry = self._closed(work, task, work.finished(), shown)
         self._engine.settling.write([entry], is_patient=lambda: work.lease_left_s() > 0)
@@ -234,7 +234,7 @@ def _left(work: Work, ran: Ran) -> str:
 
 def _say_lost(work: Work, why: object) -> None:
     logger.warning(
-        "list %s of %s is no longer ours, its results are discarded: %s",
+        "list %s of %s belongs to another worker now, so its results are discarded: %s",
         work.commands.name,
         work.project,
         why,

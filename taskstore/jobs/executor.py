@@ -167,7 +167,7 @@ class Jobs:
         self._link.hang_up()
         self._writing.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
         if self._writing.is_alive():
-            logger.warning("the store is not responding: others get unreported jobs when their leases end")
+            logger.warning("the store is not responding: other workers get unreported jobs when their leases end")
         self._link.end()
 
     def info(self) -> Mapping[str, Any]:

@@ -117,7 +117,7 @@ class Engine(Generic[W]):
             for part in (self.keeper, self._heartbeat, self._claims):
                 part.start()
             logger.info(
-                "%s works for %s, at most %d at a time", self.name, ", ".join(self._groups), self._executor.at_once
+                "%s is processing %s, at most %d at a time", self.name, ", ".join(self._groups), self._executor.at_once
             )
             try:
                 self._wait_for_a_call()

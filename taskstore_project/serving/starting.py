@@ -255,7 +255,7 @@ def end_in_good_order(lock: Lock | None) -> None:
         if database.is_opportunistic():
             database.dialect_of(DEFAULT_DB_ALIAS).flush()
     except DatabaseProblem as problem:
-        log.warning("can't bring the newest commits to the disk now: %s", problem)
+        log.warning("can't write the newest commits to disk now: %s", problem)
     else:
         lock.end()
 

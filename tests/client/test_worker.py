@@ -365,7 +365,7 @@ def test_while_the_store_is_away_it_goes_on_trying(caplog):
         wait_for(lambda: caplog.messages, "the first word")
         fake.problem = None
         wait_for(lambda: len(caplog.messages) == 2, "the second word")
-    assert caplog.messages[1] == "the store can be asked again"
+    assert caplog.messages[1] == "the store is reachable again"
 
 
 def test_a_store_that_does_not_answer_is_told_before_the_client_gives_up(caplog, monkeypatch):

@@ -34,19 +34,25 @@ TELL_EVERY_S = 2.0
 
 
 class Command(ProjectCommand):
-    help = "Show the store at work; watch the console meanwhile."
+    help = "Run sample work to watch in the console."
 
     def add_arguments(self, parser: CommandParser) -> None:
         demos = parser.add_subparsers(dest="demo", required=True, metavar="wordcount|seed")
-        wordcount = demos.add_parser("wordcount", help="count the words of a text by map and reduce tasks")
-        wordcount.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: a megabyte found here")
+        wordcount = demos.add_parser("wordcount", help="count the words of a text with map and reduce")
+        wordcount.add_argument(
+            "files",
+            nargs="*",
+            type=Path,
+            metavar="FILE",
+            help="text to count (default: a megabyte of text from this machine)",
+        )
         wordcount.add_argument("--workers", type=number_up_to(MOST_WORKERS), default=8, metavar="N", help="default: 8")
-        wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random meanwhile")
+        wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random")
         wordcount.add_argument("--keep", action="store_true", help="leave the output tasks in the store")
-        wordcount.add_argument("--url", help="of the server (default: the one that runs on this data directory)")
-        wordcount.add_argument("--token", help="for that server, scope work (default: this machine's own)")
+        wordcount.add_argument("--url", help="server address (default: the server that uses this data directory)")
+        wordcount.add_argument("--token", help="access token with the scope work (default: the local server's)")
 
-        seed = demos.add_parser("seed", help="fill an empty store with plausible work, to try the console with")
+        seed = demos.add_parser("seed", help="fill an empty store with sample tasks, to try the console")
         seed.add_argument("--tasks", type=number_up_to(MOST_TASKS), default=10_000, metavar="N", help="default: 10 000")
         seed.add_argument("--groups", type=number_up_to(MOST_GROUPS), default=50, metavar="N", help="default: 50")
         seed.add_argument("--workers", type=number_up_to(MOST_SEEDED), default=10, metavar="N", help="default: 10")
