@@ -145,7 +145,7 @@ def _one_of(*values: str) -> dict[str, Any]:
 def _limit(most: int) -> Parameter:
     """Return the parameter for the size of a page."""
     schema = {"type": "integer", "minimum": 1, "maximum": most, "default": 50}
-    return Parameter("limit", schema, "How many entries to return at most.")
+    return Parameter("limit", schema, "The maximum number of entries to return.")
 
 
 IN_PATH = Parameter("id", ID)

@@ -44,8 +44,9 @@ SHARED_FAILURES = """\
 Some endpoints can also return these statuses. Each endpoint names its own.
 """
 ERRORS_BEGIN = """\
-Each error has a code, which is the same in every version. Over REST it is the member `code` of the response, beside
-`detail`, a sentence for people. Over gRPC it is the `reason` of the `ErrorInfo` in the details. In Python it is a class
+Each error has a code, which is the same in every version. Over REST it is the member `code` of the response, next to
+`detail`, a sentence for
+people. Over gRPC it is the `reason` of the `ErrorInfo` in the details. In Python it is a class
 of `taskstore`; code that uses the store directly, without a client, imports the class from `taskstore.errors`.
 """
 WHOLE_64_BITS = (-(2**63), 2**63 - 1)
