@@ -40,7 +40,7 @@ def _figures(results: Sequence[Result]) -> Iterator[str]:
 def _problems(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         if result.problem:
-            yield f"* `{result.scene.name}`, {result.database}: not tried: {result.problem}"
+            yield f"* `{result.scene.name}`, {result.database}: not run: {result.problem}"
 
 
 def in_full(violation: Violation) -> str:

@@ -52,7 +52,7 @@ def seconds(text: str) -> int:
     "--until", type=until_s, metavar="TIME", help="Latest time to start: 2026-01-31T12:00, or 2h [default: 7d]."
 )
 @click.option(
-    "--expected", type=seconds, metavar="TIME", help="Longest expected run time of each command [default: 1min]."
+    "--expected", type=seconds, metavar="TIME", help="Expected maximum run time of each command [default: 1min]."
 )
 @click.option(
     "--max-fails",

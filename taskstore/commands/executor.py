@@ -179,7 +179,7 @@ class Lists:
         task = self._engine.keeper.let_go(work.held)
         shown = self._live.let_go(work)
         if work.lost.is_set():
-            _say_lost(work, "it was taken away")
+            _say_lost(work, "another worker has claimed it")
             self._settle(Result(deletes=shown))
             return
         if work.lease_left_s() <= 0:
@@ -222,7 +222,7 @@ def list_of(task: Task) -> CommandList:
     """Return the list that a task carries. Raises NotACommand."""
     found = CommandList.decode(task.data)
     if not found.commands:
-        raise NotACommand("this is a list without commands")
+        raise NotACommand("the list has no commands")
     return found
 
 

@@ -242,7 +242,7 @@ class Jobs:
             else:
                 with self._engine.change:
                     self._link = new
-        how, text = How.LOST, "the process that started it died, and it with that"
+        how, text = How.LOST, "its parent process died"
         if self._is_over:
             how, text = How.GIVEN_BACK, STOPPED
         for work in [work for work in list(self._engine.works.values()) if work.link is link]:

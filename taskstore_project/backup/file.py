@@ -141,6 +141,4 @@ def doubted(file: Any) -> Iterator[None]:
     except OSError as problem:
         raise CannotRun(f"can't read {file}: {problem.strerror or problem}") from None
     except DAMAGE as problem:
-        raise CannotRun(
-            f"{file} is not a complete backup: it is cut short, damaged, or another kind of file"
-        ) from problem
+        raise CannotRun(f"{file} is not a complete backup: it is truncated, damaged, or not a backup") from problem

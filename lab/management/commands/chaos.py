@@ -69,7 +69,7 @@ class Command(ProjectCommand):
                     results.append(result)
                     tell(result)
         except KeyboardInterrupt:
-            say("interrupted: what follows is what was done so far")
+            say("interrupted: these are the results so far")
         text = report(results)
         say(f"\n{text}")
         if save:
@@ -119,7 +119,7 @@ def rounds(
 
 def tell(result: Result) -> None:
     if result.outcome is None:
-        say(f"  not tried: {result.problem}")
+        say(f"  not run: {result.problem}")
         return
     outcome = result.outcome
     say(

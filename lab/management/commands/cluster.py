@@ -103,7 +103,7 @@ class Command(ProjectCommand):
             code = INCOMPLETE
         except KeyboardInterrupt:
             code = INTERRUPTED
-        say("ended: no process is left")
+        say("stopped: no processes are left")
         sys.exit(code)
 
     def demo(self, cluster: Cluster, pace: Pace, seed: str, save: Path | None, say: Progress, *, keep: bool) -> int:
@@ -165,7 +165,7 @@ def conditions_of(cluster: Cluster) -> Mapping[str, str]:
 
 def stay(cluster: Cluster) -> None:
     """Keep the cluster running until Ctrl-C."""
-    print("It goes on running until Ctrl-C:\n")
+    print("The cluster keeps running until Ctrl-C:\n")
     for name, address in cluster.addresses().items():
         print(f"  {name:<{max(map(len, cluster.addresses()))}}  {address}")
     sys.stdout.flush()

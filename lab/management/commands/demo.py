@@ -95,7 +95,7 @@ class Command(ProjectCommand):
         crew = Crew(program, [url, run], {"TASKSTORE_TOKEN": token}, size=workers, is_killed=kill_workers)
         demo = WordCount(run, store, crew, Progress())
         demo.try_token()
-        print(f"{workers} workers count the words of a text. Watch the groups {run}/... at {url}/console/")
+        print(f"{workers} workers are counting the words of a text. Watch the groups {run}/... at {url}/console/")
         if kill_workers:
             print(
                 "Workers are killed (kill -9) at random, and replaced. The tasks that one held go to the others "
@@ -120,9 +120,9 @@ class Command(ProjectCommand):
             print(f"{grouped(count):>12}  {word}")
         wrong = differences(found, expected)
         if not wrong:
-            print(f"right: all {grouped(len(expected))} words have the same count as in a plain count of the text")
+            print(f"right: all {grouped(len(expected))} words have the same count as in a simple count of the text")
             return
-        print(f"{grouped(len(wrong))} words have another count than in a plain count:", file=sys.stderr)
+        print(f"{grouped(len(wrong))} words have a different count from that of a simple count:", file=sys.stderr)
         for word in wrong[:10]:
             print(f"    {word}: {found[word]} instead of {expected[word]}", file=sys.stderr)
         sys.exit(COUNTS_DIFFER)
