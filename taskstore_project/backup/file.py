@@ -141,4 +141,6 @@ def doubted(file: Any) -> Iterator[None]:
     except OSError as problem:
         raise CannotRun(f"can't read {file}: {problem.strerror or problem}") from None
     except DAMAGE as problem:
-        raise CannotRun(f"{file} is not a complete backup: it is truncated, damaged, or not a backup") from problem
+        raise CannotRun(
+            f"{file} is not a complete backup: it is truncated, damaged, or another kind of file"
+        ) from problem
