@@ -1,4 +1,4 @@
-"""The express lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
+"""The fast lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
 
 It answers only what it understands completely: a request head that it has learnt, a token that is trusted now, a small
 body that is valid. Everything else takes the long way, through the server's parser and the views, and that decides
@@ -305,7 +305,7 @@ class AskedOnLane(Asked):
                 meters.note_refusal(error)
             self.connection.answer(failure_of(self.view, error))
         except Exception:
-            log.exception("can't answer a request")
+            log.exception("can't process a request")
 
     async def _answer_long(self, tasks: Sequence[TaskRecord]) -> None:
         try:
