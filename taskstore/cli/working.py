@@ -38,7 +38,13 @@ data_type = click.option(
 @file
 @click.option("--lines", "by_line", is_flag=True, help="Add one task per line of the file or of standard input.")
 @parameter_types.labels
-@click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
+@click.option(
+    "--priority",
+    type=parameter_types.PRIORITY,
+    default=0,
+    metavar="N",
+    help="-100 to 100. Higher values are claimed first.",
+)
 @click.option(
     "--at", type=parameter_types.timespec_ms, default="now", metavar="TIME", help="2026-01-31T12:00 (UTC), or +10min."
 )
@@ -175,7 +181,7 @@ def labels_of(fields: dict[str, Any]) -> dict[str, str] | None:
 @click.argument("ids", type=parameter_types.ID, nargs=-1, required=True, metavar="ID...")
 @parameter_types.client
 def delete(session: Session, ids: Sequence[int]) -> None:
-    """Delete tasks, all or none. Tasks leased to others are refused; operators can `purge` them."""
+    """Delete tasks, all or none. Fails if a task is leased to another client; operators can `purge` such tasks."""
     try:
         session.store.commit(deletes=ids)
     except CommitRefused as refused:

@@ -78,7 +78,7 @@ def test_an_id_alone_leads_to_a_task(text, number):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("timeout", "say where to look: error:timeout, data:timeout or group:timeout"),
+        ("timeout", "specify where to search: error:timeout, data:timeout or group:timeout"),
         (
             "colour:red",
             "colour is not a search key; use one of id, group, state, owner, error, label, data, age, available",
