@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from taskstore.errors import InvalidInput, refuse
+from taskstore.errors import refuse
 from taskstore.types import sentences
 from taskstore.types.command_lines import Entry, Line
 from taskstore.types.command_record import (
@@ -24,7 +24,7 @@ from taskstore.types.tasks import Problem
 
 from ..conf.command_rules import MOST_COMMANDS
 from ..core.validation import LABEL_LENGTH, text
-from ..reading.importing import MOST_NAMED, numbered_lines, of_line
+from ..reading.importing import read_lines
 from ..wire import strict_json
 from .submitting import why_no_line
 
@@ -36,28 +36,19 @@ def entries_in(body: bytes) -> Mapping[int, Entry]:
 
     Raises InvalidInput that names up to 20 wrong lines, and LimitExceeded when there are more than a commit may add.
     """
-    entries: dict[int, Entry] = {}
-    problems: dict[str, list[str]] = {}
     lines: dict[str, int] = {}  # The line of each id.
-    wrong = 0
-    for number, line in numbered_lines(body):
-        try:
-            entry = _entry(line)
-            duplicates: list[Problem] = []
-            for path, command in commands_of(entry):
-                if command.id in lines:
-                    duplicates.append((f"{path}id", f"must be unique: line {lines[command.id]} has {command.id} too"))
-                lines[command.id] = number
-            refuse(duplicates)
-            entries[number] = entry
-        except InvalidInput as refused:
-            problems |= of_line(number, refused)
-            wrong += 1
-            if wrong == MOST_NAMED:
-                break
-    if problems:
-        raise InvalidInput(problems)
-    return entries
+
+    def entry_of(number: int, line: bytes) -> Entry:
+        entry = _entry(line)
+        duplicates: list[Problem] = []
+        for path, command in commands_of(entry):
+            if command.id in lines:
+                duplicates.append((f"{path}id", f"must be unique: line {lines[command.id]} has {command.id} too"))
+            lines[command.id] = number
+        refuse(duplicates)
+        return entry
+
+    return read_lines(body, entry_of)
 
 
 def commands_of(entry: Entry) -> Iterator[tuple[str, Command]]:
