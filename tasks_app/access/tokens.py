@@ -204,18 +204,15 @@ class WaitingTokens:
         try:
             async with asyncio.timeout(None) as wait:
                 if token.pk:  # The token of --no-auth can't be revoked.
-                    self._add(token.pk, wait)
+                    if not self._waits:
+                        self._look_later()
+                    self._waits[token.pk].add(wait)
                 try:
                     yield
                 finally:
                     self._forget(token.pk, wait)
         except TimeoutError:
             raise refusal from None
-
-    def _add(self, pk: int, wait: asyncio.Timeout) -> None:
-        if not self._waits:
-            self._look_later()
-        self._waits[pk].add(wait)
 
     def _forget(self, pk: int, wait: asyncio.Timeout) -> None:
         waits = self._waits.get(pk, set())

@@ -39,13 +39,21 @@ def entries_in(body: bytes) -> Mapping[int, Entry]:
     lines: dict[str, int] = {}  # The line of each id.
 
     def entry_of(number: int, line: bytes) -> Entry:
-        entry = _entry(line)
+        tree = strict_json.read(line)
+        try:
+            status, record = entry = Line.read(tree).entry
+        except NotACommand as problem:
+            raise strict_json.wrong(str(problem)) from None
+        refuse((path, "is not a known field") for path in _unknown(tree, asdict(Line.of(entry))))
+        refuse(_problems(status, record))
         duplicates: list[Problem] = []
         for path, command in commands_of(entry):
             if command.id in lines:
                 duplicates.append((f"{path}id", f"must be unique: line {lines[command.id]} has {command.id} too"))
             lines[command.id] = number
         refuse(duplicates)
+        if isinstance(record, CommandList) and status is CommandStatus.RUNNING:
+            return CommandStatus.OPEN, CommandList(name=record.name, commands=record.commands)
         return entry
 
     return read_lines(body, entry_of)
@@ -58,19 +66,6 @@ def commands_of(entry: Entry) -> Iterator[tuple[str, Command]]:
         yield "command.", record
     else:
         yield from ((f"list.commands[{place}].", command) for place, command in enumerate(record.commands))
-
-
-def _entry(line: bytes) -> Entry:
-    tree = strict_json.read(line)
-    try:
-        status, record = entry = Line.read(tree).entry
-    except NotACommand as problem:
-        raise strict_json.wrong(str(problem)) from None
-    refuse((path, "is not a known field") for path in _unknown(tree, asdict(Line.of(entry))))
-    refuse(_problems(status, record))
-    if isinstance(record, CommandList) and status is CommandStatus.RUNNING:
-        return CommandStatus.OPEN, CommandList(name=record.name, commands=record.commands)
-    return entry
 
 
 def _unknown(tree: Any, known: Any, path: str = "") -> Iterator[str]:

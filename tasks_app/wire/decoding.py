@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,7 +21,9 @@ AskedT = TypeVar("AskedT", bound=Asked)
 
 def value_of(tree: Any, asked: type[AskedT]) -> AskedT:
     """The tree as a value of this type. Raises InvalidInput that names every wrong field."""
-    value = _converted(tree, asked)
+    value: AskedT | None = None
+    with suppress(msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
+        value = msgspec.convert(tree, asked)
     if value is None or any(value.problems()):
         raise InvalidInput(wrong_fields(tree, asked))
     return value
@@ -33,10 +36,3 @@ def decoded(body: bytes, asked: type[AskedT]) -> Iterator[AskedT]:
     """
     refuse_many(body, limits().values)
     yield value_of(strict_json.read(body), asked)
-
-
-def _converted(tree: Any, asked: type[AskedT]) -> AskedT | None:
-    try:
-        return msgspec.convert(tree, asked)
-    except (msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
-        return None

@@ -41,15 +41,12 @@ def wrong(text: str) -> InvalidInput:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise wrong(f'must not repeat a key: "{_duplicate(pairs)}" occurs twice in an object')
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise wrong(f'must not repeat a key: "{twice[:LONGEST_NAME_SHOWN]}" occurs twice in an object')
     if None in members.values():
         return {name: value for name, value in members.items() if value is not None}
     return members
-
-
-def _duplicate(pairs: list[tuple[str, Any]]) -> str:
-    names = [name for name, _ in pairs]
-    return next(name for place, name in enumerate(names) if name in names[:place])[:LONGEST_NAME_SHOWN]
 
 
 def _integer(digits: str) -> int:

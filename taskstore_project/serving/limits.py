@@ -37,27 +37,24 @@ class Body:
 
     def refusal(self, size: int) -> bytes | None:
         """Return the answer that ends the request if it may not have `size` bytes; else None."""
-        if size > self._most_bytes:
-            return self._too_large()
-        if self._charge.raise_to(size):
-            return None
-        return refusal_of(HTTPStatus.TOO_MANY_REQUESTS, REASON, f"Retry-After: {RETRY_AFTER_S}\r\n")
-
-    def end(self) -> None:
-        """The request is answered, or its client has gone."""
-        self._charge.end()
-
-    def _too_large(self) -> bytes:
-        """Return a page for browsers, JSON for everyone else."""
+        if size <= self._most_bytes:
+            if self._charge.raise_to(size):
+                return None
+            return refusal_of(HTTPStatus.TOO_MANY_REQUESTS, REASON, f"Retry-After: {RETRY_AFTER_S}\r\n")
         if not apps.ready:  # The server of another application, which has no pages of ours.
             reason = f"The request must be at most {self._most_bytes} bytes."
             return refusal_of(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
         # It needs the models, and servers know this module before them.
         from taskstore_project.error_pages import too_large
 
+        # A page for browsers, JSON for everyone else.
         response = too_large(_path_of(self._target), self._headers, self._most_bytes)
         lines = "".join(f"{name}: {value}\r\n" for name, value in response.items())
         return closing_answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, lines, response.content)
+
+    def end(self) -> None:
+        """The request is answered, or its client has gone."""
+        self._charge.end()
 
 
 def unchecked_bytes() -> int:

@@ -150,17 +150,11 @@ class Drain:
         """Asked a second time: without the wait."""
         if not readiness.is_withdrawn:
             readiness.withdraw()
-            self._begin_wait()
-        elif self._can_hurry:
-            self._end_now()
-
-    def _begin_wait(self) -> None:
-        if settings.TASKSTORE_DRAIN_SECONDS:
-            self._timer = self._loop.call_later(settings.TASKSTORE_DRAIN_SECONDS, self._end)
-        else:
-            self._end_now()
-
-    def _end_now(self) -> None:
+            if settings.TASKSTORE_DRAIN_SECONDS:
+                self._timer = self._loop.call_later(settings.TASKSTORE_DRAIN_SECONDS, self._end)
+                return
+        elif not self._can_hurry:
+            return
         if self._timer:
             self._timer.cancel()
         self._end()
