@@ -14,8 +14,7 @@ from ..core.operations import Commit
 from ..core.validation import group_name
 from ..managers import limits
 from ..wire import strict_json
-from ..wire.decoding import value_of
-from ..wire.size import refuse_many
+from ..wire.strict_json import refuse_many, value_of
 from ..wire.tasks import Add
 
 T = TypeVar("T")

@@ -11,8 +11,7 @@ from taskstore.errors import InvalidInput, LimitExceeded
 from ..offload.helper_process import helper
 from ..offload.threads import by_the_helper
 from ..wire import strict_json
-from ..wire.decoding import AskedT, decoded, value_of
-from ..wire.size import is_light
+from ..wire.strict_json import AskedT, decoded, is_light, value_of
 
 
 def read(request: Request, asked: type[AskedT]) -> AskedT:

@@ -14,7 +14,7 @@ from ..reading import importing
 from ..reading.exporting import Export, download
 from ..reading.files import Format
 from ..reading.search import grammar
-from ..wire.size import is_light
+from ..wire.strict_json import is_light
 from ..wire.tasks import Add
 from . import bodies, large_bodies
 from .async_views import LoopView

@@ -15,7 +15,7 @@ from ..core.operations import EVERY_GROUP, Commit, GroupScope, ResendKey
 from ..core.validation import refuse_wrong
 from ..managers import limits
 from ..reading import importing
-from ..wire.decoding import decoded
+from ..wire.strict_json import decoded
 from .async_views import digest_of
 from .requests import ImportRequest, UpdateRequest
 

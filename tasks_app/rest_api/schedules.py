@@ -20,10 +20,9 @@ from ..core.actors import Actor
 from ..offload.helper_process import helper
 from ..schedules import SchedulePlan, StoredSchedule
 from ..wire import strict_json
-from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
 from ..wire.scalars import Reason
-from ..wire.size import is_light
+from ..wire.strict_json import decoded, is_light, value_of
 from ..wire.tasks import answer_of
 from . import bodies
 from .base import View, serves

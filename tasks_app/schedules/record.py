@@ -26,8 +26,8 @@ from taskstore.types.tasks import NewTask, Problem
 from ..core.operations import Commit
 from ..core.validation import LATEST_MS, is_utf8
 from ..jobs import queues as job_queues
-from ..wire.decoding import value_of
 from ..wire.scalars import Labels, Priority
+from ..wire.strict_json import value_of
 from ..wire.tasks import problems_of
 from . import timetable
 from .timetable import Timetable

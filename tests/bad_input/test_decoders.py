@@ -21,7 +21,7 @@ from tasks_app.rest_api.jobs import JobRequest, RequeueRequest
 from tasks_app.rest_api.requests import ClaimRequest, ClientRequest, UpdateRequest
 from tasks_app.rest_api.schedules import ScheduleRequest
 from tasks_app.wire import strict_json
-from tasks_app.wire.decoding import value_of
+from tasks_app.wire.strict_json import value_of
 from tasks_app.wire.tasks import Add
 from taskstore.errors import InvalidInput
 from taskstore.masstasker import masstasker_pb2 as pb
