@@ -24,7 +24,7 @@ from ..models import BulkItem, BulkOperation, Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
 from .actions import action_of
-from .chunks import Chunk, Planned, next_chunk, next_undo_chunk
+from .chunks import Planned, next_chunk, next_undo_chunk
 from .selection import began_by
 
 FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
@@ -191,16 +191,6 @@ def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
     for portion in chunk.portions():
         with pace.timed():
             numbers += _commit(portion, operation)
-    _save_progress(operation, chunk, numbers)
-    if chunk.is_last:
-        # Another process may have continued after it was considered dead.
-        _recount(operation.pk)
-        operation.refresh_from_db()
-        _end(operation, BulkOperation.State.DONE)
-    return chunk.is_last
-
-
-def _save_progress(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]) -> None:
     with transaction.atomic():
         BulkItem.objects.bulk_create(chunk.skipped, ignore_conflicts=True)
         BulkOperation.objects.filter(pk=operation.pk).update(
@@ -209,6 +199,12 @@ def _save_progress(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]
             skipped=F("skipped") + len(chunk.skipped),
             failed=F("failed") + numbers[BulkItem.Outcome.FAILED],
         )
+    if chunk.is_last:
+        # Another process may have continued after it was considered dead.
+        _recount(operation.pk)
+        operation.refresh_from_db()
+        _end(operation, BulkOperation.State.DONE)
+    return chunk.is_last
 
 
 def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str]:

@@ -75,21 +75,18 @@ class Lifecycle(ABC):
             connection.end_after_answer()
         if self._writer:
             self._writer.end_waiting()
-        await self._see_answers_out(loop)
+        began_s = loop.time()
+        while self._is_busy() and not self._must_hurry and loop.time() < began_s + PATIENCE_S:
+            self.close_websockets()
+            if loop.time() > began_s + GRACE_S:
+                for connection in self.http_connections():
+                    connection.close_if_idle()
+            await asyncio.sleep(LOOK_EVERY_S)
         self.has_cut_off = self._is_busy()
         # When something is cut off the writer would wait for the same thing as that.
         if self._writer and not self.has_cut_off:
             await self._writer.stop()
         await self.cancel_what_is_left()
-
-    async def _see_answers_out(self, loop: asyncio.AbstractEventLoop) -> None:
-        started_s = loop.time()
-        while self._is_busy() and not self._must_hurry and loop.time() < started_s + PATIENCE_S:
-            self.close_websockets()
-            if loop.time() > started_s + GRACE_S:
-                for connection in self.http_connections():
-                    connection.close_if_idle()
-            await asyncio.sleep(LOOK_EVERY_S)
 
     def _is_busy(self) -> bool:
         return self.is_busy() or bool(self._writer and self._writer.has_busy_companions)
