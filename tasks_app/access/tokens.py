@@ -210,17 +210,14 @@ class WaitingTokens:
                 try:
                     yield
                 finally:
-                    self._forget(token.pk, wait)
+                    waits = self._waits.get(token.pk, set())
+                    waits.discard(wait)
+                    if not waits:
+                        self._waits.pop(token.pk, None)
+                    if not self._waits and self._next_look:
+                        self._next_look.cancel()
         except TimeoutError:
             raise refusal from None
-
-    def _forget(self, pk: int, wait: asyncio.Timeout) -> None:
-        waits = self._waits.get(pk, set())
-        waits.discard(wait)
-        if not waits:
-            self._waits.pop(pk, None)
-        if not self._waits and self._next_look:
-            self._next_look.cancel()
 
     def _look_later(self) -> None:
         self._next_look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._begin_look)

@@ -268,7 +268,17 @@ class Working:
         `group`: add all tasks to this group instead of their own. Raises InvalidInput, which names the lines.
         """
         query = {"group": group} if group else {}
-        return Call.of(endpoints.IMPORT, query=query, body=_as_lines(lines), key=new_key())
+        if isinstance(lines, str):
+            lines = lines.encode()
+        elif not isinstance(lines, bytes):
+            adds = list(lines)
+            refuse(
+                (f"line {number}: id", "must be 0: an import adds new tasks")
+                for number, add in enumerate(adds, 1)
+                if add.id
+            )
+            lines = b"\n".join(encoded(add_on_the_wire(add)) for add in adds)
+        return Call.of(endpoints.IMPORT, query=query, body=lines, key=new_key())
 
     def heartbeat(
         self,
@@ -310,15 +320,3 @@ def _committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call
         key=new_key(),
         renamed=sent.renamed,
     )
-
-
-def _as_lines(lines: bytes | str | Iterable[NewTask]) -> bytes:
-    if isinstance(lines, bytes):
-        return lines
-    if isinstance(lines, str):
-        return lines.encode()
-    adds = list(lines)
-    refuse(
-        (f"line {number}: id", "must be 0: an import adds new tasks") for number, add in enumerate(adds, 1) if add.id
-    )
-    return b"\n".join(encoded(add_on_the_wire(add)) for add in adds)
