@@ -8,14 +8,15 @@ from typing import TypeVar
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
+from taskstore.types.checks import group_name
+from taskstore.types.requests import Add
 from taskstore.types.tasks import FAILED_FROM, NewTask
 
 from ..core.operations import Commit
-from ..core.validation import group_name
 from ..managers import limits
 from ..wire import strict_json
+from ..wire.requests import every_problem
 from ..wire.strict_json import refuse_many, value_of
-from ..wire.tasks import Add
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
             tree["group"] = group
         add = value_of(tree, Add)
         source = (add.labels or {}).get(FAILED_FROM)
-        refuse([*add.every_problem(), *(group_name(f"labels.{FAILED_FROM}", source) if source else ())])
+        refuse([*every_problem(add), *(group_name(f"labels.{FAILED_FROM}", source) if source else ())])
         return add
 
     return tuple(read_lines(body, add_of).values())

@@ -85,7 +85,7 @@ def value_of(tree: Any, asked: type[AskedT]) -> AskedT:
     value: AskedT | None = None
     with suppress(msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
         value = msgspec.convert(tree, asked)
-    if value is None or any(value.problems()):
+    if value is None or any(value.problems(limits())):
         raise InvalidInput(wrong_fields(tree, asked))
     return value
 
