@@ -191,6 +191,16 @@ def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
     for portion in chunk.portions():
         with pace.timed():
             numbers += _commit(portion, operation)
+    _save_progress(operation, chunk, numbers)
+    if chunk.is_last:
+        # Another process may have continued after it was considered dead.
+        _recount(operation.pk)
+        operation.refresh_from_db()
+        _end(operation, BulkOperation.State.DONE)
+    return chunk.is_last
+
+
+def _save_progress(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]) -> None:
     with transaction.atomic():
         BulkItem.objects.bulk_create(chunk.skipped, ignore_conflicts=True)
         BulkOperation.objects.filter(pk=operation.pk).update(
@@ -199,12 +209,6 @@ def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
             skipped=F("skipped") + len(chunk.skipped),
             failed=F("failed") + numbers[BulkItem.Outcome.FAILED],
         )
-    if chunk.is_last:
-        # Another process may have continued after it was considered dead.
-        _recount(operation.pk)
-        operation.refresh_from_db()
-        _end(operation, BulkOperation.State.DONE)
-    return chunk.is_last
 
 
 def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str]:
