@@ -18,6 +18,7 @@ from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
@@ -34,10 +35,13 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
 
 # They need the settings.
+from django.contrib.auth.models import User  # noqa: E402
+
 from tasks_app.access import request_limits  # noqa: E402
 from taskstore_project import environment  # noqa: E402
 
 from .emptying import empty  # noqa: E402
+from .people import make_user, one_of_each_role, signed_in  # noqa: E402
 from .served import (  # noqa: E402, F401 - fixtures
     daphne,
     grpc_channel,
@@ -144,6 +148,27 @@ def transactional_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) 
     with django_db_blocker.unblock():
         yield
         empty()
+
+
+@pytest.fixture
+def people(db) -> dict[str, User]:
+    return one_of_each_role()
+
+
+@pytest.fixture
+def viewer(db) -> Client:
+    return signed_in(make_user("vera", "viewer"))
+
+
+@pytest.fixture
+def operator(db) -> Client:
+    """May change tasks and see what they hold."""
+    return signed_in(make_user("olaf", "operator", "see payloads"))
+
+
+@pytest.fixture
+def commands_are_on(settings) -> None:
+    settings.TASKSTORE_COMMANDS = True
 
 
 @pytest.fixture(autouse=True)

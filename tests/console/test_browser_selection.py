@@ -6,23 +6,11 @@ from playwright.sync_api import expect
 from tasks_app.models import AuditEntry, Task
 from taskstore.types.tasks import State
 
-from .browsing import Person, operator
 from .store import add, claim, fail
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
 GROUP = "/console/group?name=mail"
-
-
-@pytest.fixture
-def person(chromium, live_server) -> Person:
-    return Person(chromium, live_server.url, operator())
-
-
-@pytest.fixture
-def without_scripts(browser, live_server):
-    with browser.new_context(java_script_enabled=False) as context:
-        yield Person(context.new_page(), live_server.url, operator())
 
 
 def alive():

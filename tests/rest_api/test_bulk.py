@@ -5,7 +5,7 @@ import pytest
 from tasks_app import bulk
 from tasks_app.models import BulkOperation, Scope, Task
 
-from ..console.store import add, claim, fail
+from ..console.store import add, claim, fail, ids
 from .api import Api
 
 pytestmark = pytest.mark.django_db
@@ -45,10 +45,6 @@ def refusal(api, path, body, status=400):
     answered, answer = api.post(path, body)
     assert answered == status
     return answer["errors"] if status == 400 else answer["detail"]
-
-
-def ids():
-    return set(Task.objects.get_queryset().values_list("id", flat=True))
 
 
 def test_a_preview_says_what_is_meant_and_changes_nothing(api):
