@@ -18,6 +18,8 @@ import msgspec
 from django.conf import settings
 
 from taskstore.errors import TaskStoreError
+from taskstore.types.requests import ClaimRequest, UpdateRequest
+from taskstore.types.scalars import Int64
 
 from ..access import tokens
 from ..access.policy import Action, may, scope_of
@@ -29,13 +31,12 @@ from ..managers import limits
 from ..models import Task, Token
 from ..wire import strict_json
 from ..wire.decoding import value_of
-from ..wire.scalars import Int64
+from ..wire.requests import claim_of, update_of
 from ..wire.size import LIGHT_BYTES
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
 from .async_views import LoopView, resend_key
 from .hot_path import HEADERS, Answer, ClaimTasks, Update, encoded, failure_of, is_long, outcome_of
-from .requests import ClaimRequest, UpdateRequest
 
 MOST_KNOWN = 4_096  # Heads, tokens, and bodies of claims of all tokens. When there are more, all are forgotten.
 LONGEST_KNOWN = 1_024  # Bytes of a head, or of the body of a claim.
@@ -212,18 +213,19 @@ class Lane:
 
 def _as_the_views_read(grant: Grant, request: Request, body: bytes) -> Operation | None:
     """What the body asks for; None when it waits, or something is wrong with it: the long way says what."""
-    asked: ClaimRequest | UpdateRequest
+    holder = f"token {grant.token.pk}"
+    operation: Operation
     try:
         if request.head.view is ClaimTasks:
-            asked = value_of(strict_json.read(body), ClaimRequest)
-            if asked.wait or not all(map(grant.scope.allows, asked.wanted)):
+            claim = value_of(strict_json.read(body), ClaimRequest)
+            if claim.wait or not all(map(grant.scope.allows, claim.wanted)):
                 return None
+            operation = claim_of(claim, grant.scope, resend_key(request.key, claim, holder))
         else:
-            asked = value_of(strict_json.read(body), UpdateRequest)
-            if not all(map(grant.scope.allows, asked.groups)):
+            update = value_of(strict_json.read(body), UpdateRequest)
+            if not all(map(grant.scope.allows, update.groups)):
                 return None
-        key = resend_key(request.key, asked, f"token {grant.token.pk}")
-        operation = asked.operation(grant.scope, key)
+            operation = update_of(update, grant.scope, resend_key(request.key, update, holder))
         validate(operation, limits())
     except TaskStoreError:
         return None
