@@ -4,8 +4,10 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,9 +25,11 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
+from lab.testing import PROJECT
 from lab.testing.chromium import OPTIONS
 from lab.testing.chromium import chromium as find_chromium
 from lab.testing.everything import data_place
+from lab.testing.suite import clean_environment
 
 OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-", dir=data_place())
 if OWN_DATA_FOLDER:
@@ -169,6 +173,29 @@ def operator(db) -> Client:
 @pytest.fixture
 def commands_are_on(settings) -> None:
     settings.TASKSTORE_COMMANDS = True
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A folder for databases: not pytest's own, as PostgreSQL may run as another user, who has to reach it."""
+    folder = Path(tempfile.mkdtemp(prefix="taskstore-test-disk-"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def lab_command(tmp_path: Path, disk: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command that makes its databases on that disk."""
+
+    def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "manage.py", name, "--folder", str(disk), *arguments]
+        environment = clean_environment(tmp_path / "data")
+        return subprocess.run(
+            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+
+    return run
 
 
 @pytest.fixture(autouse=True)
