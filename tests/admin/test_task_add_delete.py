@@ -234,7 +234,7 @@ def test_it_asks_into_which_group_it_moves(operator):
     assert "To group" in page
     for to, words in (
         ("", "This field is required."),
-        ("new", "existing group, and new is not"),
+        ("new", "existing group, and new does not exist"),
         ("mail", "other than"),
     ):
         assert words in text_of(select(operator, *tasks, action="move", post="yes", to=to)), to

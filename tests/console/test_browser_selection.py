@@ -133,7 +133,7 @@ def test_it_moves_tasks_to_a_group_that_is_suggested(person):
     assert person.page.locator("datalist option").evaluate_all("all => all.map(one => one.value)") == ["reports"]
     to.fill("archive")
     person.button("Move 2 tasks").click()
-    expect(person.dialog.get_by_text("Must be an existing group, and archive is not")).to_be_visible()
+    expect(person.dialog.get_by_text("Must be an existing group, and archive does not exist")).to_be_visible()
     person.page.get_by_label("Create the group if it doesn't exist").check()
     person.button("Move 2 tasks").click()
     expect(person.page.get_by_text("Moved 2 tasks from mail to archive.")).to_be_visible()

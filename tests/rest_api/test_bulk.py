@@ -138,7 +138,7 @@ def test_a_preview_of_nonsense_names_what_is_wrong(api, body, field, words):
         ({"expected": None}, "expected", "required"),
         ({"bound": 0}, "bound", "must be between 1 and"),
         ({"to": "x"}, "to", "must be given only with move, not with purge"),
-        ({"verb": "move", "to": "new"}, "to", "existing group, and new is not"),
+        ({"verb": "move", "to": "new"}, "to", "existing group, and new does not exist"),
         ({"verb": "edit"}, "error", "must be given unless a priority is"),
         ({"verb": "requeue", "spread_minutes": 10**9}, "spread_minutes", "between 0 (all at once) and 43200"),
         ({"verb": "edit", "error": "\ud800", "key": "a"}, "error", "it contains a lone surrogate"),
