@@ -21,7 +21,7 @@ from django.db import Error, close_old_connections
 from taskstore.client.transport import id_of_this_process
 from taskstore.errors import StoreUnavailable
 from taskstore.types.clients import Heard
-from taskstore.types.tasks import Change, NewTask, Order, Task
+from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 
 from .core.operations import Claim, Commit, TaskRecord
 from .database import dialect_of
@@ -32,7 +32,6 @@ from .reading import clients
 from .reading.search import grammar
 from .reading.search.finding import find
 from .schedules import Scheduler
-from .wire.tasks import answer_of
 from .writer.cancelling import ended
 from .writer.writer import Writer
 

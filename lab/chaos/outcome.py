@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from . import CannotTry
+from lab.testing import CannotTry
+
 from .checker import entries_about, violations
 from .history import Event, History
 from .loss import Loss

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import (
     COMMAND_GROUPS,
     FAILED_FROM,
@@ -35,7 +36,6 @@ from .operations import (
     Update,
     record_made_of,
 )
-from .schedules import SCHEDULES
 
 Answer = Effect | Refusal
 

@@ -20,10 +20,11 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import Error as DatabaseFailure
 
+from taskstore.types.checks import is_utf8
+
 from ..access import sessions
 from ..access.policy import Action, may
 from ..core.meters import meters
-from ..core.validation import is_utf8
 from .broadcaster import Viewer, broadcaster
 from .messages import Watch
 

@@ -15,14 +15,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore.errors import InvalidInput, refuse
+from taskstore.types.bulk import AgreedTasks
+from taskstore.types.checks import text
+from taskstore.types.requests import AskedOperation
 
 from ..core.operations import ResendKey
-from ..core.validation import text
 from .authentication import learn_token
 from .base import View
-from .bulk_requests import AgreedTasks
 from .errors import JSONRenderer
-from .requests import AskedOperation
 
 KEY_LENGTH = 255
 

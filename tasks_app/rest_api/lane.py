@@ -18,6 +18,8 @@ import msgspec
 from django.conf import settings
 
 from taskstore.errors import InvalidInput, TaskStoreError
+from taskstore.types.requests import ClaimRequest, UpdateRequest
+from taskstore.types.scalars import Int64
 
 from ..access import tokens
 from ..access.policy import Action, may, scope_of
@@ -29,13 +31,12 @@ from ..managers import limits
 from ..models import Task, Token
 from ..wire import strict_json
 from ..wire.decoding import value_of
-from ..wire.scalars import Int64
+from ..wire.requests import claim_of, update_of
 from ..wire.size import LIGHT_BYTES
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
 from .async_views import LoopView, resend_key
 from .hot_path import HEADERS, Answer, ClaimTasks, Update, encoded, failure_of, is_long, outcome_of
-from .requests import AskedOperation, ClaimRequest, UpdateRequest
 
 MOST_KNOWN = 4_096  # Heads, tokens, and bodies of claims of all tokens. When there are more, all are forgotten.
 LONGEST_KNOWN = 1_024  # Bytes of a head, or of the body of a claim.
@@ -90,7 +91,7 @@ class Request(NamedTuple):
 class Body(NamedTuple):
     """What the body of a request asks for, and the operation that comes of it for a token, without its key."""
 
-    asked: AskedOperation
+    asked: ClaimRequest | UpdateRequest
     operation: Operation
 
 
@@ -238,16 +239,18 @@ def _deletes(grant: Grant, body: bytes) -> Body | None:
 def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | None:
     """What the body asks for; None when it waits, or something is wrong with it: the long way says what."""
     asked: ClaimRequest | UpdateRequest
+    operation: Operation
     try:
         if is_claim:
             asked = value_of(strict_json.read(body), ClaimRequest)
             if asked.wait or not all(map(grant.scope.allows, asked.wanted)):
                 return None
+            operation = claim_of(asked, grant.scope, None)
         else:
             asked = value_of(strict_json.read(body), UpdateRequest)
             if not all(map(grant.scope.allows, asked.groups)):
                 return None
-        operation = asked.operation(grant.scope, None)
+            operation = update_of(asked, grant.scope, None)
         validate(operation, limits())
     except TaskStoreError:
         return None

@@ -25,10 +25,11 @@ from tasks_app import database
 from tasks_app.access import tokens
 from tasks_app.access.people import FIRST_ADMIN, make_first_admin
 from tasks_app.access.policy import ANYTHING
-from tasks_app.core import validation
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.models import Scope, Task, Token
 from tasks_app.offload.memory import give_back_at_once
+from taskstore.types.checks import text
+from taskstore.types.scalars import GROUP_LENGTH
 from taskstore.types.tasks import NewTask
 from taskstore_project import private_files, startup_migration
 from taskstore_project.base_command import CannotRun, ProjectCommand
@@ -111,7 +112,7 @@ def port_number(text: str) -> int:
 
 def group_or_none(name: str) -> str:
     """The name of a group, or an empty text."""
-    for _, problem in validation.text("", name, validation.GROUP_LENGTH):
+    for _, problem in text("", name, GROUP_LENGTH):
         raise argparse.ArgumentTypeError(problem)
     return name
 

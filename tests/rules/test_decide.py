@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app.core import rules
 from tasks_app.core.operations import Commit, GroupScope, Prohibited, TaskRecord
-from tasks_app.core.schedules import SCHEDULES, fed_by
+from tasks_app.core.schedules import fed_by
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Ending, Refusal
 
 from .harness import Disagreement, TableInMemory, check

@@ -13,7 +13,8 @@ from threading import Event
 
 import httpx
 
-from .. import CannotTry
+from lab.testing import CannotTry
+
 from ..client import HELD, Worker
 from ..grpc_client import EVERYBODY
 from ..history import History, Truth

@@ -17,13 +17,13 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from lab.benchmarks import machine
-from lab.chaos import CannotTry
 from lab.chaos.report import in_full
 from lab.cluster.demo import FULL, QUICK, Pace, play
 from lab.cluster.faults import FAULTS
 from lab.cluster.nodes import Cluster
 from lab.cluster.plan import Plan, new_plan
 from lab.cluster.report import report
+from lab.testing import CannotTry
 from taskstore_project.base_command import CannotRun, ProjectCommand, number_up_to
 
 VIOLATED = 1

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
+from taskstore.types.checks import is_utf8
+from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH
+from taskstore.types.search import SEARCH_LENGTH
 from taskstore.types.tasks import State
 
-from ...core.validation import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH, is_utf8
-
-LONGEST = 1_000
 MOST_TERMS = 20
 
 QUOTED = r'"(?:[^"\\]|\\.)*"'
@@ -157,8 +157,8 @@ def written(value: str) -> str:
 
 def tokens_of(text: str) -> list[str]:
     """Split a search into its terms as written. Raises InvalidInput about `q`."""
-    if len(text) > LONGEST:
-        raise InvalidInput({"q": [f"a search can have at most {LONGEST} characters, not {len(text)}"]})
+    if len(text) > SEARCH_LENGTH:
+        raise InvalidInput({"q": [f"a search can have at most {SEARCH_LENGTH} characters, not {len(text)}"]})
     if "\0" in text or not is_utf8(text):
         raise InvalidInput({"q": ["a search can't contain the NUL character or lone surrogates"]})
     if '"' in TOKEN.sub("", text):
