@@ -1,4 +1,4 @@
-"""The fast lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
+"""The express lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
 
 It answers only what it understands completely: a request head that it has learnt, a token that is trusted now, a small
 body that is valid. Everything else takes the long way, through the server's parser and the views, and that decides
@@ -18,7 +18,7 @@ import msgspec
 from django.conf import settings
 
 from taskstore.errors import InvalidInput, TaskStoreError
-from taskstore.types.requests import AskedOperation, ClaimRequest, UpdateRequest
+from taskstore.types.requests import ClaimRequest, UpdateRequest
 from taskstore.types.scalars import Int64
 
 from ..access import tokens
@@ -30,8 +30,9 @@ from ..core.validation import validate
 from ..managers import limits
 from ..models import Task, Token
 from ..wire import strict_json
+from ..wire.decoding import value_of
 from ..wire.requests import claim_of, update_of
-from ..wire.strict_json import LIGHT_BYTES, value_of
+from ..wire.size import LIGHT_BYTES
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
 from .async_views import LoopView, resend_key
@@ -90,7 +91,7 @@ class Request(NamedTuple):
 class Body(NamedTuple):
     """What the body of a request asks for, and the operation that comes of it for a token, without its key."""
 
-    asked: AskedOperation
+    asked: ClaimRequest | UpdateRequest
     operation: Operation
 
 
@@ -237,19 +238,19 @@ def _deletes(grant: Grant, body: bytes) -> Body | None:
 
 def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | None:
     """What the body asks for; None when it waits, or something is wrong with it: the long way says what."""
-    asked: AskedOperation
+    asked: ClaimRequest | UpdateRequest
     operation: Operation
     try:
         if is_claim:
-            asked = claim = value_of(strict_json.read(body), ClaimRequest)
-            if claim.wait or not all(map(grant.scope.allows, claim.wanted)):
+            asked = value_of(strict_json.read(body), ClaimRequest)
+            if asked.wait or not all(map(grant.scope.allows, asked.wanted)):
                 return None
-            operation = claim_of(claim, grant.scope, None)
+            operation = claim_of(asked, grant.scope, None)
         else:
-            asked = update = value_of(strict_json.read(body), UpdateRequest)
-            if not all(map(grant.scope.allows, update.groups)):
+            asked = value_of(strict_json.read(body), UpdateRequest)
+            if not all(map(grant.scope.allows, asked.groups)):
                 return None
-            operation = update_of(update, grant.scope, None)
+            operation = update_of(asked, grant.scope, None)
         validate(operation, limits())
     except TaskStoreError:
         return None
@@ -304,7 +305,7 @@ class AskedOnLane(Asked):
                 meters.note_refusal(error)
             self.connection.answer(failure_of(self.view, error))
         except Exception:
-            log.exception("can't process a request")
+            log.exception("can't answer a request")
 
     async def _answer_long(self, tasks: Sequence[TaskRecord]) -> None:
         try:

@@ -60,3 +60,13 @@ def test_processes_find_out_how_many_they_are(transactional_db, monkeypatch):
             await ann.stop()
 
     asyncio.run(meet())
+
+
+def test_a_claim_chooses_among_the_thousand_that_are_left_and_available_longest():
+    pools, left = Pools(), [*range(1, 2 * CANDIDATES + 1)]
+    pools.note("mail", [(0, [*left], 0)], ())
+    while left:
+        _, [task_id] = pools.take("mail", 1) or (0, [0])
+        assert task_id in left[:CANDIDATES]
+        left.remove(task_id)
+    assert pools.take("mail", 1) is None
