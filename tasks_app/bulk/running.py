@@ -24,7 +24,7 @@ from ..models import BulkItem, BulkOperation, Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
 from .actions import action_of
-from .chunks import Planned, next_chunk, next_undo_chunk
+from .chunks import Chunk, Planned, next_chunk, next_undo_chunk
 from .selection import began_by
 
 FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.

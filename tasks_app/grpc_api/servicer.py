@@ -71,7 +71,7 @@ def _messages(tasks: TaskQuerySet) -> list[pb.Task]:
         messages.append(message_of(task))
         size += messages[-1].ByteSize()
         if size > settings.TASKSTORE_MAX_REQUEST_BYTES:
-            text = f"the answer would exceed {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: set a lower limit"
+            text = f"the response would exceed {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: set a lower limit"
             raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text)
     return messages
 

@@ -249,7 +249,7 @@ async def _still_sees(cookie: str) -> bool:
     except DatabaseFailure:
         return True  # Unknown for now, and no new counts are sent either.
     except Exception:
-        log.exception("the rights of a viewer can't be told")
+        log.exception("can't read the rights of a viewer")
         return False
 
 

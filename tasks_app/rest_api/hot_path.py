@@ -197,7 +197,7 @@ def _failure(error: Exception, view: LoopView) -> Answer:
         number = secrets.token_hex(8)
         request = view.request._request
         log.exception("request %s failed: %s %s", number, request.method, request.path)
-        response = JsonResponse({"detail": "Something went wrong in the server.", "request_id": number}, status=500)
+        response = JsonResponse({"detail": "Internal server error.", "request_id": number}, status=500)
     own = [(name.encode("latin1"), value.encode("latin1")) for name, value in response.items()]
     return Answer(response.status_code, (*own, (b"X-Content-Type-Options", b"nosniff")), response.content)
 

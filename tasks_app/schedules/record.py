@@ -119,7 +119,7 @@ def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
     times = timetable_of(record)
     next_ms = times.after(now_ms)
     if next_ms is None:
-        raise NotASchedule("the schedule has no due time any more")
+        raise NotASchedule("the schedule has no further due time")
     if not record.due:
         return Turn([], next_ms)
     due = [record.due]

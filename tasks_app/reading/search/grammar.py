@@ -174,7 +174,7 @@ def _term(token: str) -> Term:
     found = KEY.fullmatch(token)
     if not found:
         bare = token.removeprefix("-")
-        raise ValueError(f"say where to look: error:{bare}, data:{bare} or group:{bare}; a bare number is an id")
+        raise ValueError(f"specify where to search: error:{bare}, data:{bare} or group:{bare}; a bare number is an id")
     excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
@@ -230,7 +230,7 @@ def _owner(text: str) -> int | str:
 def _age(text: str) -> Bound:
     duration = DURATION.fullmatch(text[1:])
     if text[0] not in "<>":
-        raise ValueError("say whether older or younger, as in age:>1h or age:<10min")
+        raise ValueError("specify older or younger, as in age:>1h or age:<10min")
     if not duration:
         raise ValueError(
             f"{text[1:] or 'nothing'} is not an age; write a number and one of {', '.join(UNITS_MS)}: age:>1h"
