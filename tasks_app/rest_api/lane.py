@@ -242,15 +242,15 @@ def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | N
     operation: Operation
     try:
         if is_claim:
-            asked = value_of(strict_json.read(body), ClaimRequest)
-            if asked.wait or not all(map(grant.scope.allows, asked.wanted)):
+            asked = claim = value_of(strict_json.read(body), ClaimRequest)
+            if claim.wait or not all(map(grant.scope.allows, claim.wanted)):
                 return None
-            operation = claim_of(asked, grant.scope, None)
+            operation = claim_of(claim, grant.scope, None)
         else:
-            asked = value_of(strict_json.read(body), UpdateRequest)
-            if not all(map(grant.scope.allows, asked.groups)):
+            asked = update = value_of(strict_json.read(body), UpdateRequest)
+            if not all(map(grant.scope.allows, update.groups)):
                 return None
-            operation = update_of(asked, grant.scope, None)
+            operation = update_of(update, grant.scope, None)
         validate(operation, limits())
     except TaskStoreError:
         return None
