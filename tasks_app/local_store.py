@@ -211,7 +211,7 @@ class ClaimingStore(LocalStore):
                 self._claim.cancel()
             with suppress(CancelledError):
                 return self._claim.result()
-        raise StoreUnavailable("this store has hung up")
+        raise StoreUnavailable("this store has been stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

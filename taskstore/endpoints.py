@@ -129,8 +129,8 @@ TOKEN_FAILURES = {
     401: "The token is missing or invalid.",
     403: "The token does not allow this, or not in this group.",
     429: "Too many requests, or too many wrong tokens. Try again after `Retry-After` seconds.",
-    503: "The server cannot answer now. Try again after `Retry-After` seconds. With the code `commit_unknown` the "
-    "change may have been made: check before you repeat it.",
+    503: "The server cannot process the request now. Try again after `Retry-After` seconds. With the code "
+    "`commit_unknown` the change may have been made: check before you repeat it.",
 }
 FAILURES = TOKEN_FAILURES | {
     400: "The request is invalid. `errors` names every wrong field.",
@@ -155,7 +155,7 @@ def _one_of(*values: str) -> dict[str, Any]:
 def _limit(most: int) -> Parameter:
     """Return the parameter for the size of a page."""
     schema = {"type": "integer", "minimum": 1, "maximum": most, "default": 50}
-    return Parameter("limit", schema, "How many entries to return at most.")
+    return Parameter("limit", schema, "The maximum number of entries to return.")
 
 
 IN_PATH = Parameter("id", ID)
@@ -235,7 +235,7 @@ PAUSE = Endpoint(
     method="POST",
     path="/groups/{name}/pause",
     needs=Action.OPERATE,
-    description="Pause a group: it hands out no tasks, but commits still work. Pausing a paused group changes nothing.",
+    description="Pause a group: it hands out no tasks, but commits continue. Pausing a paused group changes nothing.",
     parameters=(GROUP_IN_PATH,),
     body=ReasonRequest,
     answer=GroupPause,
@@ -739,7 +739,7 @@ BULK = Endpoint(
     needs=Action.OPERATE,
     description="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
     "The request fails if their number has changed by more than 10 tasks and by more than 1 %. A small operation may "
-    "already have ended when the server answers: see its `state`.",
+    "already have ended when the response arrives: see its `state`.",
     body=BulkRequest,
     answer=Operation,
     failures=FAILURES | KEY_REUSED,

@@ -125,7 +125,7 @@ class Cluster:
         folder = self.new_folder("store")
         make_store(folder, self.plan.direct_url)
         self.token = token_of(folder)
-        self._say("the store is made")
+        self._say("the store has been created")
 
     def kill_postgresql(self, name: str) -> None:
         """Kill only PostgreSQL, not its Patroni."""

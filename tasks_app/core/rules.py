@@ -224,7 +224,7 @@ def _bugs(commit: Commit) -> Iterable[str]:
         yield "nothing to do: name at least one add, update or delete"
     for place, add in enumerate(commit.adds):
         if not (add.group or isinstance(commit, Update)):
-            yield f"adds[{place}] has no group: name the group that the task goes into"
+            yield f"adds[{place}] has no group: name a group for the task"
     named = commit.changed_ids
     for task_id, times in Counter(named).items() if len(set(named)) < len(named) else ():
         if times > 1:

@@ -32,7 +32,7 @@ class Delta:
     failed: int = 0  # Tasks that have an error.
     entered: int = 0  # Tasks that were added to the group, or moved into it.
     left: int = 0
-    failures: int = 0  # Tasks that got an error.
+    failures: int = 0  # Tasks that received an error.
     claimed: int = 0
     taken_over: int = 0  # Of what was claimed: tasks whose lease had run out.
     waits: Counts = field(default_factory=_counts)  # How long what was claimed had been available, by bucket.

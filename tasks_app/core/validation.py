@@ -68,7 +68,7 @@ def refuse_owner(scope: GroupScope, owner: int) -> None:
     """Raise Forbidden when nothing may be done for this client."""
     if scope.owners is not None and owner not in scope.owners:
         allowed = ", ".join(map(str, scope.owners))
-        raise Forbidden(f"This token may not act for client {owner}, only for {allowed}.")
+        raise Forbidden(f"This token can't act for client {owner}, only for {allowed}.")
 
 
 def _is_of_nobody(operation: Operation) -> bool:

@@ -22,7 +22,7 @@ class Undecided(Enum):
     """What can't be said yet about an operation, because of other transactions. Nothing was changed."""
 
     LOCKED = "a task that it names is locked"
-    CONTENDED = "there is something to claim, but all of it is locked or just being added"
+    CONTENDED = "tasks are available, but all of them are locked or being added"
 
 
 # What comes of an operation: its new tasks, or the error to raise.

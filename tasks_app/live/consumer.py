@@ -225,10 +225,8 @@ def word_of(text: str | None) -> Watch | Word | None:
     word = message.get("type") if isinstance(message, dict) else None
     if word == Word.PING:
         return Word.PING
-    return _watch_of(message) if word == Word.FULL else None
-
-
-def _watch_of(message: dict[str, Any]) -> Watch | None:
+    if word != Word.FULL:
+        return None
     groups, folders = message.get("groups", []), message.get("folders", [])
     searched, totals = message.get("filter", ""), message.get("totals", False)
     if not (isinstance(groups, list) and isinstance(folders, list) and len(groups) + len(folders) <= MOST_WATCHED):
@@ -251,7 +249,7 @@ async def _still_sees(cookie: str) -> bool:
     except DatabaseFailure:
         return True  # Unknown for now, and no new counts are sent either.
     except Exception:
-        log.exception("the rights of a viewer can't be told")
+        log.exception("can't read the rights of a viewer")
         return False
 
 

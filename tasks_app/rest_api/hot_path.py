@@ -30,9 +30,8 @@ from ..core.operations import TaskRecord
 from ..models import Task
 from ..offload.threads import beside_the_loop, by_the_helper
 from ..wire import strict_json
-from ..wire.decoding import value_of
 from ..wire.requests import claim_of, update_of
-from ..wire.size import is_light
+from ..wire.strict_json import is_light, value_of
 from . import bodies, health, large_bodies
 from .async_views import LoopView
 from .authentication import NO_TOKEN
@@ -198,7 +197,7 @@ def _failure(error: Exception, view: LoopView) -> Answer:
         number = secrets.token_hex(8)
         request = view.request._request
         log.exception("request %s failed: %s %s", number, request.method, request.path)
-        response = JsonResponse({"detail": "Something went wrong in the server.", "request_id": number}, status=500)
+        response = JsonResponse({"detail": "Internal server error.", "request_id": number}, status=500)
     own = [(name.encode("latin1"), value.encode("latin1")) for name, value in response.items()]
     return Answer(response.status_code, (*own, (b"X-Content-Type-Options", b"nosniff")), response.content)
 

@@ -1,4 +1,4 @@
-"""The express lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
+"""The fast lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
 
 It answers only what it understands completely: a request head that it has learnt, a token that is trusted now, a small
 body that is valid. Everything else takes the long way, through the server's parser and the views, and that decides
@@ -30,9 +30,8 @@ from ..core.validation import validate
 from ..managers import limits
 from ..models import Task, Token
 from ..wire import strict_json
-from ..wire.decoding import value_of
 from ..wire.requests import claim_of, update_of
-from ..wire.size import LIGHT_BYTES
+from ..wire.strict_json import LIGHT_BYTES, value_of
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
 from .async_views import LoopView, resend_key
@@ -242,15 +241,15 @@ def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | N
     operation: Operation
     try:
         if is_claim:
-            asked = value_of(strict_json.read(body), ClaimRequest)
-            if asked.wait or not all(map(grant.scope.allows, asked.wanted)):
+            asked = claim = value_of(strict_json.read(body), ClaimRequest)
+            if claim.wait or not all(map(grant.scope.allows, claim.wanted)):
                 return None
-            operation = claim_of(asked, grant.scope, None)
+            operation = claim_of(claim, grant.scope, None)
         else:
-            asked = value_of(strict_json.read(body), UpdateRequest)
-            if not all(map(grant.scope.allows, asked.groups)):
+            asked = update = value_of(strict_json.read(body), UpdateRequest)
+            if not all(map(grant.scope.allows, update.groups)):
                 return None
-            operation = update_of(asked, grant.scope, None)
+            operation = update_of(update, grant.scope, None)
         validate(operation, limits())
     except TaskStoreError:
         return None
@@ -305,7 +304,7 @@ class AskedOnLane(Asked):
                 meters.note_refusal(error)
             self.connection.answer(failure_of(self.view, error))
         except Exception:
-            log.exception("can't answer a request")
+            log.exception("can't process a request")
 
     async def _answer_long(self, tasks: Sequence[TaskRecord]) -> None:
         try:

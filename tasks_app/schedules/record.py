@@ -32,8 +32,8 @@ from taskstore.types.tasks import NewTask, Problem
 
 from ..core.operations import Commit
 from ..managers import limits
-from ..wire.decoding import value_of
 from ..wire.requests import every_problem, problems_of
+from ..wire.strict_json import value_of
 from . import timetable
 from .timetable import Timetable
 
@@ -119,7 +119,7 @@ def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
     times = timetable_of(record)
     next_ms = times.after(now_ms)
     if next_ms is None:
-        raise NotASchedule("the schedule has no due time any more")
+        raise NotASchedule("the schedule has no further due time")
     if not record.due:
         return Turn([], next_ms)
     due = [record.due]

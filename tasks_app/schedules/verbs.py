@@ -213,7 +213,7 @@ def first_due_of(plan: SchedulePlan) -> int:
     """Return the next due time from now. Raises InvalidInput about `cron` when there is none."""
     due_ms = timetable_of(plan).after(Task.objects.now_ms())
     if due_ms is None:
-        raise InvalidInput({"cron": ["must be an expression that comes due again"]})
+        raise InvalidInput({"cron": ["must be an expression that will be due again"]})
     return due_ms
 
 

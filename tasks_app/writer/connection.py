@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..database.postgresql_pipeline import Pipeline
 
 BEGIN, COMMIT = Statement("BEGIN"), Statement("COMMIT")
-ANSWER_LOST = "the change was committed, but the server lost its answer: look at the tasks before you try again"
+ANSWER_LOST = "the change was committed, but the server lost its response: check the tasks before you try again"
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
 # libpq's buffers never shrink, and SQLite's prepared statements keep their parameters. So a connection is replaced
@@ -204,7 +204,7 @@ class PostgreSQLConnection(WriterConnection):
             await self.close()
             told = translated(error)
             if is_last and connection.has_succeeded and isinstance(error, Exception):
-                log.exception("the answer to a batch was lost after its COMMIT")
+                log.exception("the response to a batch was lost after its COMMIT")
                 raise CommitUnknown(ANSWER_LOST) from error  # Any other error would have the batch done again.
             if told is None:
                 raise
@@ -348,7 +348,9 @@ class SQLiteConnection(WriterConnection):
         try:
             self._connected()
         except sqlite3.Error:  # The batch is committed: it has to be answered.
-            log.warning("the connection to the database could not be replaced, and keeps its memory", exc_info=True)
+            log.warning(
+                "the connection to the database could not be replaced; its memory is not released", exc_info=True
+            )
             self._connection = old
         else:
             if old is not None:

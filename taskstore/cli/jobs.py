@@ -51,10 +51,14 @@ def job() -> None:
     metavar="TIME",
     help="Earliest start: 2026-01-31T12:00 (UTC), or +10min.",
 )
-@click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
 @click.option(
-    "--max-attempts", type=parameter_types.Number(min=1), metavar="N", help="Attempts before the job fails for good."
+    "--priority",
+    type=parameter_types.PRIORITY,
+    default=0,
+    metavar="N",
+    help="-100 to 100. Higher values are claimed first.",
 )
+@click.option("--max-attempts", type=parameter_types.Number(min=1), metavar="N", help="Maximum number of attempts.")
 @click.option(
     "--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="Time limit of one attempt."
 )
@@ -105,21 +109,21 @@ def list_jobs(session: Session, /, **asked: Any) -> None:
         session.tell(map(as_json, found))
         return
     now = now_ms()
-    session.show(table(COLUMNS, (_cells(each, now) for each in found)))
-
-
-def _cells(found: Job, now: int) -> list[str]:
-    return [
-        str(found.id),
-        found.status,
-        found.function,
-        found.queue,
-        "" if found.status == JobStatus.STARTED else relative(found.available_at_ms, now),
-        str(len(found.attempts) or ""),
-        found.worker,
-        json.dumps(found.result, ensure_ascii=False) if found.status == JobStatus.SUCCEEDED else "",
-        found.error.line if found.error else "",
-    ]
+    rows = (
+        [
+            str(each.id),
+            each.status,
+            each.function,
+            each.queue,
+            "" if each.status == JobStatus.STARTED else relative(each.available_at_ms, now),
+            str(len(each.attempts) or ""),
+            each.worker,
+            json.dumps(each.result, ensure_ascii=False) if each.status == JobStatus.SUCCEEDED else "",
+            each.error.line if each.error else "",
+        ]
+        for each in found
+    )
+    session.show(table(COLUMNS, rows))
 
 
 @command("show", needs=Scope.READ, below=job)

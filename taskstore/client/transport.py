@@ -67,7 +67,7 @@ class Access:
         if not is_http:
             raise InvalidInput({"url": [f"must be an address such as {DEFAULT_URL}, not {self.url!r}"]})
         if self.token and not (self.is_loopback or self.url.startswith("https:")):
-            log.warning("the token is sent to %s unencrypted: anyone on the way can read it", self.url)
+            log.warning("the token is sent to %s unencrypted: anyone on the network path can read it", self.url)
 
     @property
     def is_loopback(self) -> bool:
@@ -227,12 +227,19 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
         url, token = access.url, access.token
         timeout_s = patience.timeout_s
         timeout = httpx.Timeout(timeout_s + call.wait_ms / 1000, connect=min(timeout_s, LONGEST_CONNECT_S), pool=None)
+        headers = {"User-Agent": "taskstore"}
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        if call.key:
+            headers["Idempotency-Key"] = call.key
         happened: Happened = yield httpx.Request(
             call.method,
             _address(url + call.path),
             params=call.query or None,
             content=content,
-            headers=_headers(call, token),
+            headers=headers,
             extensions={"timeout": timeout.as_dict()},
         )
         problem = problem_of(call, happened)
@@ -258,20 +265,9 @@ def read(call: Call[T], answer: httpx.Response) -> T:
     try:
         return call.read(answer.content)
     except (ValueError, KeyError, TypeError) as problem:
-        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected answer: {problem!r}") from problem
+        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected response: {problem!r}") from problem
 
 
 @lru_cache(100)
 def _address(url: str) -> httpx.URL:
     return httpx.URL(url)
-
-
-def _headers(call: Call[Any], token: str) -> dict[str, str]:
-    headers = {"User-Agent": "taskstore"}
-    if call.body is not None:
-        headers["Content-Type"] = "application/json"
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    if call.key:
-        headers["Idempotency-Key"] = call.key
-    return headers

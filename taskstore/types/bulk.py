@@ -112,7 +112,7 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ]
     group: Annotated[str, Meta(description="The group of all these tasks; empty for several groups or no task.")]
     samples: Annotated[Ids, Meta(description="A few of the ids.")]
-    bound: Annotated[Int64, Meta(description="Send it unchanged: tasks added later are left alone.")]
+    bound: Annotated[Int64, Meta(description="Send it unchanged: tasks added later are not affected.")]
     as_of: Annotated[int, Meta(description="Send it unchanged: the time of the preview, in ms.")]
     to_type: Annotated[str, Meta(description="The text to send as `typed`; empty if none is needed.")]
     targets: Annotated[
@@ -160,7 +160,9 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         dict[str, int] | None, Meta(description="The number of skipped tasks by reason. Not in the list.")
     ] = None
     undoable: Annotated[bool | None, Meta(description="Not in the list.")] = None
-    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; else empty. Not in the list.")] = None
+    not_undoable: Annotated[
+        str | None, Meta(description="Why it can't be undone; otherwise empty. Not in the list.")
+    ] = None
 
 
 class OperationsPage(Struct, frozen=True, kw_only=True):

@@ -275,7 +275,7 @@ class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
 
 
 class RetryRequest(IdsRequest, frozen=True, kw_only=True):
-    """The finished commands to run again. Without `ids` and `status`, those that have failed for good."""
+    """The finished commands to run again. Without `ids` and `status`, those in `failed_count` and `failed_time`."""
 
     status: Annotated[CommandStatus, Meta(description="Only commands with this status.")] | UnsetType = UNSET
 

@@ -125,7 +125,7 @@ class JobRequest(AskedOperation, frozen=True, kw_only=True):
 
 
 class RequeueRequest(Asked, frozen=True, kw_only=True):
-    """A finished job to run once more."""
+    """A finished job to run again."""
 
     args: Annotated[Args, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
     kwargs: Annotated[Kwargs, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET

@@ -39,7 +39,7 @@ TimespecAlias = Annotated[
     Meta(
         ge=-(LATEST_MS // 2),
         le=LATEST_MS,
-        description="Another name for `timespec`, for clients of the original Task Store. It is in milliseconds, too.",
+        description="Another name for `timespec`, for clients of the original Task Store. Also in milliseconds.",
     ),
 ]
 Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="The length of the lease in milliseconds.")]

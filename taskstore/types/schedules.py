@@ -83,7 +83,7 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     state: ScheduleState
-    error: Annotated[str, Meta(description="Why it is broken; else empty.")]
+    error: Annotated[str, Meta(description="Why it is broken; otherwise empty.")]
     id: Annotated[Int64, Meta(description="The current id of its task.")]
     origin: Int64
     cron: str = ""

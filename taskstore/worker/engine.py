@@ -117,7 +117,7 @@ class Engine(Generic[W]):
             for part in (self.keeper, self._heartbeat, self._claims):
                 part.start()
             logger.info(
-                "%s works for %s, at most %d at a time", self.name, ", ".join(self._groups), self._executor.at_once
+                "%s is processing %s, at most %d at a time", self.name, ", ".join(self._groups), self._executor.at_once
             )
             try:
                 self._wait_for_a_call()
@@ -160,17 +160,15 @@ class Engine(Generic[W]):
 
     def _claim_until_stopped(self) -> None:
         try:
-            while limit := self._wait_for_room():
-                self._claim(limit)
+            while True:
+                with self.change:
+                    # Keep the answer, because a second call may return less.
+                    room = self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)))
+                if self.stopping.is_set():
+                    return
+                self._claim(room)
         except Exception as problem:
             self.fail(problem)
-
-    def _wait_for_room(self) -> int:
-        """Wait until tasks can be claimed, and return how many; 0: the worker stops."""
-        with self.change:
-            # Keep the answer, because a second call may return less.
-            limit = self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)))
-            return 0 if self.stopping.is_set() else limit
 
     def _claim(self, limit: int) -> None:
         self._expected_at = time.monotonic() + self._wait_ms / 1_000 + LATE_S
@@ -196,7 +194,7 @@ class Engine(Generic[W]):
             with suppress(Empty):
                 return self._calls.get(timeout=LOOK_S)
             if time.monotonic() > self._expected_at:
-                self.keeper.outage.begin(f"it has not answered for {LATE_S:g} s")
+                self.keeper.outage.begin(f"it has not responded for {LATE_S:g} s")
 
     def _end(self) -> None:
         """Give back tasks that have not started, and after the grace period those that are not done."""

@@ -85,10 +85,12 @@ class Crew:
         """A worker that serves. Raises CannotRun when it ends before."""
         row = self._free_rows.pop()
         orders = {**self._orders, "meters": [self._memory, self._size, row]}
+        # Where Python finds this project, also in a checkout that is not the current directory.
+        search_path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
         # In a session of its own: Ctrl-C is for this process, which tells its workers itself.
         worker = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "taskstore_project.serving.worker_process", json.dumps(orders),
-            env={**os.environ, "PYTHONPATH": _search_path()}, pass_fds=[self._descriptor, self._memory],
+            env={**os.environ, "PYTHONPATH": search_path}, pass_fds=[self._descriptor, self._memory],
             # Its end of the pipe tells a worker that this process has died.
             stdin=PIPE, stdout=PIPE, start_new_session=True,
         )  # fmt: skip
@@ -99,7 +101,7 @@ class Crew:
         if said != READY:
             code = await worker.wait()
             self._forget(worker)
-            raise CannotRun(f"a worker process ended before it served, with exit code {code}")
+            raise CannotRun(f"a worker process ended during startup, with exit code {code}")
         return worker
 
     def _forget(self, worker: Process) -> None:
@@ -116,7 +118,7 @@ class Crew:
             if self._must_end.is_set():
                 self._has_cut_off |= code != 0
                 return
-            log.error("a worker process ended with exit code %s: another one takes its place", code)
+            log.error("a worker process ended with exit code %s: starting another one", code)
             replacement = await self._replacement()
             if replacement is None:
                 return
@@ -149,8 +151,3 @@ class Crew:
             if worker.returncode is None:
                 worker.kill()
                 await worker.wait()
-
-
-def _search_path() -> str:
-    """Where Python finds this project, also in a checkout that is not the current directory."""
-    return os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))

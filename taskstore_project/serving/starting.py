@@ -244,7 +244,7 @@ def forget(token: Token, file: ServerFile) -> None:
 
 def leave_at_once() -> NoReturn:
     """End without waiting for the threads that are still at it, and without saying that all is well."""
-    log.warning("ended before everything was answered: a request took too long")
+    log.warning("stopped before all responses were sent: a request took too long")
     sys.stdout.flush()
     os._exit(CUT_OFF)
 
@@ -256,7 +256,7 @@ def end_in_good_order(lock: Lock | None) -> None:
         if database.is_opportunistic():
             database.dialect_of(DEFAULT_DB_ALIAS).flush()
     except DatabaseProblem as problem:
-        log.warning("can't bring the newest commits to the disk now: %s", problem)
+        log.warning("can't write the newest commits to disk now: %s", problem)
     else:
         lock.end()
 

@@ -37,7 +37,7 @@ def test_a_refusal_is_an_answer_of_status_200_that_lists_every_reason(api):
                 "depends": [0],
                 "owned": [leased],
                 "bugs": [
-                    "adds[0] has no group: name the group that the task goes into",
+                    "adds[0] has no group: name a group for the task",
                     "task -7 is named 2 times within updates and deletes: name it once",
                 ],
             },
