@@ -208,7 +208,7 @@ class Lane:
             read = _as_the_views_read(grant, body, is_claim=is_claim)
             if read is None:
                 return None
-            if is_claim and len(body) <= LONGEST_KNOWN:
+            if is_claim and len(body) <= LONGEST_KNOWN and not read.asked.key:  # A key makes each another one.
                 if self._claims >= self.most_known:
                     self._forget_grants()
                 self._claims += 1
