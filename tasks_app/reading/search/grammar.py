@@ -54,8 +54,8 @@ HINTS = {
     Key.ERROR: "part of the error; * matches any text",
     Key.LABEL: "label.NAME:VALUE, or label:NAME for any value",
     Key.DATA: "data:TEXT, or data.PATH:VALUE in JSON",
-    Key.AGE: ">1h or <10min: time since the task got its current id; every change assigns a new one",
-    Key.AVAILABLE: "<now, >now+1h or <2026-01-31T12:00",
+    Key.AGE: "> or < and a time span, as in >1h or <10min: time since the task got its current id, with every change",
+    Key.AVAILABLE: "< or > and a time, as in <now, >now+1h or <2026-01-31T12:00",
     Key.FAILED_FROM: "the group in which a dead letter failed, or a prefix followed by *",
 }
 OWN_FIELD_HINT = "must be NAME:VALUE, or NAME for any value; put text with a colon or quotation mark in quotes"
@@ -185,14 +185,14 @@ def _term(token: str) -> Term:
         asked = (found[2].partition(".")[2], found[3]) if dot else (found[3], None)
         return Term(key=Key.LABEL, **_label(*asked)._asdict(), is_excluded=bool(excluded))
     if not value or (dot and not name):
-        raise ValueError(f"expects {HINTS[Key(word)]}")
+        raise ValueError(f"must be {HINTS[Key(word)]}")
     return Term(key=Key(word), name=name, value=READERS[Key(word)](value), is_excluded=bool(excluded))
 
 
 def _label(name: str, value: str | None) -> Label:
     """Build a label from its written parts. Both may be `""`: an empty name or value is valid."""
     if not name or value == "":
-        raise ValueError(f"expects {HINTS[Key.LABEL]}")
+        raise ValueError(f"must be {HINTS[Key.LABEL]}")
     asked = Label(_unquoted(name), None if value is None else _unquoted(value))
     if (longest := max(len(asked.name), len(asked.value or ""))) > LABEL_LENGTH:
         raise ValueError(sentences.at_most(LABEL_LENGTH, "characters", longest))
