@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -53,7 +55,11 @@ data_type = click.option(
 def add(
     session: Session, /, group: str, data: str | None, file: IO[bytes] | None, by_line: bool, at: int, **fields: Any
 ) -> None:
-    """Add a task to GROUP with DATA or the content of a file; - reads standard input."""
+    """Add a task to GROUP with DATA or the content of a file; - reads standard input.
+
+    The task's data is an argument: --data selects the server's data directory.
+    """
+    check_data_option(f"add {shlex.quote(group)}", data, file)
     made = NewTask(group=group, timespec_ms=at, labels=dict(fields.pop("labels")), **fields)
     if by_line:
         if data not in (None, STDIN):
@@ -88,6 +94,17 @@ def data_of(text: str | None, file: IO[bytes] | None) -> bytes | None:
     if file:
         return bytes(file.read())
     return None if text is None else os.fsencode(text)  # The bytes as typed, even if not UTF-8.
+
+
+def check_data_option(command: str, text: str | None, file: IO[bytes] | None) -> None:
+    """Raise UsageError if the task's data was probably given as `--data`, which the program takes as its directory."""
+    is_typed = getattr(click.get_current_context().find_root().command, "options", "")
+    place = os.environ.get("TASKSTORE_DATA", "")
+    if is_typed and text is None and not file and not Path(place).is_dir():
+        raise click.UsageError(
+            f"`--data` selects the server's data directory, and {place} is not a directory; "
+            f"type `{command} {shlex.quote(place)}` to set the task's data"
+        )
 
 
 def tell_added(session: Session, tasks: Sequence[Task]) -> None:
@@ -147,8 +164,10 @@ def update(
 ) -> None:
     """Change the data, labels or times of a task. Other fields stay unchanged.
 
-    Renew a lease with --at +30s. A task that is leased to another client is not changed: exit code 1.
+    The task's data is an argument: --data selects the server's data directory. Renew a lease with --at +30s. A task
+    that is leased to another client is not changed: exit code 1.
     """
+    check_data_option(f"update {id}", data, file)
     labels, given = labels_of(fields), data_of(data, file)
     task = session.store.task(id)
     if task is None:

@@ -131,6 +131,15 @@ def test_commands_that_are_shown_name_the_data_folder(empty_place):
     assert f"`python3 manage.py up {data}`" in told.stderr
 
 
+@pytest.mark.parametrize("command", ["add mail", "update 1"])
+def test_data_of_a_task_that_is_given_as_the_data_directory_is_told(empty_place, command):
+    told = empty_place.manage(*command.split(), "--data", "hello")
+    why = f"`--data` selects the server's data directory, and hello is not a directory; type `{command} hello`"
+    assert (told.returncode, told.stdout) == (2, "")
+    assert why in told.stderr
+    assert "The task's data is an argument" in empty_place.manage(command.split()[0], "--help").stdout
+
+
 def test_every_variable_that_is_read_is_known():
     code = [*(PROJECT / "tasks_app").rglob("*.py"), *(PROJECT / "taskstore_project").rglob("*.py")]
     read = {name for file in code for name in re.findall(r'"(TASKSTORE_[A-Z_]+)"', file.read_text())}
