@@ -1,11 +1,16 @@
 """What the demo counts, from a history that is made up."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from lab.chaos.history import Event, History, Truth
+from lab.chaos.outcome import Violation
 from lab.cluster.demo import Observed, Window
 from lab.cluster.faults import PRIMARY, Happened
+from lab.cluster.nodes import Cluster
 from lab.cluster.report import report
+from lab.management.commands import cluster as command
 
 pytestmark = pytest.mark.once
 
@@ -70,3 +75,32 @@ def test_the_report_names_the_gap_and_says_where_its_goal_is_missed():
     assert [cell.strip() for cell in gap.split("|")[2:-1]] == ["58.5", "30", "NO", "59.0"]
     [rate] = [line for line in lines if line.startswith("| 1 ")]
     assert [cell.strip() for cell in rate.split("|")[2:-1]] == ["2", "1 667"]
+
+
+@pytest.mark.parametrize(("violations", "code"), [([Violation(text="task 5 is lost")], command.VIOLATED), ([], 0)])
+def test_after_a_violation_the_logs_are_kept(monkeypatch, tmp_path, capsys, violations, code):
+    class NotStarted(Cluster):
+        def __init__(self):
+            self.folder = tmp_path / "cluster"
+
+        def start(self):
+            """Leave the logs of an earlier run."""
+
+    logs = {"haproxy/log": "a", "node.log": "b", "clients/1": "c", "db1/data/log/today": "d"}
+    for name, text in logs.items():
+        file = tmp_path / "cluster" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    seen = SimpleNamespace(outcome=SimpleNamespace(violations=violations))
+    monkeypatch.setattr(command, "play", lambda *_: seen)
+    monkeypatch.setattr(command, "report", lambda *_: "report")
+    monkeypatch.setattr(command, "conditions_of", lambda _: {})
+    assert command.Command().demo(NotStarted(), command.QUICK, "7", None, print, keep=False) == code
+    kept = {
+        str(file.relative_to(folder)): file.read_text()
+        for folder in tmp_path.glob("taskstore-cluster-logs-*")
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+    assert kept == (logs if violations else {})
+    assert ("The logs of all programs are kept in" in capsys.readouterr().out) == bool(violations)
