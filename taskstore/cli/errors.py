@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 OTHER_GROUP = "has no access to the group"  # The scope is sufficient.
 SWITCHED_OFF = "are off on this server"  # No token is sufficient.
+NEEDS_COMMANDS = "needs a token with the scope commands"  # The scope that the command needs is not sufficient.
 
 
 class Failure(click.ClickException):
@@ -52,7 +53,7 @@ def failure_of(problem: TaskStoreError, needs: str, session: Session) -> Failure
     """Convert an error of the client. `needs`: the scope that the command requires."""
     make = session.typed_on_server(f"token create NAME --scope {needs}")
     match problem:
-        case NotAllowed() if SWITCHED_OFF in str(problem):
+        case NotAllowed() if SWITCHED_OFF in str(problem) or (needs != "commands" and NEEDS_COMMANDS in str(problem)):
             return Denied(str(problem))
         case NotAllowed() if OTHER_GROUP in str(problem):
             make = session.typed_on_server(f"token create NAME --scope {needs} --groups GROUP")

@@ -4,6 +4,7 @@ import pytest
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
+from tests.console.store import add
 from tests.served import free_port
 
 from .conftest import run
@@ -59,6 +60,15 @@ def test_a_token_for_other_groups_is_told_so(command):
     assert told.code == 4
     assert 'has no access to the group "mail"' in told.err
     assert "`taskstore token create NAME --scope work --groups GROUP`" in told.err
+
+
+def test_a_scope_that_would_not_be_enough_is_not_recommended(command, settings):
+    settings.TASKSTORE_COMMANDS = True
+    [task] = add("commands/x/new")
+    told = command("purge", str(task.id), "--yes")
+    assert told.code == 4
+    assert "this needs a token with the scope commands" in told.err
+    assert "token create" not in told.err
 
 
 def test_a_group_that_nobody_knows_is_named(command, served):
