@@ -124,9 +124,9 @@ def _reason_against(new: int, scope: GroupScope, memory: Memory, dialect: Dialec
                 groups, now_s, time.monotonic() + max(LEAST_REST_S, took_s * REST_PER_COUNT)
             )
         if count.groups + new > most:
-            whose = "the store holds" if patterns is None else "the groups that this token may touch are"
+            whose = "the store has" if patterns is None else "this token's list covers"
             return (
-                f"must be a group that exists: {whose} {count.groups}, and {most} groups are the most ({setting}). "
+                f"must be an existing group: {whose} {count.groups} of at most {most} groups ({setting}). "
                 "A group ends with its last task."
             )
     return ""

@@ -41,7 +41,7 @@ def test_a_group_too_many_is_refused_by_the_name_of_its_field():
         add("a", "d")
     assert refused.value.fields == {
         "adds[1].group": [
-            "must be a group that exists: the store holds 3, and 3 groups are the most (TASKSTORE_MAX_GROUPS). "
+            "must be an existing group: the store has 3 of at most 3 groups (TASKSTORE_MAX_GROUPS). "
             "A group ends with its last task."
         ]
     }
@@ -94,7 +94,7 @@ def test_a_token_is_bound_by_the_groups_that_its_list_allows():
     add("pay/a", "pay/b", scope=pay)
     with pytest.raises(TooManyGroups) as refused:
         add("mail", scope=pay)
-    assert "the groups that this token may touch are 2, and 2 groups are the most" in str(refused.value)
+    assert "this token's list covers 2 of at most 2 groups (TASKSTORE_MAX_TOKEN_GROUPS)" in str(refused.value)
     add("reports")
     add("pay/a", scope=pay)
 
