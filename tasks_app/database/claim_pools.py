@@ -85,7 +85,8 @@ class Pools:
     def put_back(self, group: str, ids: Iterable[int]) -> None:
         """Nothing came of taking these: something is unusual about the group, and probably will be for a while."""
         if (pool := self._pools.get(group)) is not None:
-            pool.ids[:0] = ids
+            left = [*ids, *pool.ids]
+            pool.ids, pool.next_ids = left[:CANDIDATES], [*pool.next_ids, *left[CANDIDATES:]]
             pool.is_plain = False
 
     def take(self, group: str, number: int) -> tuple[int, list[int]] | None:

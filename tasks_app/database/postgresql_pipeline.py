@@ -294,6 +294,9 @@ class Pipeline:
 
     async def answers(self, sent: Sent, within_s: float | None = None) -> list[list[Row]]:
         self._patience_until_s = self._loop.time() + within_s if within_s else float("inf")
+        if within_s and self._alarm and self._alarm.when() > self._patience_until_s:
+            self._alarm.cancel()
+            self._alarm = None
         if within_s and self._alarm is None:
             self._alarm = self._loop.call_later(within_s, self._look_at_the_clock)
         await sent.end

@@ -207,7 +207,7 @@ class Lane:
             read = _as_the_views_read(grant, body, is_claim=is_claim)
             if read is None:
                 return None
-            if is_claim and len(body) <= LONGEST_KNOWN:
+            if is_claim and len(body) <= LONGEST_KNOWN and not read.asked.key:  # A key makes each another one.
                 if self._claims >= self.most_known:
                     self._forget_grants()
                 self._claims += 1
@@ -241,15 +241,15 @@ def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | N
     operation: Operation
     try:
         if is_claim:
-            asked = value_of(strict_json.read(body), ClaimRequest)
-            if asked.wait or not all(map(grant.scope.allows, asked.wanted)):
+            asked = claim = value_of(strict_json.read(body), ClaimRequest)
+            if claim.wait or not all(map(grant.scope.allows, claim.wanted)):
                 return None
-            operation = claim_of(asked, grant.scope, None)
+            operation = claim_of(claim, grant.scope, None)
         else:
-            asked = value_of(strict_json.read(body), UpdateRequest)
-            if not all(map(grant.scope.allows, asked.groups)):
+            asked = update = value_of(strict_json.read(body), UpdateRequest)
+            if not all(map(grant.scope.allows, update.groups)):
                 return None
-            operation = update_of(asked, grant.scope, None)
+            operation = update_of(update, grant.scope, None)
         validate(operation, limits())
     except TaskStoreError:
         return None
