@@ -31,7 +31,8 @@ from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
 from .types.jobs import Job, JobsPage
-from .types.requests import Asked, CommandLine, ReasonRequest, TasksRequest
+from .types.progress import Progress
+from .types.requests import Asked, CommandLine, ProgressRequest, ReasonRequest, TasksRequest
 from .types.rights import Action
 from .types.schedules import Schedule
 from .types.search import SearchPage
@@ -123,6 +124,7 @@ FAILURES = TOKEN_FAILURES | {
 }
 NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
+NOT_HELD = {409: "The task is not leased to this client. `detail` says who holds it."}
 UNFINISHED = {409: "The job has not finished. `detail` contains its status."}
 
 # The limits of the server, which tests/rest_api/test_schema.py compares.
@@ -366,6 +368,19 @@ HEARTBEAT = Endpoint(
     parameters=(Parameter("clientid", ID),),
     answer=Heard,
     failures=FAILURES,
+)
+PROGRESS = Endpoint(
+    name="progress",
+    method="PUT",
+    path="/progress/{id}",
+    needs=Action.WORK,
+    description="Report how far a leased task is. Only the client that holds it can.\n\n"
+    "`id` is any id of its chain. At most one report a second is stored, the last one; a crash may lose it. The "
+    "report makes no successor. It appears as `progress` of the task or job until the lease ends.",
+    parameters=(IN_PATH,),
+    body=ProgressRequest,
+    answer=Progress,
+    failures=FAILURES | NOT_FOUND | NOT_HELD,
 )
 CLIENTS = Endpoint(
     name="clients",

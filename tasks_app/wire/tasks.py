@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
+from taskstore.types.progress import Progress
 from taskstore.types.requests import Asked
 from taskstore.types.scalars import prepare
 from taskstore.types.tasks import FAILED_FROM, NAMED, NewTask, Problem
@@ -22,7 +23,7 @@ from ..models import Task
 from .scalars import DataBase64, DataType, Int64, Labels, Priority, ServerSet, Timespec, TimespecAlias
 
 
-def answer_of(task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
+def answer_of(task: Task | TaskRecord, *, with_data: bool = True, progress: Progress | None = None) -> TaskAnswer:
     """Return a task as it is answered with; without data where somebody may not see it."""
     return TaskAnswer.make(
         id=task.id,
@@ -37,6 +38,7 @@ def answer_of(task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
         owner=task.owner,
         available_at_ms=task.available_at_ms,
         created_at_ms=task.created_at_ms,
+        progress=progress,
     )
 
 
@@ -55,6 +57,7 @@ class WithData(Asked, frozen=True, kw_only=True):
     origin: ServerSet = UNSET
     claims: ServerSet = UNSET
     created: ServerSet = UNSET
+    progress: ServerSet = UNSET
 
     def problems(self) -> Iterator[Problem]:
         if UNSET not in (self.timespec, self.duration) and self.timespec != self.duration:

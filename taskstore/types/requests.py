@@ -8,7 +8,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from .command_record import CommandStatus
-from .scalars import Ids, Reason, prepare
+from .progress import Done
+from .progress import problems_of as problems_of_progress
+from .scalars import Ids, Int64, Reason, prepare
 from .tasks import Problem
 
 
@@ -36,6 +38,17 @@ class TasksRequest(Asked, frozen=True, kw_only=True):
     ids: Ids
 
 
+class ProgressRequest(Asked, frozen=True, kw_only=True):
+    """How far a task is. It replaces the previous report."""
+
+    clientid: Int64
+    done: Done
+    text: Annotated[str, Meta(description="What the task is doing; at most 255 characters.")] = ""
+
+    def problems(self) -> Iterator[Problem]:
+        yield from problems_of_progress(self.done, self.text)
+
+
 class CommandLine(Asked, frozen=True, kw_only=True):
     """A line of an import: a command or a list."""
 
@@ -44,4 +57,4 @@ class CommandLine(Asked, frozen=True, kw_only=True):
     list: Annotated[dict[str, Any] | None, Meta(description="The name and the commands of a list.")] = None
 
 
-prepare(ReasonRequest, TasksRequest, CommandLine)
+prepare(ReasonRequest, TasksRequest, ProgressRequest, CommandLine)
