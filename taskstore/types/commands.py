@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from .command_record import Command, CommandStatus, LiveOutput, Run
+from .progress import Progress
 from .scalars import After, Int64, prepare
 
 Place = Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
@@ -109,6 +110,9 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     )
     at_ms: Since = field(name="at")
     place: Place
+    progress: Annotated[
+        Progress | None, Meta(description="As the running command wrote it; null if it did not. Only of one command.")
+    ] = None
 
 
 class SubmittedCommands(Struct, frozen=True, kw_only=True):
@@ -158,6 +162,9 @@ class ListSeen(Struct, frozen=True, kw_only=True):
     done: Annotated[int, Meta(description="Finished commands, as last reported by the worker.")]
     at_ms: Since = field(name="at")
     place: Place
+    progress: Annotated[
+        Progress | None, Meta(description="As one of its commands last wrote it; null if none did.")
+    ] = None
 
 
 class ListPage(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from .job_record import FINISHED, Attempt, JobError, JobOptions, JobStatus
+from .progress import Progress
 from .scalars import After, Int64, prepare
 
 
@@ -40,6 +41,7 @@ class Job(Struct, frozen=True, kw_only=True):
         bool, Meta(description="false: its record is too large for a list; request the job by its id.")
     ] = field(name="whole")
     place: Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
+    progress: Annotated[Progress | None, Meta(description="As its function reported it; null if it did not.")] = None
 
     @property
     def is_finished(self) -> bool:

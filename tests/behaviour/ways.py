@@ -141,8 +141,8 @@ class Manager:
 
     def progress(self, task_id: int) -> tuple[float, str] | None:
         [task] = Task.objects.find([task_id])
-        found = reports.progress_of([task]).get(task.origin)
-        return found and (found.done, found.text)
+        found = task and reports.progress_of([task]).get(task.origin)
+        return (found.done, found.text) if found else None
 
     def within(self, *patterns: str) -> Self:
         return type(self)(self.served, *patterns)
@@ -314,7 +314,8 @@ class ThroughClient:
     def progress(self, task_id: int) -> tuple[float, str] | None:
         with self.client_of() as client:
             found = client.task(task_id)
-            return found and found.progress and (found.progress.done, found.progress.text)
+            progress = found and found.progress
+            return (progress.done, progress.text) if progress else None
 
     def within(self, *patterns: str) -> Self:
         return type(self)(self.served, *patterns)
