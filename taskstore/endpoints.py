@@ -376,7 +376,7 @@ PROGRESS = Endpoint(
     needs=Action.WORK,
     description="Report how far a leased task is. Only the client that holds it can.\n\n"
     "`id` is any id of its chain. At most one report a second is stored, the last one; a crash may lose it. The "
-    "report makes no successor. It appears as `progress` of the task or job until the lease ends.",
+    "report makes no successor. The task, job or command shows it as `progress` until the lease ends.",
     parameters=(IN_PATH,),
     body=ProgressRequest,
     answer=Progress,

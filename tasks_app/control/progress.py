@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from django.db import Error, connections, transaction
@@ -94,6 +94,14 @@ def progress_of(tasks: Iterable[Task | TaskRecord]) -> dict[int, Progress]:
         for row in found
         if row.claims == held[row.origin]
     }
+
+
+def progress_of_origins(origins: Collection[int]) -> dict[int, Progress]:
+    """As `progress_of`, of the tasks with these origins, also of those that have ended."""
+    reported = list(ProgressReport.objects.filter(origin__in=origins).values_list("origin", flat=True))
+    if not reported:
+        return {}
+    return progress_of(Task.objects.get_queryset().of_chains(reported).defer("data"))
 
 
 def write(reports: Sequence[Report], using: str) -> None:
