@@ -23,7 +23,7 @@ from taskstore.client.transport import id_of_this_process
 from taskstore.errors import StoreUnavailable
 from taskstore.types.clients import Heard
 from taskstore.types.progress import Progress
-from taskstore.types.tasks import Change, NewTask, Order, Task
+from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 
 from .control.progress import Reports, report
 from .core.operations import Claim, Commit, TaskRecord
@@ -35,7 +35,6 @@ from .reading import clients
 from .reading.search import grammar
 from .reading.search.finding import find
 from .schedules import Scheduler
-from .wire.tasks import answer_of
 from .writer.cancelling import ended
 from .writer.writer import Writer
 
@@ -222,7 +221,7 @@ class ClaimingStore(LocalStore):
                 self._claim.cancel()
             with suppress(CancelledError):
                 return self._claim.result()
-        raise StoreUnavailable("this store has hung up")
+        raise StoreUnavailable("this store has been stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

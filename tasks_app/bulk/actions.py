@@ -9,7 +9,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 from taskstore.errors import InvalidInput
 from taskstore.types import bulk_actions
 from taskstore.types.bulk_actions import BulkAction, Option
+from taskstore.types.checks import group_name, text
 from taskstore.types.job_record import group_to_wait_in
+from taskstore.types.scalars import LATEST_MS, MOST_PRIORITY, Limits
 from taskstore.types.tasks import (
     ATTEMPTS,
     FAILED_FROM,
@@ -23,7 +25,6 @@ from taskstore.types.tasks import (
     holds_results,
 )
 
-from ..core.validation import LATEST_MS, MOST_PRIORITY, Limits, group_name, text
 from ..models import BulkItem, BulkOperation, Task
 
 MOST_SPREAD_MINUTES = 30 * 24 * 60
@@ -160,7 +161,8 @@ class Move(Action):
         elif self.to == group:
             yield "to", "must be a group other than the one that the tasks are in"
         elif not self.create and not Task.objects.get_queryset().in_group(self.to).exists():
-            yield "to", f"must be an existing group, and {self.to} is not: allow a new group, or name another one"
+            remedy = "name another group, or set the option create (--create on the command line)"
+            yield "to", f"must be an existing group, and {self.to} does not exist: {remedy}"
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
         return Skip(IN_THAT_GROUP) if task.group == self.to else changed(task, state, group=self.to)

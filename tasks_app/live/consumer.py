@@ -21,10 +21,12 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import Error as DatabaseFailure
 
+from taskstore.types.checks import is_utf8
+from taskstore.types.scalars import INT64_MAX
+
 from ..access import sessions
 from ..access.policy import Action, may
 from ..core.meters import meters
-from ..core.validation import INT64_MAX, is_utf8
 from .broadcaster import Viewer, broadcaster
 from .messages import Watch
 
@@ -285,7 +287,7 @@ async def _present_sight(cookie: str) -> Sight | None:
     except DatabaseFailure:
         return None  # No new counts are sent either.
     except Exception:
-        log.exception("the rights of a viewer can't be told")
+        log.exception("can't read the rights of a viewer")
         return NO_SIGHT
 
 

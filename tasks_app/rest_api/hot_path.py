@@ -22,7 +22,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
-from taskstore.types.tasks import Outcome
+from taskstore.types.requests import ClaimRequest, UpdateRequest
+from taskstore.types.tasks import Outcome, answer_of
 
 from ..access.tokens import waiting_tokens
 from ..core.operations import TaskRecord
@@ -30,8 +31,8 @@ from ..models import Task
 from ..offload.threads import beside_the_loop, by_the_helper
 from ..wire import strict_json
 from ..wire.decoding import value_of
+from ..wire.requests import claim_of, update_of
 from ..wire.size import is_light
-from ..wire.tasks import answer_of
 from . import bodies, health, large_bodies
 from .async_views import LoopView
 from .authentication import NO_TOKEN
@@ -39,7 +40,6 @@ from .base import serves
 from .errors import ENCODER, JSONRenderer
 from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
 from .large_bodies import BYTES_AT_ONCE, LargeUpdate
-from .requests import ClaimRequest, UpdateRequest
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 
 class Update(LoopView):
-    @serves(endpoints.UPDATE, body=UpdateRequest)
+    @serves(endpoints.UPDATE)
     async def post(self, request: Request) -> bytes:
         body = bodies.body_of(request)
         asked: UpdateRequest | LargeUpdate
@@ -63,17 +63,21 @@ class Update(LoopView):
             asked = value_of(strict_json.read(body), UpdateRequest)
         for group in asked.groups:
             self.must_reach(group)
-        operation = asked.operation(self.scope(), self.key_of(asked))
+        key = self.key_of(asked)
+        if isinstance(asked, LargeUpdate):
+            operation = asked.operation(self.scope(), key)
+        else:
+            operation = update_of(asked, self.scope(), key)
         return await outcome_of(await Task.objects.aperform(operation, is_checked=is_large))
 
 
 class ClaimTasks(LoopView):
-    @serves(endpoints.CLAIM, body=ClaimRequest)
+    @serves(endpoints.CLAIM)
     async def post(self, request: Request) -> bytes:
         asked = await bodies.read_on_the_loop(request, ClaimRequest)
         for group in asked.wanted:
             self.must_reach(group)
-        operation = asked.operation(self.scope(), self.key_of(asked))
+        operation = claim_of(asked, self.scope(), self.key_of(asked))
         if not asked.wait:
             return await outcome_of(await Task.objects.aperform(operation))
         async with waiting_tokens.while_valid(self.token(), AuthenticationFailed(NO_TOKEN)):
@@ -103,9 +107,9 @@ def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
 
 # Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.
 VIEWS: Mapping[tuple[str, str], type[LoopView]] = {
-    (served.endpoint.method, served.endpoint.path): view
+    (endpoint.method, endpoint.path): view
     for view in (ClaimTasks, Update, health.Healthz)
-    for served in view.served()
+    for endpoint in view.served()
 }
 
 # What every answer says.
@@ -174,7 +178,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 def failure_of(kind: type[LoopView], error: Exception) -> Answer:
     """The answer to a request whose operation has failed, without the request."""
-    path = kind.served()[0].endpoint.path
+    path = kind.served()[0].path
     view, request = kind(), ASGIRequest({"type": "http", "method": "POST", "path": path, "headers": []}, BytesIO())
     view.setup(request)
     view.request = view.initialize_request(request)
@@ -194,7 +198,7 @@ def _failure(error: Exception, view: LoopView) -> Answer:
         number = secrets.token_hex(8)
         request = view.request._request
         log.exception("request %s failed: %s %s", number, request.method, request.path)
-        response = JsonResponse({"detail": "Something went wrong in the server.", "request_id": number}, status=500)
+        response = JsonResponse({"detail": "Internal server error.", "request_id": number}, status=500)
     own = [(name.encode("latin1"), value.encode("latin1")) for name, value in response.items()]
     return Answer(response.status_code, (*own, (b"X-Content-Type-Options", b"nosniff")), response.content)
 

@@ -114,7 +114,7 @@ def change(
     previewed = {each.name: options[each.name] for each in action.options if each.is_previewed and each.name in options}
     seen = session.store.bulk_preview(action.name, **meant(terms), **previewed)
     if not seen.count:
-        raise nothing_found(session, action, meant(terms).get("ids", []))
+        raise nothing_found(session, action.name, meant(terms).get("ids", []))
     shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed))
     if not session.is_json:
         session.show(shown)
@@ -133,20 +133,21 @@ def meant(terms: Sequence[str]) -> Options:
     return {"q": " ".join(terms)}
 
 
-def nothing_found(session: Session, action: BulkAction, ids: Sequence[int]) -> Failure:
-    """Explain why a selection finds nothing. `ids`: the selected ids, empty for a search."""
-    reasons, successors = [], []
+def nothing_found(session: Session, verb: str, ids: Sequence[int]) -> Failure:
+    """Explain why tasks that a command named don't exist. `ids`: those it named, empty for a search."""
+    reasons, current_ids, is_replaced = [], [], False
     for id in ids[:MOST_TARGETS]:
         try:
             current = living(session, id)
         except Failure as problem:
             reasons.append(problem.message)
             continue
+        current_ids.append(str(current.id))
         if current.id != id:
+            is_replaced = True
             reasons.append(f"task {id} was replaced by task {current.id}")
-            successors.append(str(current.id))
-    remedy = session.typed(f"{action.name} {' '.join(successors)}")
-    advice = f": use `{remedy}` with the same options" if successors else ""
+    remedy = session.typed(f"{verb} {' '.join(current_ids)}")
+    advice = f": use `{remedy}` with the same options" if is_replaced and len(ids) <= MOST_TARGETS else ""
     return Failure(f"{'; '.join(reasons) or 'no matching tasks'}, so nothing was changed{advice}")
 
 
@@ -192,7 +193,7 @@ def in_words(option: Option, value: Any) -> str:
 def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
     """Ask for confirmation and return the text typed for it. Raises Failure if the user declines."""
     if seen.to_type and not typed:
-        return answer_to(f"type {seen.to_type} to confirm: ", f"say --yes and --type {seen.to_type!r}")
+        return answer_to(f"type {seen.to_type} to confirm: ", f"use --yes and --type {seen.to_type!r}")
     if not is_agreed and answer_to("continue? [y/N] ", "say --yes").lower() not in ("y", "yes"):
         raise Failure("nothing was changed")
     return typed
@@ -328,7 +329,7 @@ def cancel(session: Session, operation: int) -> None:
 @parameter_types.group
 @parameter_types.reason
 def pause(session: Session, group: str, reason: str) -> None:
-    """Pause GROUP: it hands out no tasks until it is resumed, but commits still work."""
+    """Pause GROUP: it hands out no tasks until it is resumed, but commits continue."""
     found = session.store.pause(group, reason)
     if session.is_json:
         session.tell([{"group": group, "paused": as_json(found)}])

@@ -78,7 +78,7 @@ def test_an_id_alone_leads_to_a_task(text, number):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("timeout", "say where to look: error:timeout, data:timeout or group:timeout"),
+        ("timeout", "specify where to search: error:timeout, data:timeout or group:timeout"),
         (
             "colour:red",
             "colour is not a search key; use one of id, group, state, owner, error, label, data, age, available",
@@ -97,12 +97,15 @@ def test_an_id_alone_leads_to_a_task(text, number):
         ("id:x", "must be an integer between 1 and 9223372036854775807"),
         ("0", "must be an integer between 1 and"),
         ("99999999999999999999", "must be an integer between 1 and"),
-        ("age:5", "say whether older or younger, as in age:>1h or age:<10min"),
-        ('age:">1 year"', "1 year is not an age; write a number and one of ms, s, min, h, d, w: age:>1h"),
-        ("age:>", "nothing is not an age"),
-        ("available:now", "say whether before or after, as in available:<now"),
-        ("available:<2026-13-01", "2026-13-01 is not a time; write now, now+1h (or ms, s, min, h, d, w), or a UTC"),
-        ("available:<now*1h", "now*1h is not a time"),
+        ("age:5", "must begin with > for older or < for newer, as in age:>1h or age:<10min"),
+        ('age:">1 year"', 'must be a number and one of ms, s, min, h, d, w, as in age:>1h, not "1 year"'),
+        ("age:>", 'must be a number and one of ms, s, min, h, d, w, as in age:>1h, not ""'),
+        ("available:now", "must begin with < for before or > for after, as in available:<now"),
+        (
+            "available:<2026-13-01",
+            'or a UTC date or time such as 2026-01-31T12:00, not "2026-13-01"',
+        ),
+        ("available:<now*1h", 'not "now*1h"'),
         ('error:"timed out', "a quotation mark is not closed"),
         ("x" * 1_001, "a search can have at most 1000 characters, not 1001"),
         (" ".join(["state:ready"] * (MOST_TERMS + 1)), "at most 20 terms, not 21"),

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
+from taskstore.types.checks import is_utf8
+from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH
+from taskstore.types.search import SEARCH_LENGTH
 from taskstore.types.tasks import State
 
-from ...core.validation import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH, is_utf8
-
-LONGEST = 1_000
 MOST_TERMS = 20
 
 QUOTED = r'"(?:[^"\\]|\\.)*"'
@@ -157,8 +157,8 @@ def written(value: str) -> str:
 
 def tokens_of(text: str) -> list[str]:
     """Split a search into its terms as written. Raises InvalidInput about `q`."""
-    if len(text) > LONGEST:
-        raise InvalidInput({"q": [f"a search can have at most {LONGEST} characters, not {len(text)}"]})
+    if len(text) > SEARCH_LENGTH:
+        raise InvalidInput({"q": [f"a search can have at most {SEARCH_LENGTH} characters, not {len(text)}"]})
     if "\0" in text or not is_utf8(text):
         raise InvalidInput({"q": ["a search can't contain the NUL character or lone surrogates"]})
     if '"' in TOKEN.sub("", text):
@@ -174,7 +174,7 @@ def _term(token: str) -> Term:
     found = KEY.fullmatch(token)
     if not found:
         bare = token.removeprefix("-")
-        raise ValueError(f"say where to look: error:{bare}, data:{bare} or group:{bare}; a bare number is an id")
+        raise ValueError(f"specify where to search: error:{bare}, data:{bare} or group:{bare}; a bare number is an id")
     excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
@@ -230,11 +230,10 @@ def _owner(text: str) -> int | str:
 def _age(text: str) -> Bound:
     duration = DURATION.fullmatch(text[1:])
     if text[0] not in "<>":
-        raise ValueError("say whether older or younger, as in age:>1h or age:<10min")
+        raise ValueError("must begin with > for older or < for newer, as in age:>1h or age:<10min")
     if not duration:
-        raise ValueError(
-            f"{text[1:] or 'nothing'} is not an age; write a number and one of {', '.join(UNITS_MS)}: age:>1h"
-        )
+        units = ", ".join(UNITS_MS)
+        raise ValueError(f"must be a number and one of {units}, as in age:>1h{sentences.but_not_text(text[1:])}")
     return Bound(ms=int(duration[1]) * UNITS_MS[duration[2]], is_upper=text[0] == "<")
 
 
@@ -242,11 +241,11 @@ def _available(text: str) -> Bound:
     relative_ms, absolute_ms = _relative_ms(text[1:]), _absolute_ms(text[1:])
     ms = absolute_ms if relative_ms is None else relative_ms
     if text[0] not in "<>":
-        raise ValueError("say whether before or after, as in available:<now or available:>now+1h")
+        raise ValueError("must begin with < for before or > for after, as in available:<now or available:>now+1h")
     if ms is None:
         raise ValueError(
-            f"{text[1:] or 'nothing'} is not a time; write now, now+1h (or {', '.join(UNITS_MS)}),"
-            " or a UTC date or time such as 2026-01-31T12:00"
+            f"must be now, now+1h (or {', '.join(UNITS_MS)}),"
+            f" or a UTC date or time such as 2026-01-31T12:00{sentences.but_not_text(text[1:])}"
         )
     return Bound(ms=ms, is_upper=text[0] == "<", is_relative=relative_ms is not None)
 
