@@ -132,7 +132,9 @@ def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, writ
         successor = place if place is None else first + place
         if written.has_ids and successor is not None:
             successor = written.drafts[successor].id
-        written.ended.append((*kept_of(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
+        # Not `value`, a property that takes as long as all else in this line.
+        how = ending._value_
+        written.ended.append((*kept_of(task), now_ms, commit, effect.owner, how, operator, reason, successor))
 
 
 def _items(effect: Effect, operation: int, commit: int) -> Iterator[Row]:
