@@ -320,6 +320,19 @@ class Client(models.Model):
         return self.name or f"client {self.id}"
 
 
+class ProgressReport(models.Model):
+    """How far a task is, by the word of its owner. What belongs to an earlier lease or an ended task goes later."""
+
+    origin = models.BigIntegerField(primary_key=True)
+    claims = models.IntegerField()  # Of the task: they identify the lease.
+    done = models.FloatField()  # From 0 to 1.
+    text = models.CharField(max_length=255)
+    at_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"task {self.origin}: {self.done:.0%}"
+
+
 class Scope(models.TextChoices):
     """What a token may do; each of the first three includes the ones before it."""
 

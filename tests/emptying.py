@@ -24,6 +24,7 @@ FILLED = (
     "tasks_app_workdone",
     "tasks_app_level",
     "tasks_app_client",
+    "tasks_app_progressreport",
     "tasks_app_endedsession",
 )
 

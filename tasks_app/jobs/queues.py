@@ -33,6 +33,7 @@ from taskstore.types.rights import Action
 from taskstore.types.tasks import NOBODY, Change, Ending
 
 from ..access import audit
+from ..control.progress import progress_of
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database.time_limits import TookTooLong, at_most
@@ -206,7 +207,9 @@ def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = Tru
 
 
 def _with_workers(jobs: Sequence[Job], tasks: Mapping[int, Task]) -> list[Job]:
-    """Add the current attempt, from the record or from the worker that holds the task."""
+    """Add the current attempt, from the record or from the worker that holds the task, and its progress."""
+    progress = progress_of(tasks.values())
+    jobs = [replace(job, progress=progress[job.id]) if job.id in progress else job for job in jobs]
     owners = {tasks[job.task].owner for job in jobs if job.status is JobStatus.STARTED}
     workers = {client.id: client for client in Client.objects.filter(id__in=owners)} if owners else {}
     found = []

@@ -324,6 +324,16 @@ workers = [
         ],
     ),
     migrations.CreateModel(
+        name="ProgressReport",
+        fields=[
+            ("origin", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("claims", models.IntegerField()),
+            ("done", models.FloatField()),
+            ("text", models.CharField(max_length=255)),
+            ("at_ms", models.BigIntegerField()),
+        ],
+    ),
+    migrations.CreateModel(
         name="PausedGroup",
         fields=[
             ("group", NameField(max_length=255, primary_key=True, serialize=False)),

@@ -132,6 +132,7 @@ def chores(dialect: Dialect) -> list[Chore]:
         forget_levels,
         forget_audit,
         forget_sessions,
+        OldProgress().forget,
         forget_undo,
         forget_operations,
         OldTasks().delete,
@@ -227,6 +228,42 @@ def forget_sessions(dialect: Dialect) -> Steps[bool]:
     """Delete ended sessions once their cookies have expired."""
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     return (yield from _forget("tasks_app_endedsession", "id", "until_ms < %s", [now_ms]))
+
+
+class OldProgress:
+    """A pass over the reports of progress: those of ended tasks and of earlier leases are deleted."""
+
+    def __init__(self) -> None:
+        self._last = 0  # The last origin read.
+
+    def forget(self, dialect: Dialect) -> Steps[bool]:
+        """Delete the old ones of a step of reports. Returns whether there may be more."""
+        [rows] = yield [
+            Statement(
+                f"SELECT origin FROM tasks_app_progressreport WHERE origin > %s ORDER BY origin LIMIT {STEP}",
+                [self._last],
+            )
+        ]
+        if rows:
+            first, self._last = self._last, rows[-1][0]
+            is_present = "task.claims = report.claims AND task.leased_since_ms > 0"
+            yield [
+                Statement(
+                    f"""
+                    DELETE FROM tasks_app_progressreport AS report
+                    WHERE origin > %s AND origin <= %s
+                        AND NOT EXISTS (
+                            SELECT 1 FROM tasks_app_task AS task WHERE task.id = report.origin AND {is_present}
+                        )
+                        AND NOT EXISTS (
+                            SELECT 1 FROM tasks_app_task AS task
+                            WHERE task.origin = report.origin AND task.origin <> task.id AND {is_present}
+                        )
+                    """,
+                    [first, self._last],
+                )
+            ]
+        return len(rows) == STEP
 
 
 # ---- Tasks that are older than the retention of their group

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from .. import endpoints
 from ..errors import CommitRefused, refuse
 from ..types.clients import Heard
+from ..types.progress import Progress, problems_of
 from ..types.tasks import (
     NAMED,
     Change,
@@ -303,6 +304,16 @@ class Working:
             "info": dict(info or {}),
         }
         return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
+
+    def report_progress(self, id: int, done: float, text: str = "") -> Call[Progress]:
+        """Report how far a task is that this client holds: `done` from 0 to 1, and a text of up to 255 characters.
+
+        `id`: any id of its chain. The server stores at most one report a second, the last one. Raises NotHeld if the
+        task is not leased to this client; NotFound if it has ended; InvalidInput.
+        """
+        refuse(problems_of(done, text))
+        body = {"clientid": self.id, "done": done, "text": text}
+        return Call.of(endpoints.PROGRESS, path={"id": id}, body=body)
 
     def _one(self, adds: Iterable[NewTask] = (), updates: Iterable[Change] = ()) -> Call[Task]:
         def only(tasks: list[Task]) -> Task:

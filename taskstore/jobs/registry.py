@@ -14,7 +14,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
+from ..errors import refuse
 from ..types.job_record import DEFAULT_QUEUE, JobOptions, OnLost, why_no_queue
+from ..types.progress import problems_of
+from ..worker.handlers import Report, unreported
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -29,6 +32,15 @@ class JobContext:
     attempt: int  # Starts at 1.
     is_last: bool  # Whether the job fails for good if this attempt fails.
     worker: str  # The worker's name.
+    report: Report = field(default=unreported, repr=False, compare=False)
+
+    def progress(self, done: float, text: str = "") -> None:
+        """Report how far the job is: `done` from 0 to 1, and a text of up to 255 characters.
+
+        Call it as often as you like: the worker sends the last report once a second. Raises InvalidInput.
+        """
+        refuse(problems_of(done, text))
+        self.report(done, text)
 
 
 class Stopped(BaseException):

@@ -20,6 +20,7 @@ from .job_record import (
     OnLost,
     problems_of,
 )
+from .progress import Progress
 from .records import MOST
 from .requests import Asked, AskedOperation
 from .scalars import After, Int64, Limits, Priority, Reason, Timespec, prepare
@@ -61,6 +62,7 @@ class Job(Struct, frozen=True, kw_only=True):
         bool, Meta(description="false: its record is too large for a list; request the job by its id.")
     ] = field(name="whole")
     place: Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
+    progress: Annotated[Progress | None, Meta(description="As its function reported it; null if it did not.")] = None
 
     @property
     def is_finished(self) -> bool:

@@ -14,6 +14,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from . import sentences
 from .checks import group_name, is_utf8, text
+from .progress import Done
+from .progress import problems_of as problems_of_progress
 from .scalars import (
     CLIENT_TEXT_LENGTH,
     ClientText,
@@ -62,6 +64,17 @@ class TasksRequest(Asked, frozen=True, kw_only=True):
     ids: Ids
 
 
+class ProgressRequest(Asked, frozen=True, kw_only=True):
+    """How far a task is. It replaces the previous report."""
+
+    clientid: Int64
+    done: Done
+    text: Annotated[str, Meta(description="What the task is doing; at most 255 characters.")] = ""
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from problems_of_progress(self.done, self.text)
+
+
 class AskedOperation(Asked, frozen=True, kw_only=True):
     """What requests have in common that change tasks in one commit."""
 
@@ -87,6 +100,7 @@ class WithData(Asked, frozen=True, kw_only=True):
     origin: ServerSet = UNSET
     claims: ServerSet = UNSET
     created: ServerSet = UNSET
+    progress: ServerSet = UNSET
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         if UNSET not in (self.timespec, self.duration) and self.timespec != self.duration:
@@ -293,4 +307,4 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
         return json.dumps(self.info, ensure_ascii=False)
 
 
-prepare(ReasonRequest, TasksRequest, Add, UpdateRequest, ClaimRequest, ClientRequest)
+prepare(ReasonRequest, TasksRequest, ProgressRequest, Add, UpdateRequest, ClaimRequest, ClientRequest)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple, Self
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from .progress import Progress
 from .scalars import GROUP_LENGTH, LABEL_LENGTH, TYPE_LENGTH, DataType, Ids, Int64, Priority, Timespec, prepare
 
 
@@ -264,6 +265,9 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
     data_type: DataType = ""
     data_base64: Annotated[str | UnsetType, Meta(description="Present only if data is null.")] = UNSET
+    progress: Annotated[
+        Progress | None, Meta(description="As its owner reported it, if it did. Only in requests for tasks by id.")
+    ] = None
 
     @classmethod
     def make(
@@ -281,6 +285,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         owner: int = 0,
         available_at_ms: int = 0,
         created_at_ms: int = 0,
+        progress: Progress | None = None,
     ) -> Self:
         """Return a task with these bytes as data. None leaves out data and type."""
         text, in_base64 = (UNSET, UNSET) if data is None else as_text(data)
@@ -298,6 +303,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
             created_at_ms=created_at_ms,
             data_type="" if data is None else data_type,
             data_base64=in_base64,
+            progress=progress,
         )
 
     @property
@@ -315,7 +321,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return json.loads(self.data)
 
 
-def answer_of(stored: Any, *, with_data: bool = True) -> Task:
+def answer_of(stored: Any, *, with_data: bool = True, progress: Progress | None = None) -> Task:
     """Return the task of a row or a record of the store, without data for those who may not see it."""
     return Task.make(
         id=stored.id,
@@ -330,6 +336,7 @@ def answer_of(stored: Any, *, with_data: bool = True) -> Task:
         owner=stored.owner,
         available_at_ms=stored.available_at_ms,
         created_at_ms=stored.created_at_ms,
+        progress=progress,
     )
 
 

@@ -4,6 +4,7 @@ A new way in is one more class, here or beside, and one more entry in the table 
 """
 
 import base64
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -16,11 +17,13 @@ from django.db import connection
 
 import taskstore
 from tasks_app.access import tokens
+from tasks_app.control import progress as reports
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import EndedTask, Scope, Task
 from tasks_app.reading import history
 from taskstore import Client
-from taskstore.errors import CommitRefused, InvalidInput, LimitExceeded
+from taskstore.client.errors import NotAllowed, NotFound
+from taskstore.errors import CommitRefused, Forbidden, InvalidInput, LimitExceeded, NotHeld
 from taskstore.types import history as wire_history
 from taskstore.types.tasks import Change, Ending, NewTask, Order, Refusal
 from tests.served import Served
@@ -93,6 +96,11 @@ class Store(Protocol):
     def history(self, task_id: int) -> list[Step] | None:
         """The steps of the chain that the id belongs to, the oldest first; None: no such id is known."""
 
+    def report_progress(self, task_id: int, *, owner: int, done: float, text: str = "") -> None:
+        """Raises LookupError when there is no such task."""
+
+    def progress(self, task_id: int) -> tuple[float, str] | None: ...
+
     def within(self, *patterns: str) -> Self:
         """The same way in for somebody who may touch only the groups of these patterns."""
 
@@ -126,6 +134,15 @@ class Manager:
         if chain is None:
             return None
         return [ended_step(ended) for ended in chain.ended] + ([living_step(chain.living)] if chain.living else [])
+
+    def report_progress(self, task_id: int, **asked: Any) -> None:
+        if reports.report(task_id, **asked, scope=self.scope) is None:
+            raise LookupError(task_id)
+
+    def progress(self, task_id: int) -> tuple[float, str] | None:
+        [task] = Task.objects.find([task_id])
+        found = task and reports.progress_of([task]).get(task.origin)
+        return (found.done, found.text) if found else None
 
     def within(self, *patterns: str) -> Self:
         return type(self)(self.served, *patterns)
@@ -213,6 +230,24 @@ class Rest:
         answer = self.ask("GET", f"/history/{task_id}")
         return None if answer.status_code == 404 else [step_on_the_wire(step) for step in content(answer)["steps"]]
 
+    def report_progress(self, task_id: int, *, owner: int, done: float, text: str = "") -> None:
+        said = {"clientid": owner, "done": done, "text": text}
+        # Not the JSON of httpx, which refuses NaN before it is sent.
+        answer = self.ask("PUT", f"/progress/{task_id}", content=json.dumps(said))
+        if answer.status_code == 404:
+            raise LookupError(answer.json()["detail"])
+        if answer.status_code == 409:
+            assert answer.json()["code"] == NotHeld.code
+            raise NotHeld(answer.json()["detail"])
+        if answer.status_code == 403:
+            raise Forbidden(answer.json()["detail"])
+        told = content(answer)
+        assert (told["done"], told["text"]) == (done, text)
+
+    def progress(self, task_id: int) -> tuple[float, str] | None:
+        found = content(self.ask("GET", f"/task/{task_id}")).get("progress")
+        return found and (found["done"], found["text"])
+
     def within(self, *patterns: str) -> Self:
         return type(self)(self.served, *patterns)
 
@@ -266,6 +301,21 @@ class ThroughClient:
         with self.client_of() as client:
             found = client.history(task_id)
             return None if found is None else [step_by_client(step) for step in found.steps]
+
+    def report_progress(self, task_id: int, *, owner: int, **said: Any) -> None:
+        with self.client_of(owner) as client:
+            try:
+                client.report_progress(task_id, **said)
+            except NotFound as problem:
+                raise LookupError(task_id) from problem
+            except NotAllowed as problem:
+                raise Forbidden(str(problem)) from problem
+
+    def progress(self, task_id: int) -> tuple[float, str] | None:
+        with self.client_of() as client:
+            found = client.task(task_id)
+            progress = found and found.progress
+            return (progress.done, progress.text) if progress else None
 
     def within(self, *patterns: str) -> Self:
         return type(self)(self.served, *patterns)
