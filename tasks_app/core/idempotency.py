@@ -9,21 +9,26 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
 from taskstore.types.tasks import Refusal
 
-from .operations import Prohibited, TaskRecord
-
-DATA = TaskRecord._fields.index("data")
+from .operations import Duplicate, Prohibited, TaskRecord, in_places
 
 
-def text_of(answer: Sequence[TaskRecord] | Refusal) -> str:
-    """The answer as text; the tasks are drafts."""
+def text_of(answer: Sequence[TaskRecord] | Refusal, places: Sequence[int | Duplicate] | None = None) -> str:
+    """The answer as text; the tasks are drafts, in these places of the answer (see Effect.places)."""
     if isinstance(answer, Refusal):
         return json.dumps({"refusal": msgspec.structs.asdict(answer)})
-    return json.dumps({"drafts": [_in_text(draft) for draft in answer]})
+    kept: dict[str, object] = {"drafts": [_in_text(draft) for draft in answer]}
+    if places is not None:
+        kept["places"] = [
+            {"holder": _in_text(place), "ending": place.ending} if isinstance(place, Duplicate) else place
+            for place in places
+        ]
+    return json.dumps(kept)
 
 
 def answer_in(text: str, ids: Sequence[int]) -> list[TaskRecord] | Refusal:
@@ -32,7 +37,16 @@ def answer_in(text: str, ids: Sequence[int]) -> list[TaskRecord] | Refusal:
     if "refusal" in kept:
         kind = Prohibited if kept["refusal"].get("forbidden") else Refusal
         return msgspec.convert(kept["refusal"], kind)
-    return [_task(values, task_id) for values, task_id in zip(kept["drafts"], ids, strict=True)]
+    tasks = [_task(values, task_id) for values, task_id in zip(kept["drafts"], ids, strict=True)]
+    if "places" not in kept:
+        return tasks
+    return in_places(tasks, [place if isinstance(place, int) else _holder(**place) for place in kept["places"]])
+
+
+def _holder(holder: Sequence[object], ending: str) -> Duplicate:
+    duplicate = Duplicate.of(_task(holder, cast("int", holder[0])))
+    duplicate.ending = ending
+    return duplicate
 
 
 def _in_text(draft: TaskRecord) -> list[object]:

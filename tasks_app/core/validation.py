@@ -15,9 +15,11 @@ from taskstore.types import sentences
 from taskstore.types.scalars import GROUP_LENGTH as GROUP_LENGTH
 from taskstore.types.scalars import INT64_MAX as INT64_MAX
 from taskstore.types.scalars import INT64_MIN as INT64_MIN
+from taskstore.types.scalars import KEY_LENGTH as KEY_LENGTH
 from taskstore.types.scalars import LABEL_LENGTH as LABEL_LENGTH
 from taskstore.types.scalars import LATEST_MS as LATEST_MS
 from taskstore.types.scalars import MOST_PRIORITY as MOST_PRIORITY
+from taskstore.types.scalars import MOST_UNIQUE_FOR_MS
 from taskstore.types.tasks import (
     FAILED_FROM,
     FIELDS,
@@ -27,6 +29,7 @@ from taskstore.types.tasks import (
     NewTask,
     Problem,
     TaskField,
+    holds_results,
     ids_without_delete,
 )
 
@@ -178,6 +181,24 @@ def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
             yield f"{path}.group", sentences.NOT_EMPTY
     for check in CHECKS:
         yield from check.problems(f"{path}.{check.wire}", _own(check, item))
+    yield from _wrong_key(path, item)
+
+
+def _wrong_key(path: str, item: NewTask | Change) -> Iterator[Problem]:
+    key = item.unique
+    if key == "":
+        yield f"{path}.unique", sentences.NOT_EMPTY
+    yield from text(f"{path}.unique", key or "", KEY_LENGTH)
+    if not isinstance(item, NewTask):
+        return
+    if key and not item.id and holds_results(item.group):
+        yield f"{path}.unique", f'must be absent: tasks of the group "{item.group}" have ended'
+    if not 0 <= item.unique_for_ms <= MOST_UNIQUE_FOR_MS:
+        yield f"{path}.unique_for", sentences.between(0, MOST_UNIQUE_FOR_MS, item.unique_for_ms)
+    elif item.unique_for_ms and key is None:
+        yield f"{path}.unique_for", "must be given together with unique"
+    elif item.unique_for_ms and item.id:
+        yield f"{path}.unique_for", "must be absent for a successor, which keeps its key"
 
 
 def _own(check: Check, item: NewTask | Change) -> Any:
@@ -241,10 +262,14 @@ def _is_surely_right(operation: Operation, limits: Limits) -> bool:
     names_ids = False
     for add in adds:
         names_ids = names_ids or add.id != 0
+        if add.unique is not None or add.unique_for_ms:
+            return False
         if not _is_right_item(add, limits):
             return False
     for change in operation.updates:
-        if not INT64_MIN <= change.id <= INT64_MAX or change.group == "" or not _is_right_item(change, limits):
+        if change.unique is not None or change.group == "":
+            return False
+        if not INT64_MIN <= change.id <= INT64_MAX or not _is_right_item(change, limits):
             return False
     return not names_ids or isinstance(operation, Update) or not any(ids_without_delete(adds, deletes))
 

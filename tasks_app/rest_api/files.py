@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from taskstore import endpoints
 from taskstore.types.tasks import NOBODY, Imported
 
+from ..core.operations import Duplicate
 from ..models import Task
 from ..offload.threads import by_the_helper
 from ..reading import importing
@@ -53,4 +54,5 @@ class ImportTasks(LoopView):
             self.must_reach(name)
         operation = importing.within_scope(asked.operation(self.scope(), self.key_of(asked)))
         tasks = await Task.objects.aperform(operation, is_checked=is_large)
-        return ENCODER.encode(Imported(imported=len(tasks), ids=tuple(task.id for task in tasks)))
+        ids = tuple(task.id for task in tasks if not isinstance(task, Duplicate))
+        return ENCODER.encode(Imported(imported=len(ids), ids=ids, skipped=len(tasks) - len(ids)))

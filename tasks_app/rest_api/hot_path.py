@@ -31,7 +31,7 @@ from ..offload.threads import beside_the_loop, by_the_helper
 from ..wire import strict_json
 from ..wire.decoding import value_of
 from ..wire.size import is_light
-from ..wire.tasks import answer_of
+from ..wire.tasks import answer_in_place_of
 from . import bodies, health, large_bodies
 from .async_views import LoopView
 from .authentication import NO_TOKEN
@@ -93,12 +93,12 @@ def is_long(tasks: Sequence[TaskRecord]) -> bool:
 
 def encoded(tasks: Sequence[TaskRecord]) -> bytes:
     # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
-    return ENCODER.encode(Outcome(tasks=tuple(map(answer_of, tasks))))
+    return ENCODER.encode(Outcome(tasks=tuple(map(answer_in_place_of, tasks))))
 
 
 def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
     """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
-    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_of(task)) for task in tasks])
+    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_in_place_of(task)) for task in tasks])
 
 
 # Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.

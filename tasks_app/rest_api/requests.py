@@ -69,6 +69,7 @@ class AddOrMove(Add, frozen=True, kw_only=True):
             data=self.given_data,
             timespec_ms=self.timespec_ms,
             release=self.release,
+            unique=self.given_key,
             **self.named,
         )
 
@@ -91,7 +92,14 @@ class Update(WithData, frozen=True, kw_only=True):
         data, named = self.given_data, self.named
         if not self.keep:
             data, named = data or b"", EMPTIED | named
-        return Change(id=self.id, data=data, timespec_ms=self.timespec_ms, release=self.release, **named)
+        return Change(
+            id=self.id,
+            data=data,
+            timespec_ms=self.timespec_ms,
+            release=self.release,
+            unique=self.given_key,
+            **named,
+        )
 
 
 class AskedOperation(Asked, frozen=True, kw_only=True):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, UnsetType
 
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
 from taskstore.types.requests import Asked
-from taskstore.types.scalars import prepare
+from taskstore.types.scalars import UniqueFor, UniqueKey, prepare
 from taskstore.types.tasks import FAILED_FROM, NAMED, NewTask, Problem
+from taskstore.types.tasks import Duplicate as DuplicateAnswer
 from taskstore.types.tasks import Task as TaskAnswer
 
-from ..core.operations import Commit, Operation, TaskRecord
+from ..core.operations import Commit, Duplicate, Operation, TaskRecord
 from ..core.validation import group_name, is_utf8, validate
 from ..managers import limits
 from ..models import Task
@@ -37,7 +38,18 @@ def answer_of(task: Task | TaskRecord, *, with_data: bool = True) -> TaskAnswer:
         owner=task.owner,
         available_at_ms=task.available_at_ms,
         created_at_ms=task.created_at_ms,
+        unique=task.unique,
+        duplicate=isinstance(task, Duplicate),
+        ending=task.ending if isinstance(task, Duplicate) else "",
     )
+
+
+def answer_in_place_of(task: TaskRecord) -> TaskAnswer:
+    """Return a task of the answer to a commit as it is sent: perhaps the holder of a key."""
+    if isinstance(task, Duplicate) and (task.ending or not task.id):
+        # Less than a task: the client fills in the rest.
+        return cast("TaskAnswer", DuplicateAnswer(id=task.id or None, ending=task.ending or UNSET))
+    return answer_of(task)
 
 
 class WithData(Asked, frozen=True, kw_only=True):
@@ -51,6 +63,7 @@ class WithData(Asked, frozen=True, kw_only=True):
     labels: Labels | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     data_type: DataType | UnsetType = UNSET
+    unique: UniqueKey | UnsetType = UNSET
     ownerid: ServerSet = UNSET
     origin: ServerSet = UNSET
     claims: ServerSet = UNSET
@@ -78,6 +91,10 @@ class WithData(Asked, frozen=True, kw_only=True):
         return None if self.data_base64 is UNSET else self.data_base64
 
     @property
+    def given_key(self) -> str | None:
+        return None if self.unique is UNSET else self.unique
+
+    @property
     def named(self) -> dict[str, Any]:
         """What it says of the fields that adds and updates have in the same words."""
         return {name: value for name in NAMED if (value := getattr(self, name)) is not UNSET}
@@ -93,6 +110,7 @@ class Add(WithData, frozen=True, kw_only=True):
             description="The id of a task that this commit deletes: the new task is its successor. Ignored otherwise."
         ),
     ] = 0
+    unique_for: UniqueFor = 0
 
     def every_problem(self) -> Iterator[Problem]:
         """As of a task that is added by itself."""
@@ -107,6 +125,8 @@ class Add(WithData, frozen=True, kw_only=True):
             group=self.group,
             data=self.given_data or b"",
             timespec_ms=self.timespec_ms,
+            unique=self.given_key,
+            unique_for_ms=self.unique_for,
             **self.named,
         )
 
